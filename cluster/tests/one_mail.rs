@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::parts::{Recipe, encode};
-use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{Options, Station};
+use reveille_cluster::audience::{Recipe, encode};
+use reveille_cluster::node::clock::{Clock, SystemClock};
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{Options, Station};
+use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay};
@@ -293,7 +293,7 @@ impl Clock for Trap {
     }
 
     fn boot(&self) -> Duration {
-        let of_a_lane = || Backtrace::force_capture().to_string().contains("reveille_cluster::lane");
+        let of_a_lane = || Backtrace::force_capture().to_string().contains("reveille_cluster::worker");
         assert!(!(self.0.load(Ordering::SeqCst) && of_a_lane() && self.0.swap(false, Ordering::SeqCst)), "the trap");
         SystemClock.boot()
     }

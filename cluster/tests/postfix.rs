@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use reveille_cluster::relay::{
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::smtp::{
     Binding, Cause, Dsn, Findings, Gate, GateAnswer, Login, Mail, Mechanism, Mend, Notify, Patience, Session, Stage,
     Target, TcpDialer, Timeouts, Verdict,
 };
-use reveille_cluster::secret::Secret;
 use reveille_ledger::access::{Access, Tls, Trust};
 use tempfile::TempDir;
 

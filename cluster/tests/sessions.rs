@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{Options, Station};
+use reveille_cluster::node::clock::SystemClock;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{Options, Station};
+use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay, RunPause};

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_cluster::clock::SystemClock;
-use reveille_cluster::desk::{Desk, Introduction};
-use reveille_cluster::parts::Parts;
-use reveille_cluster::relay::{RelayRules, TcpDialer};
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{self, Leading, Station, StationError};
-use reveille_cluster::unsubscribe::Unsubscribe;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::audience::Parts;
+use reveille_cluster::node::clock::SystemClock;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{self, Leading, Station, StationError};
+use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::ops::unsubscribe::Unsubscribe;
+use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_raft::{GrpcTransport, Replica};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -185,7 +185,7 @@ async fn work(
             () = asked.cancelled() => return Ok(End::Clean),
         }
     }
-    let station = station::Options {
+    let station = lifecycle::Options {
         name: options.name.clone(),
         hello_name: hello_name(options),
         credentials: options.credentials.clone(),

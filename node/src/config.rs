@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::relay::{Binding, CredentialStore, Login};
-use reveille_cluster::secret::Secret;
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::smtp::{Binding, CredentialStore, Login};
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use reveille_cluster::site::Site;
+use reveille_cluster::node::context::Site;
 use reveille_raft::Role;
 
 use crate::measures;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::site::Site;
+use reveille_cluster::node::context::Site;
 use reveille_raft::Role;
 use sd_notify::NotifyState;
 use tokio::runtime::Handle;

@@ -17,13 +17,12 @@
 //! (`Address::needs_smtputf8`).
 //!
 //! Reading order: this page, `check.rs` and `controls.rs` (what content must be), `language.rs` (what a template may
-//! say), `render.rs`, `values.rs`, `mail.rs` (with `stamp.rs`, `mime.rs`, `body.rs`); `sheet.rs` (with `cut.rs` and
+//! say), `render.rs`, `values.rs`, `mail.rs` (with `stamp.rs`, `mime.rs`, `body.rs`); `sheet.rs` (with `split.rs` and
 //! `form.rs`) is how all that is done once for many; `preview.rs`.
 
 mod body;
 mod check;
 mod controls;
-mod cut;
 mod form;
 mod language;
 mod mail;
@@ -31,6 +30,7 @@ mod mime;
 mod preview;
 mod render;
 mod sheet;
+mod split;
 mod stamp;
 mod values;
 mod variables;

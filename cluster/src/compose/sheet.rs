@@ -1,6 +1,6 @@
 //! A content made ready once, so that a mail costs little more than what its recipient adds.
 //!
-//! Called by [`super::Compiled`]. A template is taken apart (`cut.rs`): its code that depends on the recipient, and
+//! Called by [`super::Compiled`]. A template is taken apart (`split.rs`): its code that depends on the recipient, and
 //! all the rest. The rest is rendered once, with marks where the code stood, and cut at the marks (`form.rs`); of a
 //! body, the lines without a mark are encoded then, too. What templates do with blanks, comments and line ends is so
 //! decided in one place, by the engine.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::site::Site;
-use reveille_cluster::station::Station;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::Station;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::Role;
 use reveille_raft::wal::MemoryDisk;

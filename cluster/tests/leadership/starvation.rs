@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::lease::LEASE;
-use reveille_cluster::site::Site;
-use reveille_cluster::station::Station;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lease::LEASE;
+use reveille_cluster::node::lifecycle::Station;
 use reveille_ledger::reply::Outcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{Leading, Options, Station};
+use reveille_cluster::node::clock::SystemClock;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{Leading, Options, Station};
+use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use tokio_util::sync::CancellationToken;

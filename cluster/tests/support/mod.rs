@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::desk::{Desk, Introduction};
-use reveille_cluster::parts::Parts;
-use reveille_cluster::site::Site;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::audience::Parts;
+use reveille_cluster::node::clock::{Clock, SystemClock};
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::{Command, Next, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient, To};
 use reveille_ledger::decide::calendar::When;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use reveille_cluster::barrier;
-use reveille_cluster::site::Site;
+use reveille_cluster::leader::barrier;
+use reveille_cluster::node::context::Site;
 use reveille_ledger::Standing;
 use reveille_ledger::command::{Command, Decide, Decider, Decision, OptOut, RowOutcome};
 use reveille_ledger::ids::NodeId;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::parts::{Recipe, seal};
-use reveille_cluster::site::Site;
+use reveille_cluster::audience::{Recipe, seal};
+use reveille_cluster::node::context::Site;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::{CredentialStore, RelayRules, Status};
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{self, Leading, Station};
+use reveille_cluster::node::clock::SystemClock;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{self, Leading, Station};
+use reveille_cluster::smtp::{CredentialStore, RelayRules, Status};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::Reply;
@@ -150,7 +150,7 @@ impl Node {
     }
 
     async fn start_station(&mut self, leading: Leading) {
-        let options = station::Options {
+        let options = lifecycle::Options {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
             credentials: CredentialStore::default(),

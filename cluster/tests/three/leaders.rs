@@ -1,6 +1,6 @@
 //! A leader that is killed, and one that is cut off.
 
-use reveille_cluster::lease::{LEASE, MARGIN};
+use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::Standing;
 use reveille_raft::peer::{LeaseQuestion, Measured};
 use std::time::{Duration, Instant};

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::parts::{Recipe, recipient};
-use reveille_cluster::site::Site;
-use reveille_cluster::{barrier, handover};
+use reveille_cluster::audience::{Recipe, recipient};
+use reveille_cluster::leader::{barrier, transfer};
+use reveille_cluster::node::clock::{Clock, SystemClock};
+use reveille_cluster::node::context::Site;
 use reveille_ledger::Standing;
 use reveille_ledger::command::{Command, OptOut};
 use reveille_raft::peer::{About, BarrierReport};
@@ -106,7 +106,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
         } else {
             next = if next == now { (now + 1) % 3 } else { next };
             // It may be refused in the middle of things: then somebody else leads all the same.
-            let _ = handover::to(&sites[now], cluster.nodes[next].id, soon()).await;
+            let _ = transfer::to(&sites[now], cluster.nodes[next].id, soon()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::parts::{Recipe, SealError, encode, name, recipient, seal, spread};
+use reveille_cluster::audience::{Recipe, SealError, encode, name, recipient, seal, spread};
 use reveille_ledger::Standing;
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
@@ -172,7 +172,7 @@ async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
     let blocked = |place: usize| {
-        let site: &reveille_cluster::site::Site = cluster.nodes[place].site();
+        let site: &reveille_cluster::node::context::Site = cluster.nodes[place].site();
         site.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked))
     };
     for place in 0..3 {

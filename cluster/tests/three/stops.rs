@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::lease::{LEASE, MARGIN};
+use reveille_cluster::node::clock::{Clock, SystemClock};
+use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::Standing;
 use reveille_ledger::command::{Command, Next, ScheduleCreate};
 use reveille_ledger::decide::calendar::When;

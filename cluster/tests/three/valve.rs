@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
-use reveille_cluster::relay::{Connected, Dial};
+use reveille_cluster::smtp::{Connected, Dial};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use reveille_check::history::{Answer, Crossing, Noun, Operation};
-use reveille_cluster::barrier;
-use reveille_cluster::site::Site;
+use reveille_cluster::leader::barrier;
+use reveille_cluster::node::context::Site;
 use reveille_ledger::RunKind;
 use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};

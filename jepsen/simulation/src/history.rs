@@ -9,7 +9,7 @@ use reveille_check::Book;
 use reveille_check::history::{
     Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer,
 };
-use reveille_cluster::lease::{LEASE, MARGIN};
+use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
 
 use crate::limits::{self, Limited};

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use reveille_cluster::clock::Clock;
-use reveille_cluster::desk::{Desk, Introduction};
-use reveille_cluster::parts::Parts;
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{self, Station};
-use reveille_cluster::zones::Zones;
+use reveille_cluster::audience::Parts;
+use reveille_cluster::node::clock::Clock;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{self, Station};
+use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
@@ -142,11 +142,11 @@ impl Node {
         options.highest_level = self.level;
         let stop = CancellationToken::new();
         let site = Arc::new(parking_lot::Mutex::new(None));
-        let station = station::Options {
+        let station = lifecycle::Options {
             name: format!("n{}", self.id.0),
             hello_name: None,
-            credentials: reveille_cluster::relay::CredentialStore::default(),
-            reply_rules: reveille_cluster::relay::RelayRules::default(),
+            credentials: reveille_cluster::smtp::CredentialStore::default(),
+            reply_rules: reveille_cluster::smtp::RelayRules::default(),
             journal_dir: self.folder(self.lives).join("journal"),
             dialer: self.around.relay.way(life),
         };
@@ -183,7 +183,7 @@ impl Node {
 /// One life, to its end.
 async fn live(
     options: Options,
-    station: station::Options,
+    station: lifecycle::Options,
     life: Life,
     clock: Arc<LifeClock>,
     chronicle: Chronicle,
@@ -226,8 +226,8 @@ async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
 /// Works until it is told to stop or has to.
 async fn work(
     site: &Arc<Site>,
-    leading: station::Leading,
-    options: station::Options,
+    leading: lifecycle::Leading,
+    options: lifecycle::Options,
     stop: &CancellationToken,
 ) -> Result<()> {
     let mut faults = site.replica.fault();

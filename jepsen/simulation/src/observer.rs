@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reveille_check::history::{EpochStarted, Event, OpenRow, Outage};
-use reveille_cluster::site::Site;
+use reveille_cluster::node::context::Site;
 use reveille_ledger::{Ledger, Standing};
 use tokio::time::Duration;
 

@@ -3,7 +3,7 @@
 use chrono_tz::Tz;
 use reveille_check::almanac::{Civil, Gap, Named, Rule, Twice};
 use reveille_check::history as checked;
-use reveille_cluster::parts;
+use reveille_cluster::audience;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, Content, Named as NamedAudience, Recipient, Seal, To};
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, Pattern, Weekdays, When};
@@ -243,12 +243,12 @@ impl Planned {
 
     /// Of a sealed audience: the bytes of its only part.
     pub fn part(&self) -> Vec<u8> {
-        parts::encode(&self.list())
+        audience::encode(&self.list())
     }
 
     /// Of a sealed audience: its seal.
     pub fn seal(&self) -> Seal {
-        let parts = vec![parts::name(&self.part()).unwrap_or(Hash([0; 32]))];
+        let parts = vec![audience::name(&self.part()).unwrap_or(Hash([0; 32]))];
         Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reveille_check::history::{Event, LifeEnd, StateHash};
 use reveille_check::{Book, Judgement, verdict};
-use reveille_cluster::site::Site;
+use reveille_cluster::node::context::Site;
 use reveille_ledger::check::{Seen, check_again};
 use reveille_ledger::ids::NodeId;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
-use reveille_cluster::site::Site;
+use reveille_cluster::node::context::Site;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::planted;
 use reveille_raft::{ClusterId, Member, Role};

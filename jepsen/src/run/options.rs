@@ -15,7 +15,7 @@ use crate::wires::Ground;
 /// Defaults: schedules and recipients a second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
 /// A long run has fewer schedules, with more recipients each: the product compares no states of more than 10,000 rows (I11,
-/// `cluster/src/site.rs`), and a schedule that has come to its end keeps three and more.
+/// `cluster/src/node/context.rs`), and a schedule that has come to its end keeps three and more.
 const SCHEDULES_MAX: u64 = 500;
 const RECIPIENTS_PER_SECOND: u64 = 20;
 const CAMPAIGN_PER_SECOND: u64 = 8;

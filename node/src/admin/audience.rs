@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::parts::{self, Recipe, SealError};
+use reveille_cluster::audience::{self, Recipe, SealError};
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
@@ -152,7 +152,7 @@ impl AudienceService for Admin {
                 let _ = words.try_send(Ok(GenerateAudienceResponse { written, parts, audience: None }));
             };
             let written = tokio::select! {
-                written = parts::seal(&admin.site, &recipe, tell) => written,
+                written = audience::seal(&admin.site, &recipe, tell) => written,
                 () = words.closed() => return,
                 () = stop.cancelled() => return drop(words.send(Err(stopping().into())).await),
             };

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reveille_cluster::parts::PartFault;
+use reveille_cluster::audience::PartFault;
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{Content, Recipient, Recipients};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::walk::{WalkError, Walked, walk};
+use reveille_cluster::ops::test_clock::{WalkError, Walked, walk};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::clock_service_server::ClockService;
 use reveille_proto::admin::v1::{

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::backlog::Backlog;
-use reveille_cluster::handover;
+use reveille_cluster::leader::transfer;
+use reveille_cluster::ops::backlog::Backlog;
 use reveille_ledger::ids::{Hash, NodeId, RunId};
 use reveille_ledger::{Ledger, Run};
 use reveille_proto::admin::v1;
@@ -221,7 +221,7 @@ impl ClusterService for Admin {
         self.member()?;
         self.led(deadline).await?;
         let to = self.successor(&request.into_inner().to).await?;
-        handover::to(&self.site, to, deadline).await.map_err(|error| refusals::not_handed_over(&error))?;
+        transfer::to(&self.site, to, deadline).await.map_err(|error| refusals::not_handed_over(&error))?;
         let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(Response::new(TransferLeaderResponse { leader }))
     }
@@ -241,7 +241,7 @@ impl ClusterService for Admin {
 
 #[cfg(test)]
 mod tests {
-    use reveille_cluster::zones::Zones;
+    use reveille_cluster::ops::zones::Zones;
     use reveille_ledger::command::{Command, Entry, EpochStart, Reading, RunBlock, Trigger};
     use reveille_ledger::ids::{Epoch, Holder, Incarnation, ScheduleId, Time};
     use reveille_ledger::reply::Outcome;

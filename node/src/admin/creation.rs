@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};

@@ -64,9 +64,9 @@ mod writes;
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::barrier;
-use reveille_cluster::relay::{Dial, TcpDialer};
-use reveille_cluster::site::Site;
+use reveille_cluster::leader::barrier;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::smtp::{Dial, TcpDialer};
 use reveille_proto::admin::v1;
 use reveille_raft::peer::About;
 use tokio::sync::Semaphore;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use reveille_cluster::relay::{Cause, Dial, Findings, Patience, Session, Stage, Target, Timeouts, Verdict};
+use reveille_cluster::smtp::{Cause, Dial, Findings, Patience, Session, Stage, Target, Timeouts, Verdict};
 use reveille_ledger::access::Tls;
 use reveille_ledger::command::Relay;
 
@@ -84,7 +84,7 @@ fn place(stage: Stage) -> String {
 
 #[cfg(test)]
 mod tests {
-    use reveille_cluster::relay::TcpDialer;
+    use reveille_cluster::smtp::TcpDialer;
     use reveille_ledger::access::{Access, Trust};
     use reveille_sink::{Sink, SinkOptions};
 

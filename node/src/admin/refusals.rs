@@ -1,7 +1,7 @@
 //! What the lower layers say, as faults of the API: the one place where their words become codes.
 
-use reveille_cluster::barrier::BarrierError;
-use reveille_cluster::handover::HandoverError;
+use reveille_cluster::leader::barrier::BarrierError;
+use reveille_cluster::leader::transfer::HandoverError;
 use reveille_ledger::Summary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::Refusal;

@@ -117,7 +117,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reveille_cluster::zones::Zones;
+    use reveille_cluster::ops::zones::Zones;
     use reveille_ledger::command::Next;
     use reveille_ledger::decide::calendar::When;
     use reveille_ledger::ids::{Hash, Nominal};

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use prost_types::Timestamp;
-use reveille_cluster::relay::Target;
+use reveille_cluster::smtp::Target;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay, RelayPut};
 use reveille_ledger::{Activity, Ledger, Schedule};

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use reveille_cluster::relay::{Cause, Mend, Stage, Verdict};
+use reveille_cluster::smtp::{Cause, Mend, Stage, Verdict};
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::command::Relay;
@@ -117,7 +117,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 pub mod tests {
-    use reveille_cluster::relay::Trouble;
+    use reveille_cluster::smtp::Trouble;
 
     use super::*;
 

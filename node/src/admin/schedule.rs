@@ -91,7 +91,7 @@ impl Admin {
     /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.
     pub(super) async fn calendar<T: Send + 'static>(
         &self,
-        walk: impl FnOnce(&reveille_cluster::zones::Zones) -> T + Send + 'static,
+        walk: impl FnOnce(&reveille_cluster::ops::zones::Zones) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         let site = Arc::clone(&self.site);
         let walked = tokio::task::spawn_blocking(move || walk(&site.zones)).await;
@@ -321,7 +321,7 @@ impl ScheduleService for Admin {
 }
 
 /// What becomes of the instants that fell into a pause.
-fn resumed(found: &Found, zones: &reveille_cluster::zones::Zones) -> Result<(Vec<v1::Instant>, Rehearsal), Fault> {
+fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> Result<(Vec<v1::Instant>, Rehearsal), Fault> {
     let zone = zones.get(&found.schedule.zone).map_err(|unknown| refusals::not_possible(unknown.to_string()))?;
     let pattern = Pattern::compile(&found.schedule.when).map_err(|error| refusals::not_possible(error.to_string()))?;
     let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);

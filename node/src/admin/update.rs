@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::{Command, Explained, Fire, Retiming, ScheduleCreate, ScheduleEdit};
 use reveille_ledger::content::{Content, Recipients, To};
 use reveille_ledger::decide::calendar::Pattern;

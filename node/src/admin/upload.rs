@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::parts::{Unfit, fetch, spread};
+use reveille_cluster::audience::{Unfit, fetch, spread};
 use reveille_ledger::content::{PARTS_MAX, Seal};
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{

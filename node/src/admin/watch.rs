@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::site::Site;
+use reveille_cluster::node::context::Site;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
 use tokio::sync::mpsc;

@@ -41,7 +41,7 @@ mod yaml;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use reveille_cluster::station::StationError;
+use reveille_cluster::node::lifecycle::StationError;
 use reveille_ledger::refusal::Refusal;
 use reveille_raft::Fault;
 

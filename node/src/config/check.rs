@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::relay::{Binding, CredentialStore, Login, RelayRules, ReplyRules, Target};
-use reveille_cluster::return_path::{ReturnPath, ReturnPathError};
-use reveille_cluster::secret::Secret;
-use reveille_cluster::unsubscribe::{Unsubscribe, UnsubscribeError};
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::ops::return_path::{ReturnPath, ReturnPathError};
+use reveille_cluster::ops::unsubscribe::{Unsubscribe, UnsubscribeError};
+use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyRules, Target};
 
 use super::{
     Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, ReplySettings, ReturnPathConfig,

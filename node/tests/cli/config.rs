@@ -143,7 +143,8 @@ async fn a_journal_on_a_disk_is_told_before_the_start() {
     let text = format!("name = \"a\"\ndata_dir = \"/d\"\njournal_dir = {:?}\n", folder.display().to_string());
     let (ended, _) = checked(&text).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let on_disk = !reveille_cluster::journal::in_memory(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a folder");
+    let on_disk =
+        !reveille_cluster::worker::journal::in_memory(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a folder");
     assert_eq!(ended.stderr.contains("is on a disk, not in memory"), on_disk, "{}", ended.stderr);
     let (ended, _) = checked("name = \"a\"\ndata_dir = \"/d\"\n").await;
     assert_eq!(ended.stderr, "", "/dev/shm is memory");

@@ -1,7 +1,7 @@
 //! Two of three nodes are killed: what the third one says.
 
-use reveille_cluster::secret::Secret;
-use reveille_cluster::unsubscribe::Unsubscribe;
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::ops::unsubscribe::Unsubscribe;
 
 use crate::process::{Process, until};
 use crate::unsubscribe;

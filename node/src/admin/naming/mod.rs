@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;

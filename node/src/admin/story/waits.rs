@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::late::{is_late, late_rate};
-use reveille_cluster::relay::{CircuitStatus, Status};
+use reveille_cluster::leader::claims::catch_up::{is_late, late_rate};
+use reveille_cluster::smtp::{CircuitStatus, Status};
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::Trial;
 use reveille_ledger::command::Relay;

@@ -1,6 +1,6 @@
 //! Sealed audiences over the API: made, sent to by the schedules that name them, and forgotten.
 
-use reveille_cluster::parts::{Recipe, encode, name as part_name};
+use reveille_cluster::audience::{Recipe, encode, name as part_name};
 use reveille_proto::admin::v1::{
     Audience, Daily, DeleteAudienceRequest, DeleteScheduleRequest, ExplainRequest, GenerateAudienceRequest,
     GenerateAudienceResponse, GetAudienceRequest, GetScheduleRequest, ListAudiencesRequest, Policies,

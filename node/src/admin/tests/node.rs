@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::desk::{Desk, Introduction};
-use reveille_cluster::parts::Parts;
-use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::secret::Secret;
-use reveille_cluster::site::Site;
-use reveille_cluster::station::{self, Leading, Station};
-use reveille_cluster::unsubscribe::Unsubscribe;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::audience::Parts;
+use reveille_cluster::node::clock::{Clock, SystemClock};
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{self, Leading, Station};
+use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::ops::unsubscribe::Unsubscribe;
+use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, NodeUp};
@@ -141,7 +141,7 @@ pub struct Node {
 impl Founder {
     /// Starts its actors; the cluster was made.
     pub async fn work(self, faults: &str) -> Node {
-        let options = station::Options {
+        let options = lifecycle::Options {
             name: "node-1".to_owned(),
             hello_name: Some("node-1".to_owned()),
             credentials: CredentialStore::default(),

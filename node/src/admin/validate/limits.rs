@@ -1,7 +1,7 @@
 //! The page of limits, tried: each value of its table passes, and the next one beyond it is refused.
 
 use prost_types::Duration;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::ids::Time;
 use reveille_ledger::limits::{Limits, limits};

@@ -1,6 +1,6 @@
 //! A relay, from the request to what the ledger keeps.
 
-use reveille_cluster::relay::{BadTarget, CredentialStore, Target};
+use reveille_cluster::smtp::{BadTarget, CredentialStore, Target};
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::{Access, Tls, Trust, is_path};
 use reveille_ledger::command::Relay;

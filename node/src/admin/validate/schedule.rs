@@ -1,7 +1,7 @@
 //! The body of a schedule, from the request to the command that creates it.
 
 use reveille_cluster::compose::{Compiled, check_size};
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, Named};

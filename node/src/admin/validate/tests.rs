@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use prost_types::{Duration, Timestamp};
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::content::To;
 use reveille_ledger::ids::Time;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::decide::calendar::{Pattern, PatternError, Weekdays, When};
 use reveille_ledger::decide::catch_up::Zone;
 use reveille_ledger::ids::Time;

@@ -1,7 +1,7 @@
 //! Whether a campaign can be sent in time, as far as bounds say that operators set: nothing of how fast a relay really
 //! answers.
 
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::Ledger;
 use reveille_ledger::forecast::{Bound, Forecast, Task};
 use reveille_ledger::ids::Time;

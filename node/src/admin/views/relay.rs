@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reveille_cluster::relay::{CircuitStatus, Status};
+use reveille_cluster::smtp::{CircuitStatus, Status};
 use reveille_ledger::access::{Tls, Trust};
 use reveille_ledger::command::Relay;
 use reveille_ledger::ids::Time;

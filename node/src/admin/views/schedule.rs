@@ -1,7 +1,7 @@
 //! A schedule as a message, with its next instants as local clocks show them.
 
 use jiff::tz::TimeZone;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::Next;
 use reveille_ledger::content::{Content, Recipient, To};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap};

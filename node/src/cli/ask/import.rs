@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
 use prost::Message;
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::Jitter;
 use reveille_ledger::decide::edit::Calendar;

@@ -1,7 +1,7 @@
 //! `reveille schedule preview`: the calendar alone, without a cluster.
 
 use jiff::{Timestamp, Zoned};
-use reveille_cluster::zones::Zones;
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::decide::calendar::{Pattern, Policies, Reason, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::Jitter;
 use reveille_ledger::decide::edit::Calendar;

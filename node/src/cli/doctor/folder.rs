@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use reveille_cluster::journal::in_memory;
+use reveille_cluster::worker::journal::in_memory;
 
 use crate::cli::view::doctor::Finding;
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reveille_cluster::parts::{Keys, Repeats, encode, name};
+use reveille_cluster::audience::{Keys, Repeats, encode, name};
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{COLUMNS_MAX, PARTS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
@@ -240,7 +240,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
-    use reveille_cluster::parts::Parts;
+    use reveille_cluster::audience::Parts;
 
     fn list<'a>(path: &'a Path, read: &'a AtomicU64) -> List<'a> {
         List { path, report: None, read }

@@ -1,0 +1,135 @@
+//! Brings parts of an audience onto the disks of a majority, from whoever has them (P20).
+//!
+//! Called when a part has come to this node, when somebody asks whether it still has to be sent, and before a seal
+//! is proposed. Asking again is how an upload goes on after anybody's crash: what one member has, the others take
+//! over from it, and only what no member has is sent once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::ids::{Hash, NodeId};
+use reveille_raft::peer::TakePart;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::SealError;
+use crate::node::context::Site;
+
+/// How long a member may take to say what it has.
+const HOLD_WITHIN: Duration = Duration::from_secs(5);
+/// Once a majority has said it, the others are waited for no longer.
+const OTHERS_WITHIN: Duration = Duration::from_millis(500);
+/// How long a member may take to take a part over.
+const TAKE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Sees to it that a majority has these parts, synced, and keeps them for seven hours at least; answers those that no
+/// member has.
+///
+/// # Errors
+/// When a majority cannot be reached, or does not take a part.
+pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealError> {
+    let voters = site.voters();
+    let majority = voters.len() / 2 + 1;
+    let lacking = ask_all(site, &voters, majority, parts).await?;
+    let mut missing = Vec::new();
+    for part in parts {
+        let (lack, have): (Vec<_>, Vec<_>) = lacking.iter().partition(|(_, lacking)| lacking.contains(part));
+        // This node first: what it has just been sent lies in its memory.
+        let holder = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != site.me.node, *node));
+        let Some(holder) = holder else {
+            missing.push(*part);
+            continue;
+        };
+        let (mut taking, enough) = (JoinSet::new(), CancellationToken::new());
+        for (node, _) in lack {
+            let turn = Turn::of(site.parts.copies_to(*node), enough.clone());
+            taking.spawn(take(Arc::clone(site), *node, turn, TakePart { part: *part, holder }));
+        }
+        let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
+        while have < majority {
+            match taking.join_next().await {
+                Some(Ok(Ok(()))) => have += 1,
+                Some(Ok(Err(error))) => why = error,
+                Some(Err(panic)) => why = panic.to_string(),
+                None => return Err(SealError::NotSpread { part: *part, have, voters: voters.len(), why }),
+            }
+        }
+        // Who has begun goes on for itself, and nobody waits for the turn of one that is slow: what does not come by now
+        // is fetched once the audience is sealed.
+        enough.cancel();
+        taking.detach_all();
+    }
+    Ok(missing)
+}
+
+/// What each member that answers lacks; a majority answers.
+async fn ask_all(
+    site: &Arc<Site>,
+    voters: &[NodeId],
+    majority: usize,
+    parts: &[Hash],
+) -> Result<BTreeMap<NodeId, BTreeSet<Hash>>, SealError> {
+    let mut asking = JoinSet::new();
+    for node in voters {
+        let (site, node, parts) = (Arc::clone(site), *node, parts.to_vec());
+        asking.spawn(async move {
+            let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+            let lacking = peer.hold_parts(parts, HOLD_WITHIN).await.map_err(|hiccup| hiccup.to_string())??;
+            Ok::<_, String>((node, lacking.into_iter().collect()))
+        });
+    }
+    let (mut lacking, mut why) = (BTreeMap::new(), "it does not answer".to_owned());
+    loop {
+        // What lies here is nobody's to miss: this node is busy with its own disk at times.
+        let awaits_me = voters.contains(&site.me.node) && !lacking.contains_key(&site.me.node);
+        let limit = if lacking.len() < majority || awaits_me { HOLD_WITHIN + OTHERS_WITHIN } else { OTHERS_WITHIN };
+        match timeout(limit, asking.join_next()).await {
+            Ok(Some(Ok(Ok((node, lacks))))) => drop(lacking.insert(node, lacks)),
+            Ok(Some(Ok(Err(error)))) => why = error,
+            Ok(Some(Err(panic))) => why = panic.to_string(),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let (answered, voters) = (lacking.len(), voters.len());
+    if answered >= majority { Ok(lacking) } else { Err(SealError::TooFew { answered, voters, why }) }
+}
+
+/// One of the few copies that go to a node at once.
+struct Turn {
+    copies: Arc<Semaphore>,
+    /// It was there at once.
+    permit: Option<OwnedSemaphorePermit>,
+    /// A majority has the part.
+    enough: CancellationToken,
+}
+
+impl Turn {
+    fn of(copies: Arc<Semaphore>, enough: CancellationToken) -> Turn {
+        let permit = Arc::clone(&copies).try_acquire_owned().ok();
+        Turn { copies, permit, enough }
+    }
+
+    /// None once it is needed no more.
+    async fn come(self) -> Option<OwnedSemaphorePermit> {
+        match self.permit {
+            Some(permit) => Some(permit),
+            // Closed never: it lives as long as the site.
+            None => self.enough.run_until_cancelled(self.copies.acquire_owned()).await?.ok(),
+        }
+    }
+}
+
+async fn take(site: Arc<Site>, node: NodeId, turn: Turn, question: TakePart) -> Result<(), String> {
+    let _one_of = turn.come().await.ok_or_else(|| "others were quicker".to_owned())?;
+    let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+    let taken = peer.take_part(question, TAKE_WITHIN).await.map_err(|hiccup| hiccup.to_string()).flatten();
+    if let Err(why) = &taken
+        && site.parts.is_to_be_told(node)
+    {
+        tracing::warn!(%node, part = ?question.part, why, "a member does not take parts of audiences over");
+    }
+    taken
+}

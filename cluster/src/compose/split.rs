@@ -1,0 +1,82 @@
+//! A template taken apart: what it says to everybody, and its code that depends on what varies.
+//!
+//! Called by `sheet.rs`. The pieces stay source text of the one template language: the text with a mark in the
+//! place of each piece of code is a template, and so is each piece of code.
+
+use super::language::Words;
+
+/// A template in two.
+pub(super) struct Cut<'a> {
+    /// The template, with a mark in the place of each of `code`.
+    pub(super) text: String,
+    /// Each from `{{` to `}}`, or a whole block from `{% if … %}` to `{% endif %}`.
+    pub(super) code: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    /// Takes apart a template that compiles. `mark` of the place among the code is a text without quotes.
+    ///
+    /// Code in which a text has a backslash is taken for code that varies: the text could hold a mark.
+    pub(super) fn cut(&self, varies: impl Fn(&str) -> bool, mark: impl Fn(usize) -> String) -> Option<Cut<'a>> {
+        let mut cut = Cut { text: String::with_capacity(self.source.len()), code: Vec::new() };
+        // Where the text goes on, and the outermost block or expression that is walked.
+        let (mut rest, mut begin, mut depth, mut it_varies) = (0, 0, 0_usize, false);
+        for piece in &self.pieces {
+            if depth == 0 {
+                (begin, it_varies) = (piece.bytes.start, false);
+            }
+            let words = self.words.get(piece.words.clone())?;
+            it_varies |= piece.escapes || words.iter().any(|(_, word)| varies(word));
+            let is_tag = self.source.get(piece.bytes.clone())?.starts_with("{%");
+            match words.first().filter(|_| is_tag) {
+                Some((_, "if" | "for")) => depth += 1,
+                Some((_, "endif" | "endfor")) => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+            if depth == 0 && it_varies {
+                cut.text.push_str(self.source.get(rest..begin)?);
+                rest = piece.bytes.end;
+                let code = self.source.get(begin..rest)?;
+                // What trims the text around the code trims it around the mark.
+                let left = if code.get(2..)?.starts_with('-') { "{{- \"" } else { "{{ \"" };
+                let right = if code.get(..code.len() - 2)?.ends_with('-') { "\" -}}" } else { "\" }}" };
+                for piece in [left, &mark(cut.code.len()), right] {
+                    cut.text.push_str(piece);
+                }
+                cut.code.push(code);
+            }
+        }
+        cut.text.push_str(self.source.get(rest..)?);
+        (depth == 0).then_some(cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compose::language::check;
+
+    fn cut(source: &str) -> Option<(String, Vec<&str>)> {
+        let words = check("text", source).unwrap_or_else(|error| panic!("{error}"));
+        let cut = words.cut(|word| word == "a", |place| place.to_string())?;
+        Some((cut.text, cut.code))
+    }
+
+    #[test]
+    fn code_that_varies_is_taken_out_and_leaves_a_mark() {
+        for (source, text, code) in [
+            ("", "", vec![]),
+            ("x {{ b }} {# {{ a }} #}", "x {{ b }} {# {{ a }} #}", vec![]),
+            ("x {{ a }} {{- b.a -}} {{'a'}}", "x {{ \"0\" }} {{- \"1\" -}} {{'a'}}", vec!["{{ a }}", "{{- b.a -}}"]),
+            (
+                "{% if b %}{% for c in d %}{{ a }}{% endfor %}{%- endif -%} {% if b %}{% endif %}",
+                "{{ \"0\" -}} {% if b %}{% endif %}",
+                vec!["{% if b %}{% for c in d %}{{ a }}{% endfor %}{%- endif -%}"],
+            ),
+            ("{{ '\\x00' }}{{+ a +}}", "{{ \"0\" }}{{ \"1\" }}", vec!["{{ '\\x00' }}", "{{+ a +}}"]),
+        ] {
+            assert_eq!(cut(source), Some((text.to_owned(), code)), "{source}");
+        }
+        assert_eq!(cut("{% if a %}"), None);
+        assert_eq!(cut("{% endif %}"), None);
+    }
+}

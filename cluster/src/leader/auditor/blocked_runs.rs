@@ -1,0 +1,153 @@
+//! Runs that wait for a part of their audience which no live node has (P20): found, marked in the ledger, and free
+//! again when a node has it.
+//!
+//! Belongs to the auditor. A node says with each question for its lease what it lacks; a node that has just started
+//! has not looked yet. So what is seen is believed when it has been so for a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::command::RunBlock;
+use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::{Ledger, Run, RunState, Standing};
+
+use crate::leader::claims::claimable::Lacking;
+
+/// So long no live node has it, before that is said: a node that restarts is back by then.
+const BLOCKED_AFTER: Duration = Duration::from_secs(10);
+/// So long one has it again: a node that has just started says what it lacks in its second question.
+const FREE_AFTER: Duration = Duration::from_secs(3);
+
+/// What one term's auditor has seen, and since when: runs whose mark should be another one.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(BTreeMap<RunId, (Option<u32>, Duration)>);
+
+impl Watch {
+    /// Takes a look at `now`, on a clock of its own; `live` are the nodes that may claim, with what each lacks.
+    pub fn look(&mut self, ledger: &Ledger, live: &Lacking, now: Duration) -> Vec<RunBlock> {
+        let mut lacking = live.values();
+        // Without anybody to ask nothing is known.
+        let Some(first) = lacking.next() else {
+            self.0.clear();
+            return Vec::new();
+        };
+        let missing = lacking.fold(first.clone(), |all, of| &all & of);
+        let mut seen = BTreeMap::new();
+        let mut found = Vec::new();
+        for (id, page) in ledger.open_pages() {
+            for (place, run) in page.runs.iter().enumerate() {
+                let name = RunId { index: id.index, place: id.place + place as u32 };
+                let part = waits_for(ledger, id, run, &missing);
+                if part == run.blocked.map(|blocked| blocked.part) {
+                    continue;
+                }
+                let known = self.0.get(&name).filter(|(known, _)| *known == part);
+                let since = known.map_or(now, |(_, since)| *since);
+                let settles = if part.is_some() { BLOCKED_AFTER } else { FREE_AFTER };
+                if now.saturating_sub(since) >= settles {
+                    found.push(RunBlock { run: name, part });
+                }
+                seen.insert(name, (part, since));
+            }
+        }
+        self.0 = seen;
+        found
+    }
+}
+
+/// The first part of its audience that is missing everywhere, and that somebody waits for.
+fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
+    let sends = matches!(run.state, RunState::Open | RunState::Paused { .. });
+    if missing.is_empty() || !sends || run.counts.get(Standing::Pending) == 0 {
+        return None;
+    }
+    let parts = ledger.seal(&run.audience)?.parts;
+    // A large run is alone on its page, and each chunk of it is a part; of those that share one each has its only part.
+    let is_waited_for = |part: &u32| {
+        let chunk = ledger.chunks().get(&(page, run.first / CHUNK + part));
+        chunk.is_some_and(|chunk| !chunk.set(Standing::Pending).is_empty())
+    };
+    let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(place, _)| place);
+    lacked.find(is_waited_for)
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::bitmap::Bitmap;
+    use reveille_ledger::command::{
+        AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, ScheduleCreate, Trigger,
+    };
+    use reveille_ledger::content::{Named, Seal, To};
+    use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+    use reveille_ledger::reply::Outcome;
+
+    use super::*;
+    use crate::samples::schedule;
+
+    const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+
+    fn put(ledger: &mut Ledger, command: Command) -> Outcome {
+        let head = ledger.head();
+        let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+        ledger.apply(head.applied + 1, &Entry { epoch, now: Time(0), command }).reply.outcome
+    }
+
+    fn part(number: u32) -> Hash {
+        Hash([number as u8 + 1; 32])
+    }
+
+    /// A run to a sealed audience of two parts.
+    fn opened() -> (Ledger, RunId) {
+        let mut ledger = Ledger::new();
+        let readings = vec![Reading { node: NodeId(1), wall: Time(0) }];
+        put(&mut ledger, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
+        put(&mut ledger, Command::NodeUp(NodeUp { holder: HOLDER, name: "n".into(), level: 1, life: 1 }));
+        let rows = CHUNK + 1;
+        let seal = Seal { name: "all".into(), columns: vec![], rows, parts: vec![part(0), part(1)] };
+        let named = Named { name: "all".into(), seal: seal.blob().hash, rows };
+        let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
+        assert_eq!(put(&mut ledger, Command::AudienceSeal(seal)), Outcome::Done);
+        let create = ScheduleCreate { audience: To::Sealed(named), ..schedule(Time(3_600_000), vec![]) };
+        let created = put(&mut ledger, Command::ScheduleCreate(Box::new(create)));
+        let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
+        let opened = put(&mut ledger, Command::Trigger(Trigger { schedule, request: "now".into() }));
+        let Outcome::Run { run, .. } = opened else { panic!("{opened:?}") };
+        (ledger, run)
+    }
+
+    fn nodes(lacking: &[&[u32]]) -> Lacking {
+        let parts = |numbers: &&[u32]| numbers.iter().map(|number| part(*number)).collect();
+        (1..).map(NodeId).zip(lacking.iter().map(parts)).collect()
+    }
+
+    #[test]
+    fn a_part_that_no_live_node_has_is_told_after_a_while_and_so_is_its_return() {
+        let (mut ledger, run) = opened();
+        let mut watch = Watch::default();
+        let at = Duration::from_secs;
+        let mut told = |ledger: &Ledger, seconds, lacking: &[&[u32]]| watch.look(ledger, &nodes(lacking), at(seconds));
+        assert_eq!(told(&ledger, 0, &[&[0], &[1]]), [], "each part is somewhere");
+        assert_eq!(told(&ledger, 1, &[&[0, 1], &[1]]), [], "not yet");
+        assert_eq!(told(&ledger, 8, &[&[0, 1], &[1], &[]]), [], "a third node has it");
+        assert_eq!(told(&ledger, 9, &[&[1], &[1]]), []);
+        assert_eq!(told(&ledger, 18, &[&[1], &[1]]), [], "counted anew");
+        assert_eq!(told(&ledger, 19, &[&[1], &[0, 1]]), [RunBlock { run, part: Some(1) }]);
+        assert_eq!(told(&ledger, 20, &[]), [], "nobody can be asked");
+        put(&mut ledger, Command::RunBlock(vec![RunBlock { run, part: Some(1) }]));
+        assert_eq!(told(&ledger, 21, &[&[1], &[1]]), [], "said already");
+        assert_eq!(told(&ledger, 22, &[&[1], &[]]), []);
+        assert_eq!(told(&ledger, 25, &[&[1], &[]]), [RunBlock { run, part: None }]);
+    }
+
+    #[test]
+    fn a_part_that_nobody_waits_for_blocks_nothing() {
+        let (mut ledger, run) = opened();
+        let claim = Claim { page: run, chunk: 1, slice: Bitmap::range(0, 1), holder: HOLDER };
+        assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), Outcome::Claimed(_)));
+        let mut watch = Watch::default();
+        for seconds in [0, 60] {
+            assert_eq!(watch.look(&ledger, &nodes(&[&[1]]), Duration::from_secs(seconds)), []);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The auditor: the cleanup crew that trails behind. It finds everything that is late and not terminal,
+//! drives it on or escalates it, and logs and counts each catch with its cause. It also proposes what is old
+//! enough to be pruned.
+//!
+//! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
+//! actor forgot stays forgotten. Belongs to a term.
+
+pub(crate) mod blocked_runs;
+pub(crate) mod panic_guard;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::campaign::Campaign;
+use reveille_ledger::command::{
+    CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantine, Quarantined,
+};
+use reveille_ledger::content::Content;
+use reveille_ledger::decide::prune::{self, Place};
+use reveille_ledger::ids::{Fence, Hash, Holder, RunId, Time};
+use reveille_ledger::moments::Doubt;
+use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, Look, Run, RunState, Standing};
+
+use super::claims::dispatcher;
+use super::leadership::Term;
+use crate::compose::Compiled;
+use crate::node::context::Site;
+use crate::smtp::Timeouts;
+use panic_guard::Stumbles;
+
+/// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost holder stays
+/// claimed (I15: lease + margin + 1 s).
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+/// Items that one entry takes; the next sweep takes the rest.
+const ITEMS_MAX: usize = 1_024;
+/// Decisions that one sweep proposes, all at once: lost holders must not wait for them (I15).
+const DECISIONS_MAX: usize = 32;
+/// Campaigns that one sweep looks at: each costs a look at its templates.
+const CAMPAIGNS_MAX: usize = 4;
+/// An active schedule this far behind its instant is a catch: the timer has missed it. Milliseconds.
+const OVERDUE_MS: i64 = 5_000;
+
+/// Between two walks over what may be old enough to be pruned (P24), by ledger time. Milliseconds.
+const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
+
+/// Sweeps until the term ends.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
+    let mut blocked = blocked_runs::Watch::default();
+    let mut pruning = Pruning { next: Time(i64::MIN), place: Place::default() };
+    let _gauges = Gauges;
+    while !term.ended() {
+        sweep(&site, &term, &mut stumbles).await;
+        block(&site, &term, &mut blocked).await;
+        pruning.go_on(&site, &term).await;
+        quarantine(&term, &stumbles, &mut quarantined).await;
+        term.sleep_until_bell(&term.late, SWEEP_EVERY).await;
+    }
+}
+
+/// P13: a run at which the sweep panicked twice is halted, with an alarm, and not looked at again.
+async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut BTreeSet<RunId>) {
+    let news: Vec<RunId> = stumbles.out().filter(|run| !quarantined.contains(run)).collect();
+    for run in news {
+        catch("a run at which the auditor fails", 1);
+        let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
+        let answer = term.propose(Command::Quarantine(Quarantine { item, cause })).await;
+        if !matches!(answer, None | Some(Outcome::Refused(_))) {
+            quarantined.insert(run);
+        }
+    }
+}
+
+/// P20: marks the runs that wait for what no live node has.
+async fn block(site: &Site, term: &Term, watch: &mut blocked_runs::Watch) {
+    let now = site.clock.monotonic();
+    let mut changed = site.replica.read(|ledger| {
+        let live = dispatcher::live_holders(ledger, term).into_keys().map(|node| (node, term.lacking(node)));
+        watch.look(ledger, &live.collect(), now)
+    });
+    changed.truncate(ITEMS_MAX);
+    if changed.is_empty() {
+        return;
+    }
+    let found = changed.iter().filter(|block| block.part.is_some()).count();
+    if found > 0 {
+        catch("a part that no live node has", found);
+    }
+    term.propose(Command::RunBlock(changed)).await;
+}
+
+async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
+    let now = term.now();
+    let lost = site.replica.read(|ledger| rows_of_lost_holders(ledger, term));
+    if !lost.is_empty() {
+        catch("holder lost", lost.len());
+    }
+    if !lost.is_empty() || term.is_revoking() {
+        term.revoke(lost).await;
+    }
+    let late = site.replica.read(|ledger| runs_past_deadline(ledger, now, stumbles));
+    if !late.is_empty() {
+        catch("past its deadline", late.len());
+        term.propose(Command::Expire(late)).await;
+    }
+    // All at once: the next look for lost holders waits for one answer and not for as many as there are (I15).
+    let decisions = site.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles));
+    join_all(decisions.into_iter().map(|decide| {
+        catch("in doubt, decided by policy", 1);
+        term.propose(Command::Decide(decide))
+    }))
+    .await;
+    for Waiting { campaign, checked, fitting } in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
+        // What the ledger cannot compile is compiled here, while nobody waits for its lock.
+        let compiled = fitting.map(|(content, columns)| Compiled::new(&content, &columns));
+        let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
+        if term.propose(Command::CampaignArm(CampaignArm { campaign, checked, wrong })).await.is_none() {
+            break;
+        }
+    }
+    site.replica.read(|ledger| watch(ledger, term, now));
+}
+
+/// A campaign that waits for its audience.
+struct Waiting {
+    campaign: CampaignName,
+    /// The seal of the audience, where it is sealed now.
+    checked: Option<Hash>,
+    /// What is tried against what, where both are there: its content, and the columns of that audience.
+    fitting: Option<(Content, Vec<String>)>,
+}
+
+/// P7: those whose audience is sealed now, with their content and its columns; and those whose instant has come
+/// without it.
+fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<Waiting> {
+    let found = |(campaign, known, sealed): (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)| {
+        let content = ledger.blob(&known.content).and_then(Content::from_blob);
+        let (checked, columns) = sealed.unzip();
+        Waiting { campaign, checked, fitting: content.zip(columns) }
+    };
+    ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
+}
+
+/// A walk over all that is kept: one stretch a sweep, and a rest when it has come around.
+struct Pruning {
+    next: Time,
+    place: Place,
+}
+
+impl Pruning {
+    /// P24: one stretch, and one entry at most. What could not be proposed is found again.
+    async fn go_on(&mut self, site: &Site, term: &Term) {
+        let now = term.now();
+        if now < self.next {
+            return;
+        }
+        let (prune, place) = site.replica.read(|ledger| prune::stretch(ledger, &self.place, now));
+        if !prune.is_empty() {
+            let (pages, summaries, explained) = (prune.pages.len(), prune.summaries.len(), prune.history.len());
+            if term.propose(Command::Prune(prune)).await.is_none() {
+                return;
+            }
+            tracing::info!(pages, summaries, explained, "pruned what is older than it has to be kept");
+            metrics::counter!("reveille_pruned_pages_total").increment(pages as u64);
+        }
+        match place {
+            Some(place) => self.place = place,
+            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), place: Place::default() },
+        }
+    }
+}
+
+fn catch(cause: &'static str, count: usize) {
+    tracing::warn!(cause, count, "the auditor caught something");
+    metrics::counter!("reveille_auditor_catches_total", "cause" => cause).increment(count as u64);
+}
+
+/// P9: rows are revoked only when the holder's lease is over.
+fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> BTreeMap<Fence, Holder> {
+    let held = ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty());
+    let lost = held.filter(|(_, row)| term.lease_is_over(row.holder));
+    lost.map(|(fence, row)| (*fence, row.holder)).take(ITEMS_MAX).collect()
+}
+
+/// P16: open and paused runs whose deadline has passed.
+fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<RunId> {
+    let mut late = Vec::new();
+    for (id, page) in ledger.open_pages() {
+        for (place, run) in page.runs.iter().enumerate() {
+            let name = RunId { index: id.index, place: id.place + place as u32 };
+            let is_late = || {
+                let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
+                open && run.finish_by <= now && run.counts.get(Standing::Pending) > 0
+            };
+            if stumbles.look(name, is_late) == Some(true) {
+                late.push(name);
+            }
+        }
+    }
+    late.truncate(ITEMS_MAX);
+    late
+}
+
+/// What is in doubt and whose policy is not to hold it.
+fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<Decide> {
+    let mut found: Vec<Decide> = Vec::new();
+    let mut look = Look::default();
+    for (fence, row) in ledger.rows().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
+        // Of the last run that was looked at in this row: who would be suppressed if he were sent again (P17).
+        let mut near: Option<(RunId, Bitmap)> = None;
+        for slot in row.in_doubt.iter() {
+            let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let Some(state) = ledger.run(run) else { continue };
+            let decision = stumbles.look(run, || decision(state, row.claimed_at, now)).flatten();
+            let Some(decision) = decision else { continue };
+            if decision == Decision::Resend
+                && (may_be_answered(row.doubt(slot), now) || !ledger.may_resend(state, (row.page, row.chunk), slot))
+            {
+                continue;
+            }
+            if decision == Decision::Resend {
+                let known = near.take().filter(|(of, _)| *of == run);
+                let known = known.unwrap_or_else(|| (run, ledger.doubts_inside_gap(&mut look, run, *fence)));
+                if near.insert(known).1.contains(slot) {
+                    continue;
+                }
+            }
+            if let Some(last) = found.last_mut()
+                && last.run == run
+                && last.decision == decision
+            {
+                last.recipients.push(recipient);
+            } else if found.len() < DECISIONS_MAX {
+                let by = Decider::Policy;
+                found.push(Decide { run, recipients: vec![recipient], decision, by, up_to: None, request: None });
+            } else {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// May the first hand-off of a recipient in doubt still get its answer? Its holder is lost, and nothing has come from it
+/// since: it may live, cut off, and wait for its relay as long as for any final dot. A later life of it, or the holder
+/// itself, knows better at once.
+fn may_be_answered(doubt: Option<(Doubt, Time)>, now: Time) -> bool {
+    let dot_ms = i64::try_from(Timeouts::default().dot.as_millis()).unwrap_or(i64::MAX);
+    doubt.is_some_and(|(doubt, since)| doubt == Doubt::HolderLost && now.since_ms(since) < dot_ms)
+}
+
+/// What the policy of a run decides about somebody in doubt since a claim at `claimed_at`, if anything yet.
+fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
+    match run.policies.in_doubt {
+        InDoubt::Hold => None,
+        InDoubt::Resend => (!run.state.is_cancelled() && run.finish_by > now).then_some(Decision::Resend),
+        InDoubt::AssumeSent => {
+            (run.counts.is_finished() || now.since_ms(claimed_at) > DAY_MS).then_some(Decision::Assume)
+        }
+    }
+}
+
+/// What only a leader measures. It is 0 when the term is over, so that the highest of all nodes is the leader's,
+/// and no alert rests on what a former one saw last.
+struct Gauges;
+
+impl Gauges {
+    fn set(overdue: usize, behind: usize, blocked: usize, pending: u64, claimed: u64, in_doubt: u64) {
+        metrics::gauge!("reveille_schedules_overdue").set(overdue as f64);
+        metrics::gauge!("reveille_nodes_behind").set(behind as f64);
+        metrics::gauge!("reveille_runs_blocked").set(blocked as f64);
+        metrics::gauge!("reveille_recipients_pending").set(pending as f64);
+        metrics::gauge!("reveille_recipients_claimed").set(claimed as f64);
+        metrics::gauge!("reveille_recipients_in_doubt").set(in_doubt as f64);
+    }
+}
+
+impl Drop for Gauges {
+    fn drop(&mut self) {
+        Gauges::set(0, 0, 0, 0, 0, 0);
+    }
+}
+
+/// Gauges, and what only an operator can mend.
+fn watch(ledger: &Ledger, term: &Term, now: Time) {
+    let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
+    if overdue > 0 && term.clocks_agree() {
+        tracing::warn!(overdue, "schedules are behind their instants");
+    }
+    let (mut standings, mut blocked) = ([0_u64; 9], 0);
+    for (id, page) in ledger.open_pages() {
+        for run in &page.runs {
+            blocked += usize::from(run.blocked.is_some());
+            if run.counts.total() != u64::from(run.count) {
+                tracing::error!(page = %id, run = run.name, "P1: the accounts of a run do not close");
+                metrics::counter!("reveille_violations_total").increment(1);
+            }
+            for standing in Standing::ALL {
+                standings[standing as usize] += u64::from(run.counts.get(standing));
+            }
+        }
+    }
+    let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
+    let (pending, claimed) = (standings[Standing::Pending as usize], standings[Standing::Claimed as usize]);
+    Gauges::set(overdue, term.nodes_behind(), blocked, pending, claimed, in_doubt);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_resend_waits_for_the_answer_that_a_lost_holder_may_still_get() {
+        let minutes = |count: i64| Time(count * MINUTE_MS);
+        let doubt = |doubt| Some((doubt, minutes(1)));
+        assert!(may_be_answered(doubt(Doubt::HolderLost), minutes(10)));
+        assert!(!may_be_answered(doubt(Doubt::HolderLost), minutes(11)), "no dialogue waits longer for a final dot");
+        let known = [Doubt::NoAnswer, Doubt::Begun, Doubt::NoJournal];
+        assert!(known.into_iter().all(|known| !may_be_answered(doubt(known), minutes(2))), "the dialogue is over");
+        assert!(!may_be_answered(None, minutes(2)));
+    }
+}

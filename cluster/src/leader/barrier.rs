@@ -1,0 +1,252 @@
+//! Barriers (P15): after an opt-out, a pause or a cancel is applied, the leader makes sure that no gate on
+//! any node decides without it, and names the hand-offs that were past their gate by then.
+//!
+//! Nobody waits for a relay. A silent node is waited out by the grants that it had before the entry; later
+//! ones carry the entry as their floor (see `lease`), so every barrier ends. The leader's half is [`hold`], the
+//! holder's is [`answer`], and [`through_leader`] is for whoever asks from any node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::Ledger;
+use reveille_ledger::content::Recipients;
+use reveille_ledger::ids::{Fence, Hash, Holder, NodeId, RunId};
+use reveille_ledger::planted::{self, Bug};
+use reveille_raft::Role;
+use reveille_raft::peer::{About, BarrierAnswer, BarrierQuestion, BarrierReport, Crossed};
+use tokio::task::JoinSet;
+
+use super::leadership::Term;
+use crate::node::context::Site;
+use crate::worker::in_flight_handoffs::HandOff;
+
+/// How long one question waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause before a node, or a leader, is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Why a barrier was not held. The entry itself is applied and holds; only the report is missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BarrierError {
+    /// The leader changed meanwhile.
+    #[error("the leader changed while the barrier was open: ask again")]
+    LeaderChanged,
+    /// A node confirmed by a state that the leader has not reached in time.
+    #[error("the leader does not know yet what a node confirmed by: ask again")]
+    Behind,
+    /// No leader answered in time.
+    #[error("no leader held the barrier in time: {0}; ask again")]
+    TimedOut(String),
+}
+
+/// From any node: has whoever leads hold the barrier, until `deadline`.
+pub async fn through_leader(
+    site: &Arc<Site>,
+    index: u64,
+    about: About,
+    deadline: Instant,
+) -> Result<BarrierReport, BarrierError> {
+    let mut last = "no leader is known".to_owned();
+    loop {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        if patience.is_zero() {
+            return Err(BarrierError::TimedOut(last));
+        }
+        if let Some(peer) = leader(site).and_then(|leader| site.replica.peer(leader)) {
+            let question = BarrierQuestion { index, about: about.clone(), patience };
+            match peer.hold_barrier(question, patience).await {
+                Ok(Ok(report)) => return Ok(report),
+                Ok(Err(refusal)) => last = refusal,
+                Err(hiccup) => last = hiccup.to_string(),
+            }
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// The node that leads, as far as this one knows.
+pub(crate) fn leader(site: &Site) -> Option<NodeId> {
+    match *site.replica.role().borrow() {
+        Role::Leader { .. } => Some(site.me.node),
+        Role::Follower { leader } => leader,
+        Role::Candidate | Role::Stopped => None,
+    }
+}
+
+/// As leader: returns when no gate on any node decides by a state without the entry at `index`.
+pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) -> Result<BarrierReport, BarrierError> {
+    if site.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !term.is_in_force() {
+        return Err(BarrierError::LeaderChanged);
+    }
+    if planted::is(Bug::AnswerBeforeBarrier) {
+        return Ok(BarrierReport::default());
+    }
+    let nodes: Vec<Holder> = site.replica.read(|ledger| {
+        let current =
+            |(node, known): (&NodeId, &reveille_ledger::Node)| Holder { node: *node, incarnation: known.incarnation };
+        ledger.nodes().iter().map(current).collect()
+    });
+    let mut asked = JoinSet::new();
+    for holder in nodes {
+        let (site, term, about) = (Arc::clone(site), Arc::clone(term), about.clone());
+        asked.spawn(async move { (holder, ask(&site, &term, holder, index, about).await) });
+    }
+    let answers = asked.join_all().await;
+    // What a state that is ahead of this one holds in doubt is on nobody's list, and here it is still claimed by a life
+    // that confirmed: it would go unnamed (the model's thirteen steps). So what is named is named by a state that is
+    // no older than any by which a node confirmed.
+    let known = answers.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.applied).max();
+    let caught_up = site.replica.wait_applied(known.unwrap_or(index), Instant::now() + PATIENCE).await;
+    // P13: what follows is only true in the name of the epoch in force.
+    if !term.is_in_force() {
+        return Err(BarrierError::LeaderChanged);
+    }
+    if caught_up.is_none() {
+        return Err(BarrierError::Behind);
+    }
+    let mut crossed: BTreeMap<(Fence, RunId, u32), Crossed> = BTreeMap::new();
+    let mut confirmed = BTreeSet::new();
+    let mut unconfirmed = Vec::new();
+    let key = |crossed: &Crossed| (crossed.fence, crossed.run, crossed.recipient);
+    for (holder, answer) in answers {
+        match answer {
+            Some(answer) => {
+                confirmed.insert(holder);
+                crossed.extend(answer.crossed.into_iter().map(|one| (key(&one), one)));
+            }
+            None => unconfirmed.push(holder.node),
+        }
+    }
+    let unknown = site.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
+    let unknown = theirs(site, &about, unknown).await;
+    crossed.extend(unknown.into_iter().map(|one| (key(&one), one)));
+    Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
+}
+
+/// Asks one node until it answers; none when the grants that it had before the entry were over first.
+async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: About) -> Option<BarrierAnswer> {
+    loop {
+        let question = BarrierQuestion { index, about: about.clone(), patience: PATIENCE };
+        let answer = match site.replica.peer(holder.node) {
+            Some(peer) => peer.barrier(question, 2 * PATIENCE).await.unwrap_or_default(),
+            None => BarrierAnswer::default(),
+        };
+        // Only this life can speak of its own hand-offs: the next one knows nothing of them.
+        if answer.confirmed && answer.incarnation == holder.incarnation {
+            return Some(answer);
+        }
+        if term.lease_is_over_below(holder, index) || term.ended() {
+            return None;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
+/// confirm (the model's eleven steps to an arrival that nobody had named).
+fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) -> Vec<Unknown> {
+    let mut found = Vec::new();
+    for (fence, row) in ledger.rows().iter() {
+        let mut slots = row.in_doubt.clone();
+        if !confirmed.contains(&row.holder) {
+            slots.add(&row.claimed);
+        }
+        for slot in slots.iter() {
+            let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let may_concern = match about {
+                About::Run(other) => *other == run,
+                About::OptedOut { tenant, .. } => {
+                    ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant)
+                }
+            };
+            if let Some(known) = ledger.run(run).filter(|_| may_concern) {
+                found.push((Crossed { run, recipient, fence: *fence }, known.audience));
+            }
+        }
+    }
+    found
+}
+
+/// A hand-off whose fate nobody knows, and the audience that tells whether it concerns the one who is asked about.
+type Unknown = (Crossed, Hash);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// It does.
+    Theirs,
+    /// Who stands at this place of a part of a sealed audience will tell (P20).
+    At(Hash, u16),
+}
+
+/// None: of another recipient. An audience that cannot be read may be anybody's.
+fn whose(recipients: Result<&Recipients, ()>, recipient: u32, keys: &BTreeSet<String>) -> Option<Whose> {
+    match recipients {
+        Err(()) => Some(Whose::Theirs),
+        Ok(Recipients::Inline(audience)) => {
+            keys.contains(&audience.recipients.get(recipient as usize)?.key).then_some(Whose::Theirs)
+        }
+        Ok(Recipients::Sealed(seal)) => seal.place(recipient).map(|(part, place)| Whose::At(part, place)),
+    }
+}
+
+/// Those that concern whoever is asked about. Decodes each audience and reads each part once, and not inside a look at
+/// the state: after a reboot thousands of one list are in doubt. Where one cannot be read here everybody in it may be
+/// meant, and is named.
+async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<Crossed> {
+    let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
+    let About::OptedOut { keys, .. } = about else { return all };
+    let (own, keys) = (Arc::clone(site), keys.clone());
+    let looked = site.replica.blocking(move || {
+        let mut audiences: BTreeMap<Hash, Result<Arc<Recipients>, ()>> = BTreeMap::new();
+        let mut asked: BTreeMap<Hash, BTreeSet<u16>> = BTreeMap::new();
+        let mut may_be: Vec<(Crossed, Whose)> = Vec::new();
+        for (crossed, audience) in unknown {
+            let recipients = audiences.entry(audience).or_insert_with(|| own.recipients(audience).map_err(drop));
+            let recipients = recipients.as_ref().map(Arc::as_ref).map_err(|_| ());
+            let Some(whose) = whose(recipients, crossed.recipient, &keys) else { continue };
+            if let Whose::At(part, place) = whose {
+                asked.entry(part).or_default().insert(place);
+            }
+            may_be.push((crossed, whose));
+        }
+        let in_part = |(part, places): (Hash, BTreeSet<u16>)| {
+            let places: Vec<u16> = places.into_iter().collect();
+            (part, own.parts.of_these(part, &places, &keys).ok())
+        };
+        // None: it cannot be read.
+        let meant: BTreeMap<Hash, Option<BTreeSet<u16>>> = asked.into_iter().map(in_part).collect();
+        let is_theirs = |whose: Whose| match whose {
+            Whose::Theirs => true,
+            Whose::At(part, place) => {
+                meant.get(&part).and_then(Option::as_ref).is_none_or(|places| places.contains(&place))
+            }
+        };
+        may_be.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()
+    });
+    looked.await.unwrap_or(all)
+}
+
+/// As holder: once the readable state includes the entry, the marks are read, and then what the state includes.
+///
+/// Both orders matter. A hand-off leaves the marks before its answer is known only because a state that this node could
+/// read has settled it, or holds it in doubt; such a state is no younger than the one that is looked at after the
+/// marks, and the leader waits for that index. Looked at before them, the index could miss an entry that was applied
+/// in between and has taken a hand-off off. An index that is too high costs a wait. The state is asked, and not the
+/// watch on the applied index: that follows it, and lanes read the state.
+pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
+    let deadline = Instant::now() + question.patience.min(PATIENCE);
+    if site.replica.wait_applied(question.index, deadline).await.is_none() {
+        return BarrierAnswer { incarnation: site.me.incarnation, ..BarrierAnswer::default() };
+    }
+    let concerns = |hand_off: &HandOff| match &question.about {
+        About::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
+        About::Run(run) => hand_off.run == *run,
+    };
+    let crossed = site.marks.about(concerns).into_iter();
+    let crossed =
+        crossed.map(|hand_off| Crossed { run: hand_off.run, recipient: hand_off.recipient, fence: hand_off.fence });
+    let crossed = crossed.collect();
+    let applied = site.replica.read(|ledger| ledger.head().applied);
+    BarrierAnswer { confirmed: true, incarnation: site.me.incarnation, crossed, applied }
+}

@@ -1,0 +1,156 @@
+//! How far ahead of its relays a node may claim (P12): as far as they need it to be never idle, and no further.
+//!
+//! Asked by the leader's dispatcher, with what the node said of its relays when it last asked for its lease.
+//! Pure: numbers in, a number out.
+//!
+//! By Little's law, what is under way is what flows through, times how long it takes. A relay lets through its
+//! rate, or one mail a dialogue in each of its sessions, whichever is less. A claim is under way while it is
+//! committed, sent and settled; a session has two at least. A relay of which nothing is known is taken for a slow
+//! one that may turn out to be fast: a session has four, and the first answers show what is true.
+//!
+//! - Never more than can begin in time: what was not begun after [`BEGIN_WITHIN`] goes back, and would come
+//!   again, and go back again.
+//! - Where a relay lets anything through, at least one; never above [`CLAIM_CAP_MAX`].
+
+use std::time::Duration;
+
+use reveille_ledger::planted::{self, Bug};
+
+use crate::worker::claim::BEGIN_WITHIN;
+
+/// Claimed but unsettled recipients of a (pool, node) at the very most (P12).
+pub const CLAIM_CAP_MAX: u32 = 4_096;
+/// What a dialogue takes where nobody knows, and how many a session then has: with answers after three seconds
+/// the last of four begins in time.
+const UNKNOWN_DIALOGUE: Duration = Duration::from_secs(1);
+const UNKNOWN_PER_SESSION: f64 = 4.0;
+/// What a session has at least: one in its dialogue, one that waits for it.
+const PER_SESSION: f64 = 2.0;
+/// No dialogue is faster: beyond this the sessions are not what bounds the flow.
+const SHORTEST_DIALOGUE: Duration = Duration::from_millis(1);
+/// A claim and a settle that take longer than this together meet an outage, and claims do not reach over one.
+const AROUND_MAX: Duration = Duration::from_secs(1);
+/// What is claimed should begin within this: half of what it may take, since relays become slower at times.
+const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(BEGIN_WITHIN.as_secs() / 2);
+
+/// One relay as one node sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Flow {
+    /// Dialogues at once.
+    pub sessions: u32,
+    /// Mails a second that the node may send through it now.
+    pub rate_per_second: f64,
+    /// How long a dialogue takes; none: nobody knows.
+    pub dialogue: Option<Duration>,
+}
+
+impl Flow {
+    /// A relay that the node leaves alone, because it fails or takes no more today, lets nothing through until it may
+    /// be tried: what was claimed for it could only be given back.
+    pub fn lets_through(&self) -> bool {
+        self.sessions > 0 && self.rate_per_second > 0.0
+    }
+}
+
+/// What a node may have claimed of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClaimCap {
+    /// For one tenant.
+    pub of_a_tenant: u32,
+    /// For all tenants together: what can begin in time.
+    pub of_all: u32,
+}
+
+/// The cap by the relays of the pool. `around` is what a commit of claims and a settle take together.
+pub(crate) fn claim_cap(relays: &[Flow], around: Duration) -> ClaimCap {
+    if planted::is(Bug::NoClaimCap) {
+        return ClaimCap { of_a_tenant: CLAIM_CAP_MAX, of_all: CLAIM_CAP_MAX };
+    }
+    let around = around.min(AROUND_MAX).as_secs_f64();
+    let (mut wanted, mut in_time) = (0.0, 0.0);
+    for relay in relays.iter().filter(|relay| relay.lets_through()) {
+        let dialogue = relay.dialogue.unwrap_or(UNKNOWN_DIALOGUE).max(SHORTEST_DIALOGUE).as_secs_f64();
+        let per_session = if relay.dialogue.is_some() { PER_SESSION } else { UNKNOWN_PER_SESSION };
+        let sessions = f64::from(relay.sessions);
+        let flow = relay.rate_per_second.min(sessions / dialogue);
+        let begins = flow * (dialogue + SHOULD_BEGIN_WITHIN.as_secs_f64());
+        wanted += (flow * (around + dialogue)).max(per_session * sessions).min(begins);
+        in_time += begins;
+    }
+    let least = u32::from(relays.iter().any(Flow::lets_through));
+    // A cast of a float stops at the ends of the integer.
+    let cap = |recipients: f64| (recipients.round() as u32).clamp(least, CLAIM_CAP_MAX);
+    ClaimCap { of_a_tenant: cap(wanted), of_all: cap(in_time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AROUND: Duration = Duration::from_millis(100);
+    const UNBOUNDED: f64 = 1_000_000.0;
+
+    fn relay(sessions: u32, rate_per_second: f64, dialogue_ms: u64) -> Flow {
+        Flow { sessions, rate_per_second, dialogue: Some(Duration::from_millis(dialogue_ms)) }
+    }
+
+    fn of_a_tenant(relay: Flow) -> u32 {
+        claim_cap(&[relay], AROUND).of_a_tenant
+    }
+
+    #[test]
+    fn a_slow_relay_gets_two_a_session() {
+        assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 2_000)), 20);
+        assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 500)), 20);
+    }
+
+    #[test]
+    fn a_fast_relay_gets_what_flows_through_while_claims_and_settles_are_on_their_way() {
+        assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 5)), 210, "2,000 a second, for 105 ms");
+        assert_eq!(of_a_tenant(relay(10, 1_000.0, 5)), 105, "1,000 a second, for as long");
+        assert_eq!(of_a_tenant(relay(10, 44.0, 5)), 20, "and two a session at least");
+        assert_eq!(of_a_tenant(relay(100, UNBOUNDED, 0)), CLAIM_CAP_MAX);
+    }
+
+    #[test]
+    fn of_what_nobody_knows_a_session_gets_four() {
+        let unknown = |rate_per_second| Flow { sessions: 10, rate_per_second, dialogue: None };
+        assert_eq!(of_a_tenant(unknown(UNBOUNDED)), 40);
+        assert_eq!(of_a_tenant(unknown(1.0)), 6, "but no more than begin in time");
+    }
+
+    #[test]
+    fn nothing_is_claimed_that_could_not_begin_in_time() {
+        assert_eq!(of_a_tenant(relay(10, 0.5, 5)), 3, "one in two seconds: three begin in five");
+        assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 20_000)), 13, "ten are in their dialogues");
+        assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 600_000)), 10);
+        let cap = claim_cap(&[relay(10, UNBOUNDED, 2_000)], AROUND);
+        assert_eq!(cap.of_all, 35, "ten in their dialogues, and five a second for five seconds");
+        for dialogue_ms in [1, 10, 100, 1_000, 10_000, 100_000] {
+            for rate_per_second in [0.01, 1.0, 100.0, UNBOUNDED] {
+                let cap = claim_cap(&[relay(10, rate_per_second, dialogue_ms)], AROUND);
+                assert!(cap.of_a_tenant <= cap.of_all, "{dialogue_ms} ms, {rate_per_second}: {cap:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_a_relay_lets_anything_through_there_is_one_at_least() {
+        assert_eq!(of_a_tenant(relay(1, 0.001, 5)), 1);
+        assert_eq!(of_a_tenant(relay(1, 0.0, 5)), 0, "it is left alone");
+        assert_eq!(of_a_tenant(relay(0, UNBOUNDED, 5)), 0);
+        assert_eq!(claim_cap(&[], AROUND), ClaimCap::default());
+    }
+
+    #[test]
+    fn relays_of_a_pool_add_up_each_at_its_own_speed() {
+        let both = [relay(10, UNBOUNDED, 2_000), relay(10, UNBOUNDED, 5)];
+        assert_eq!(claim_cap(&both, AROUND).of_a_tenant, 20 + 210);
+    }
+
+    #[test]
+    fn an_outage_is_not_claimed_across() {
+        let fast = [relay(10, 1_000.0, 5)];
+        assert_eq!(claim_cap(&fast, Duration::from_secs(30)), claim_cap(&fast, AROUND_MAX));
+    }
+}

@@ -1,0 +1,205 @@
+//! What could be claimed now, by the state alone: for the dispatcher, which claims it, and for the leader's look
+//! at itself, which must never expect what a dispatcher would not do (P13).
+//!
+//! Crash suspects, which were open when a holder died, are claimed in rows of their own (P12).
+
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
+use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, bucket_after, closed_slots};
+
+use super::cap::CLAIM_CAP_MAX;
+use super::catch_up::is_late;
+use super::fair_queue::Offer;
+use super::in_flight::OnTheWay;
+use crate::audience::NAMED_MAX;
+
+/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
+/// offers nothing does not count, so that paused or waiting pages starve nobody. What is late is counted by
+/// itself: it has a rate of its own (P16), and hides nothing that is on time. So is what some nodes lack, by who they
+/// are (P20): it hides nothing that they have.
+/// Of one page and pool no more chunks are offered than all nodes together could take, so that a page of a
+/// thousand chunks costs as much as one of two.
+const OFFERS_MAX: usize = 256;
+
+/// Nodes, and the parts of audiences that each lacks.
+pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
+
+/// Tenant and pool.
+pub(crate) type Lane = (String, String);
+
+/// What of one chunk could be claimed now by one pool.
+pub(crate) struct Part<'a> {
+    pub number: u32,
+    pub chunk: &'a Chunk,
+    pub pool: &'a str,
+    pub slots: Bitmap,
+}
+
+/// The chunks of a page with what of them could be claimed now, where there is anything: by its pool, and by others
+/// to which somebody has moved dead letters.
+pub(crate) fn claimable<'a>(
+    ledger: &'a Ledger,
+    id: RunId,
+    page: &'a Page,
+    now: Time,
+) -> impl Iterator<Item = Part<'a>> {
+    let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
+    let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
+    let chunks = (0..chunks).filter_map(move |number| {
+        let chunk = ledger.chunks().get(&(id, number))?;
+        let mut slots = chunk.claimable(now);
+        slots.remove(&closed_slots(page, number, now));
+        Some((number, chunk, slots))
+    });
+    chunks.flat_map(move |(number, chunk, slots)| {
+        let part = move |(pool, slots): (Option<&'a str>, Bitmap)| Part {
+            number,
+            chunk,
+            pool: pool.unwrap_or(&page.pool),
+            slots,
+        };
+        chunk.by_pool(&slots).into_iter().map(part)
+    })
+}
+
+/// Is a canary out of whom nobody can be claimed before the next wave? A greylisted mailbox keeps it out for an hour, and
+/// who waits behind it is found by going through all chunks of a run.
+pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> bool {
+    let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return false };
+    let unclaimed = canary.undecided.saturating_sub(run.counts.get(Standing::Claimed));
+    let chunks = ledger.chunks().range((id, run.first / CHUNK)..=(id, (run.first + run.count) / CHUNK));
+    let waits = |(&(_, number), chunk): (&(RunId, u32), &Chunk)| {
+        let pending = chunk.set(Standing::Pending);
+        let waves = chunk.waves.range(bucket_after(now)..).flat_map(|(_, slots)| slots.iter());
+        let waves = waves.filter(|slot| pending.contains(*slot));
+        let numbers = waves.filter_map(|slot| (number * CHUNK + u32::from(slot)).checked_sub(run.first));
+        numbers.filter(|number| *number < run.count && run.is_of_canary(*number)).count() as u32
+    };
+    let mut left = unclaimed;
+    chunks.map(waits).any(|waiting| {
+        left = left.saturating_sub(waiting);
+        left == 0
+    })
+}
+
+/// Recipients of a page that could be claimed some time, without a look at its chunks: those of its runs that send, but
+/// for who waits behind a canary.
+pub(crate) fn waiting(page: &Page) -> u64 {
+    let of_run = |run: &Run| match run.canary.filter(|_| run.waits_for_canary()) {
+        Some(canary) => canary.undecided.saturating_sub(run.counts.get(Standing::Claimed)),
+        None => run.counts.get(Standing::Pending),
+    };
+    page.runs.iter().filter(|run| run.state == RunState::Open).map(|run| u64::from(of_run(run))).sum()
+}
+
+/// Have dead letters of this page been moved to another pool?
+fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
+    ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.elsewhere.is_empty())
+}
+
+/// A chunk and the pool by which a part of it goes.
+pub(crate) type Source = (RunId, u32, String);
+
+/// What can be claimed now: an offer for each chunk and pool, and the slots behind it.
+pub(crate) struct Work {
+    pub offers: Vec<Offer>,
+    pub slots: BTreeMap<Source, Slots>,
+}
+
+/// What is left to claim in a chunk.
+#[derive(Default)]
+pub(crate) struct Slots {
+    /// In slices of any size.
+    pub plain: Bitmap,
+    /// One crash suspect at most, in a row of its own. There are few: no more than were composed at once.
+    pub suspect: Bitmap,
+}
+
+impl Slots {
+    fn len(&self) -> u32 {
+        self.plain.len() + self.suspect.len()
+    }
+}
+
+impl Work {
+    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page of which claims
+    /// are on their way waits for their answer.
+    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &OnTheWay, now: Time) -> Work {
+        let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
+        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new() };
+        let everybody = BTreeSet::new();
+        let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
+        let is_full =
+            |offered: &BTreeMap<_, BTreeMap<_, usize>>, lane: (&str, &str, bool), barred: &BTreeSet<NodeId>| {
+                offered.get(&lane).and_then(|offered| offered.get(barred)).is_some_and(|offered| *offered >= OFFERS_MAX)
+            };
+        for (id, page) in ledger.open_pages() {
+            // There may be a hundred thousand: what costs least is asked first.
+            let late = is_late(page);
+            let full = is_full(&offered, (&page.tenant, &page.pool, late), &everybody);
+            if on_the_way.holds(id) || (full && !goes_elsewhere(ledger, id)) {
+                continue;
+            }
+            let elsewhere = LazyCell::new(|| full || goes_elsewhere(ledger, id));
+            let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
+            for Part { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
+                let of_pool = of_page.entry(pool).or_default();
+                if *of_pool > enough && !*elsewhere {
+                    break;
+                }
+                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &everybody) {
+                    continue;
+                }
+                let suspect = claimable.and(&chunk.suspects).first(1);
+                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspect };
+                if slots.len() == 0 {
+                    continue;
+                }
+                let barred = barred(ledger, page, number, nodes);
+                if barred.len() == nodes.len() || is_full(&offered, (&page.tenant, pool, late), &barred) {
+                    continue;
+                }
+                if barred.is_empty() {
+                    *of_pool += u64::from(slots.plain.len());
+                }
+                *offered.entry((&page.tenant, pool, late)).or_default().entry(barred.clone()).or_default() += 1;
+                work.offers.push(Offer {
+                    tenant: page.tenant.clone(),
+                    pool: pool.to_owned(),
+                    priority: page.priority,
+                    due: page.due,
+                    late,
+                    page: id,
+                    chunk: number,
+                    claimable: slots.len(),
+                    barred,
+                });
+                work.slots.insert((id, number, pool.to_owned()), slots);
+            }
+        }
+        work
+    }
+
+    /// Offers of which something is left.
+    pub fn left(&self) -> impl Iterator<Item = &Offer> {
+        self.offers.iter().filter(|offer| self.slots.get(&offer.source()).is_some_and(|slots| slots.len() > 0))
+    }
+}
+
+/// P20: the nodes that lack the part of this chunk.
+pub(crate) fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
+    if nodes.values().all(BTreeSet::is_empty) {
+        return BTreeSet::new();
+    }
+    // A large run is alone on its page; of those that share one, each has its only part.
+    let part = |run: &Run| ledger.seal(&run.audience)?.parts.get((chunk - run.first / CHUNK) as usize).copied();
+    let parts: BTreeSet<Hash> = page.runs.iter().filter_map(part).collect();
+    // Who names as many as it can may lack any.
+    let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
+        !parts.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&parts))
+    };
+    nodes.iter().filter(lacks).map(|(node, _)| *node).collect()
+}

@@ -1,0 +1,343 @@
+//! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
+//!
+//! Belongs to a term and is dropped with it. Each wake it looks at the state: who may hold claims, how much
+//! each (tenant, pool, node) has open, what is claimable (`work`); `claim_cap` says how far ahead of its relays
+//! each node may be, by what it measured; `fair` splits the credit; one entry carries all claims of a look, and the
+//! next look does not wait for its answer (`on_the_way`). Holders keep sending while there is no leader: rows belong
+//! to the ledger, not to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use reveille_ledger::Ledger;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Claim, Command, Relay};
+use reveille_ledger::deaths::{Allowance, allowances};
+use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_ledger::reply::Outcome;
+use reveille_raft::crash;
+use reveille_raft::peer::Measured;
+use tokio::sync::OwnedRwLockReadGuard;
+
+use super::cap::{ClaimCap, Flow, claim_cap};
+use super::claimable::Work;
+use super::crash_backoff::{Rest, Rests};
+use super::fair_queue::{Credit, Fair, Grant, Offer};
+use super::in_flight::OnTheWay;
+use super::limits::{Bounds, Paces};
+use crate::leader::leadership::{Report, Term};
+use crate::node::context::Site;
+use crate::smtp::pool::latency::Mean;
+use crate::smtp::registry::share;
+
+/// The longest sleep: waves come in and leases begin without a bell.
+const NAP_MAX: Duration = Duration::from_millis(200);
+/// The sleep while something waits for a node's credit: what is settled of a row that goes on rings no bell.
+const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
+/// The shortest sleep until a rate that is computed is there.
+const NAP_MIN: Duration = Duration::from_millis(1);
+/// Pause after a proposal without an answer.
+const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
+/// Slices in one entry, each a claim; with a suspect beside it, two.
+const CLAIMS_MAX: usize = 256;
+
+/// What one term's dispatcher keeps from wake to wake.
+struct Dispatcher {
+    fair: Fair,
+    rests: Rests,
+    paces: Paces,
+    on_the_way: OnTheWay,
+    /// How long claims take from the look at the state to their entry's answer.
+    commits: Mean,
+}
+
+/// The claims of one look.
+#[derive(Debug, Default)]
+struct Claims {
+    claims: Vec<Claim>,
+    /// What they were made of.
+    grants: Vec<Grant>,
+}
+
+/// Claims to be proposed.
+struct Proposal {
+    number: u64,
+    claims: Vec<Claim>,
+    looked_at: Duration,
+    /// Until it is answered, or never will be.
+    claiming: OwnedRwLockReadGuard<()>,
+}
+
+/// Dispatches until the term ends.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    let mut dispatcher = Dispatcher {
+        fair: Fair::new(),
+        rests: Rests::default(),
+        paces: Paces::default(),
+        on_the_way: OnTheWay::default(),
+        commits: Mean::default(),
+    };
+    let mut answers = FuturesUnordered::new();
+    while !term.ended() {
+        let (proposal, nap) = dispatcher.look(&site, &term);
+        answers.extend(proposal.map(|proposal| answer(&term, proposal)));
+        tokio::select! {
+            () = term.sleep_until_bell(&term.work, nap) => {}
+            Some((number, looked_at, answer)) = answers.next() => {
+                let answered_at = site.clock.monotonic();
+                dispatcher.commits.note(answered_at.saturating_sub(looked_at), answered_at);
+                dispatcher.on_the_way.is_answered(number);
+                if answer.is_none() {
+                    term.sleep(NAP_AFTER_UNKNOWN).await;
+                }
+            }
+        }
+    }
+}
+
+/// Proposes claims; answers their number and when they were made.
+async fn answer(term: &Term, proposal: Proposal) -> (u64, Duration, Option<Outcome>) {
+    let Proposal { number, claims, looked_at, claiming } = proposal;
+    let answer = term.propose(Command::Claim(claims)).await;
+    drop(claiming);
+    (number, looked_at, answer)
+}
+
+impl Dispatcher {
+    /// What is to be claimed now, and how long to sleep then.
+    fn look(&mut self, site: &Site, term: &Term) -> (Option<Proposal>, Duration) {
+        if !self.on_the_way.has_room() {
+            return (None, NAP_MAX);
+        }
+        // Somebody waits for what is on its way, and for nothing after it.
+        let Ok(claiming) = Arc::clone(&term.claiming).try_read_owned() else { return (None, NAP_FOR_CREDIT) };
+        let (now, woke_at) = (term.now(), site.clock.monotonic());
+        let voters = site.voters().len();
+        let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
+        let views = Views { by_node: term.reports(), voters, commit };
+        let (claims, nap, resting, live) = site.replica.read(|ledger| {
+            let holders = live_holders(ledger, term);
+            let allowances = allowances_of(ledger, &holders, voters, now);
+            let resting = resting(ledger, &allowances);
+            if holders.len() == resting.len() {
+                return (Claims::default(), NAP_MAX, resting, holders.len());
+            }
+            let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
+            let mut work = Work::of(ledger, &lacking, &self.on_the_way, now);
+            let given = self.paces.bounds(ledger, &self.on_the_way, woke_at, now);
+            let caps = views.caps(ledger, &holders);
+            let credits = credits(ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
+            let mut bounds = given.clone();
+            let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
+            self.paces.spend(&given, &bounds);
+            (claims, nap(&work, &bounds, &self.paces), resting, holders.len())
+        });
+        self.rests.look(resting, live);
+        let Claims { claims, grants } = claims;
+        if claims.is_empty() {
+            return (None, nap);
+        }
+        crash::point("claim.before-propose");
+        let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
+        let number = self.on_the_way.goes(grants);
+        (Some(Proposal { number, claims, looked_at: woke_at, claiming }), nap)
+    }
+}
+
+/// How long until what is left may be claimed, at most: what waits for a rate is told when; all else waits for rows
+/// that end.
+fn nap(work: &Work, left: &Bounds, paces: &Paces) -> Duration {
+    let naps = work.left().map(|offer| paces.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
+    naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
+}
+
+/// What is known of the relays of each node.
+struct Views {
+    /// By what the nodes said.
+    by_node: BTreeMap<NodeId, Report>,
+    voters: usize,
+    /// From when credit is there until claims for it are committed.
+    commit: Duration,
+}
+
+impl Views {
+    /// P12: the caps of each of these lives, by pool.
+    fn caps<'a>(
+        &self,
+        ledger: &'a Ledger,
+        holders: &BTreeMap<NodeId, Holder>,
+    ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
+        let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
+        let of = |pool: &str, holder: &Holder| {
+            let said = measured(&self.by_node, *holder);
+            let settle = said.and_then(|said| said.settle).unwrap_or_default();
+            claim_cap(&flows(ledger, pool, said, self.voters), self.commit + settle)
+        };
+        let each = pools.iter().flat_map(|pool| holders.values().map(move |holder| (*pool, holder)));
+        each.map(|(pool, holder)| ((pool, holder.node), of(pool, holder))).collect()
+    }
+}
+
+/// What this life of a node said last.
+pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: Holder) -> Option<&Measured> {
+    reports.get(&holder.node).filter(|report| report.holder == holder).map(|report| &report.measured)
+}
+
+/// The relays of a pool, as a node that said this sees them.
+pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&Measured>, voters: usize) -> Vec<Flow> {
+    let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
+    let flow = |(name, relay): (&String, &Relay)| {
+        let said = said.and_then(|said| said.relays.get(name));
+        let share = share(relay, voters);
+        Flow {
+            sessions: relay.max_sessions,
+            // Its pace gives way to "too fast"; its share is what it may be at most (P25).
+            rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),
+            dialogue: said.and_then(|said| said.dialogue),
+        }
+    };
+    of_pool.map(flow).collect()
+}
+
+/// Current lives that this term may give claims.
+pub(crate) fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
+    let current = ledger.nodes().iter().map(|(node, known)| Holder { node: *node, incarnation: known.incarnation });
+    current.filter(|holder| term.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
+}
+
+/// P12: what part of its cap each of these lives may hold.
+fn allowances_of(
+    ledger: &Ledger,
+    holders: &BTreeMap<NodeId, Holder>,
+    voters: usize,
+    now: Time,
+) -> BTreeMap<NodeId, Allowance> {
+    let live = holders.keys().filter_map(|node| Some((*node, ledger.nodes().get(node)?)));
+    allowances(live, ledger.limits(), voters > 1, now)
+}
+
+/// The nodes that may hold nothing, and until when.
+fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, Rest> {
+    let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
+    none.filter_map(|(id, _)| {
+        let node = ledger.nodes().get(id)?;
+        Some((*id, Rest { name: node.name.clone(), until: node.deaths.rests_until(ledger.limits())? }))
+    })
+    .collect()
+}
+
+/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open or on its
+/// way. Beside a tenant with a larger share that could fill the cap by itself, the others' are smaller in proportion:
+/// so the relays' sessions go by shares too, and not the turns alone.
+fn credits(
+    ledger: &Ledger,
+    allowances: &BTreeMap<NodeId, Allowance>,
+    (caps, on_the_way): (&BTreeMap<(&str, NodeId), ClaimCap>, &OnTheWay),
+    (offers, bounds): (&[Offer], &Bounds),
+) -> Vec<Credit> {
+    let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
+    for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
+        if let Some(page) = ledger.pages().get(&row.page) {
+            let of_pool = open.entry((ledger.pool_of_row(page, row), row.holder.node)).or_default();
+            *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
+        }
+    }
+    for grant in on_the_way.grants() {
+        if let Some(page) = ledger.pages().get(&grant.page) {
+            let of_pool = open.entry((&grant.pool, grant.node)).or_default();
+            *of_pool.entry(&page.tenant).or_default() += grant.recipients;
+        }
+    }
+    let weights = Weights::of(offers, bounds);
+    let nothing = BTreeMap::new();
+    let lanes: BTreeSet<(&str, &str)> =
+        offers.iter().map(|offer| (offer.pool.as_str(), offer.tenant.as_str())).collect();
+    let mut credits = Vec::new();
+    for ((pool, node), cap) in caps {
+        let Some(allowance) = allowances.get(node) else { continue };
+        let open = open.get(&(*pool, *node)).unwrap_or(&nothing);
+        let mut credit = |tenant: Option<&str>, cap: u32, open: u32| {
+            let recipients = allowance.of(cap).saturating_sub(open);
+            credits.push(Credit {
+                tenant: tenant.map(str::to_owned),
+                pool: (*pool).to_owned(),
+                node: *node,
+                recipients,
+            });
+        };
+        credit(None, cap.of_all, open.values().sum());
+        for (_, tenant) in lanes.iter().filter(|(of, _)| of == pool) {
+            let cap = weights.part(pool, tenant, cap.of_a_tenant);
+            credit(Some(tenant), cap, open.get(tenant).copied().unwrap_or(0));
+        }
+    }
+    credits
+}
+
+/// How large each tenant's share is beside those of others that wait for the same pool.
+struct Weights<'a> {
+    bounds: &'a Bounds,
+    /// Of tenants with another share than 1: what they could claim now, or once what is on its way is there, by pool.
+    wanted: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
+}
+
+impl<'a> Weights<'a> {
+    fn of(offers: &'a [Offer], bounds: &'a Bounds) -> Weights<'a> {
+        let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+        for offer in offers.iter().filter(|offer| bounds.shares.contains_key(&offer.tenant)) {
+            *wanted.entry(&offer.pool).or_default().entry(&offer.tenant).or_default() += u64::from(offer.claimable);
+        }
+        for ((tenant, pool), waiting) in
+            bounds.waiting.iter().filter(|((tenant, _), _)| bounds.shares.contains_key(tenant))
+        {
+            *wanted.entry(pool).or_default().entry(tenant).or_default() += waiting;
+        }
+        Weights { bounds, wanted }
+    }
+
+    /// A tenant's part of a cap: one at least, so that nobody is shut out. Only who could take all of it counts: a
+    /// share that is not used is there for the others.
+    fn part(&self, pool: &str, tenant: &str, cap: u32) -> u32 {
+        let own = self.bounds.share(tenant);
+        let fills = |(other, wanted): (&&str, &u64)| {
+            let could = (*wanted).min(self.bounds.of_tenant(other).into());
+            (could >= u64::from(cap)).then(|| self.bounds.share(other))
+        };
+        let largest = self.wanted.get(pool).and_then(|wanted| wanted.iter().filter_map(fills).max());
+        let largest = u64::from(largest.unwrap_or(1).max(own));
+        (u64::from(cap) * u64::from(own)).div_ceil(largest) as u32
+    }
+}
+
+fn claims(
+    fair: &mut Fair,
+    work: &mut Work,
+    (credits, bounds): (&[Credit], &mut Bounds),
+    holders: &BTreeMap<NodeId, Holder>,
+) -> Claims {
+    let grants = fair.grants(&work.offers, credits, bounds, CLAIMS_MAX);
+    let mut claims = Vec::new();
+    for grant in &grants {
+        let source = (grant.page, grant.chunk, grant.pool.clone());
+        let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
+        let mut claim = |slice: Bitmap| {
+            claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
+        };
+        let suspect = std::mem::take(&mut left.suspect);
+        let slice = left.plain.first(grant.recipients.saturating_sub(suspect.len()));
+        left.plain.remove(&slice);
+        if !suspect.is_empty() {
+            claim(suspect);
+        }
+        if !slice.is_empty() {
+            claim(slice);
+        }
+    }
+    Claims { claims, grants }
+}
+
+#[cfg(test)]
+mod tests;

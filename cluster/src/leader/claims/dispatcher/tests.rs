@@ -1,0 +1,634 @@
+//! What the dispatcher makes of a state, read as sentences.
+
+use reveille_ledger::LEVEL;
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::canary::Canary;
+use reveille_ledger::command::{
+    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Refused, Relay, Requeue,
+    RowOutcome, ScheduleCreate, Scope, Unsendable, Why, Witness,
+};
+use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
+use reveille_ledger::limits::limits;
+use reveille_ledger::policy::{Overlap, Policies};
+use reveille_ledger::reply::{Moved, Outcome};
+use reveille_raft::peer::{Measured, RelayFlow};
+
+use super::*;
+use crate::leader::claims::claimable::{Lacking, canary_waits};
+use crate::samples;
+
+mod tenants;
+mod warm_up;
+
+const PAGE: RunId = RunId { index: 6, place: 0 };
+const OPENED_AT: Time = Time(1_000);
+/// What both nodes hold at most: the relay answers within 10 ms, and claims and settles take 310 ms.
+const CAP: u32 = 64;
+
+/// Two nodes, a relay with two sessions, and a page of `recipients`.
+struct World {
+    ledger: Ledger,
+    now: Time,
+    on_the_way: OnTheWay,
+    paces: Paces,
+    fair: Fair,
+    /// A clock that nobody sets.
+    boot: Duration,
+}
+
+fn holder(node: u64, incarnation: u64) -> Holder {
+    Holder { node: NodeId(node), incarnation: Incarnation(incarnation) }
+}
+
+impl World {
+    fn with(recipients: u32) -> World {
+        World::opened(recipients, Cause::Due, (0, 0))
+    }
+
+    /// A page of a sealed audience; its parts are named by their numbers.
+    fn sealed(rows: u32) -> World {
+        let parts = (0..rows.div_ceil(CHUNK)).map(part).collect();
+        let seal = Seal { name: "all".into(), columns: vec![], rows, parts };
+        let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows };
+        let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
+        let create = ScheduleCreate { audience: To::Sealed(named), ..schedule(0) };
+        World::of(&[Command::AudienceSeal(seal)], create, Cause::Due, (0, 0))
+    }
+
+    /// The page opened for this cause; the relay has this rate, and this one for late mail.
+    fn opened(recipients: u32, cause: Cause, rates: (u64, u64)) -> World {
+        World::of(&[], schedule(recipients), cause, rates)
+    }
+
+    fn of(
+        before: &[Command],
+        create: ScheduleCreate,
+        cause: Cause,
+        (rate_milli, late_rate_milli): (u64, u64),
+    ) -> World {
+        let mut world = World {
+            ledger: Ledger::new(),
+            now: Time(0),
+            on_the_way: OnTheWay::default(),
+            paces: Paces::default(),
+            fair: Fair::new(),
+            boot: Duration::ZERO,
+        };
+        let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
+        world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
+        world.up(1, 1);
+        world.up(2, 1);
+        world.put(Command::RelayPut(
+            Relay {
+                name: "mailbox".into(),
+                pool: "default".into(),
+                host: "127.0.0.1".into(),
+                port: 25,
+                access: Default::default(),
+                rate_milli,
+                max_sessions: 2,
+                late_rate_milli,
+                weight: 1,
+            }
+            .into(),
+        ));
+        for command in before {
+            assert_eq!(world.put(command.clone()), Outcome::Done);
+        }
+        let created = world.put(Command::ScheduleCreate(Box::new(create)));
+        let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
+        world.fire(schedule, cause);
+        world
+    }
+
+    /// Opens the one run of a schedule; answers its page.
+    fn fire(&mut self, schedule: ScheduleId, cause: Cause) -> RunId {
+        self.now = OPENED_AT;
+        let name = Nominal::Instant(OPENED_AT);
+        let finish_by = Time(3_600_000);
+        let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause, finish_by };
+        let fired = self.put(Command::Fire(vec![Fire {
+            schedule,
+            plan_version: 1,
+            from: name,
+            opened: vec![opening],
+            explained: vec![],
+            through: OPENED_AT,
+            next: None,
+            tzdb: "test".into(),
+        }]));
+        let page = RunId { index: schedule.0 + 1, place: 0 };
+        assert_eq!(fired, Outcome::Fired(vec![Ok(vec![page])]));
+        page
+    }
+
+    fn put(&mut self, command: Command) -> Outcome {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
+    }
+
+    fn up(&mut self, node: u64, incarnation: u64) {
+        let holder = holder(node, incarnation);
+        let up = NodeUp { holder, name: format!("n{node}"), level: 1, life: incarnation };
+        assert_eq!(self.put(Command::NodeUp(up)), Outcome::Done);
+    }
+
+    /// What the dispatcher would propose, and it is proposed.
+    fn dispatch(&mut self) -> Vec<Claim> {
+        self.look().0
+    }
+
+    /// The same, and how long it sleeps then.
+    fn look(&mut self) -> (Vec<Claim>, Duration) {
+        let (made, nap) = self.made();
+        self.put(Command::Claim(made.claims.clone()));
+        (made.claims, nap)
+    }
+
+    /// What the dispatcher makes of the state, and nothing of it is proposed yet.
+    fn made(&mut self) -> (Claims, Duration) {
+        let holders = self.holders();
+        let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
+        let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
+        let mut work = Work::of(&self.ledger, &lacking, &self.on_the_way, self.now);
+        let caps = self.views().caps(&self.ledger, &holders);
+        let given = self.paces.bounds(&self.ledger, &self.on_the_way, self.boot, self.now);
+        let credits = credits(&self.ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
+        let mut bounds = given.clone();
+        let made = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
+        self.paces.spend(&given, &bounds);
+        let nap = nap(&work, &bounds, &self.paces);
+        (made, nap)
+    }
+
+    /// All that is claimed is sent.
+    fn settle(&mut self) {
+        let accept = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+            accepted: row.claimed.clone(),
+            ..RowOutcome::empty(row.page, row.chunk, *fence)
+        };
+        let outcomes = self.ledger.rows().iter().map(accept).collect();
+        self.put(Command::Settle(outcomes));
+    }
+
+    /// What both nodes have said of the relay.
+    fn views(&self) -> Views {
+        let said = |holder| said(holder, 10, 1_000_000);
+        let by_node = self.holders().into_iter().map(|(node, holder)| (node, said(holder))).collect();
+        Views { by_node, voters: 3, commit: Duration::from_millis(300) }
+    }
+
+    fn holders(&self) -> BTreeMap<NodeId, Holder> {
+        let nodes = self.ledger.nodes().iter();
+        nodes.map(|(id, node)| (*id, Holder { node: *id, incarnation: node.incarnation })).collect()
+    }
+
+    /// Recipients that each node holds, claimed.
+    fn held(&self) -> BTreeMap<u64, u32> {
+        let mut held = BTreeMap::new();
+        for (_, row) in self.ledger.rows().iter() {
+            *held.entry(row.holder.node.0).or_default() += row.claimed.len();
+        }
+        held
+    }
+
+    /// A node dies and comes back at once; what it held is released by its journal.
+    fn die(&mut self, node: u64) {
+        self.die_with(node, &Bitmap::new());
+    }
+
+    /// As [`World::die`]; of what it held these slots were open.
+    fn die_with(&mut self, node: u64, open: &Bitmap) {
+        let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
+        self.up(node, incarnation + 1);
+        let former = self.ledger.rows().iter().filter(|(_, row)| row.holder == holder(node, incarnation));
+        let released = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+            witness: Witness::Journal,
+            released: vec![
+                (Why::HolderDied, row.claimed.and_not(open)),
+                (Why::HolderDiedPreparing, row.claimed.and(open)),
+            ],
+            ..RowOutcome::empty(row.page, row.chunk, *fence)
+        };
+        let outcomes = former.map(released).collect();
+        self.put(Command::Settle(outcomes));
+    }
+}
+
+fn part(number: u32) -> Hash {
+    Hash::of(&number.to_be_bytes())
+}
+
+/// What a node says of the relay.
+fn said(holder: Holder, dialogue_ms: u64, rate_milli: u64) -> Report {
+    let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
+    let settle = Some(Duration::from_millis(10));
+    let measured = Measured { relays: [("mailbox".to_owned(), flow)].into(), settle };
+    Report { holder, measured, behind: false, stopping: false }
+}
+
+fn schedule(recipients: u32) -> ScheduleCreate {
+    let recipient = |number: u32| samples::recipient(&format!("r{number}@example.net"));
+    samples::schedule(OPENED_AT, (0..recipients).map(recipient).collect())
+}
+
+#[test]
+fn the_cap_is_by_what_the_life_that_holds_it_measured() {
+    let world = World::with(1);
+    let holders = world.holders();
+    let caps = |views: Views| {
+        let caps = views.caps(&world.ledger, &holders);
+        [1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant)
+    };
+    assert_eq!(caps(world.views()), [CAP, CAP]);
+    let mut views = world.views();
+    views.by_node.insert(NodeId(1), said(holder(1, 9), 10, 1_000_000));
+    views.by_node.remove(&NodeId(2));
+    assert_eq!(caps(views), [8, 8], "of another life, or of nobody, it is not known: four a session");
+    let mut views = world.views();
+    views.by_node.insert(NodeId(1), said(holder(1, 1), 2_000, 1_000_000));
+    assert_eq!(caps(views), [4, CAP], "each node by its own");
+    let mut views = world.views();
+    views.by_node.insert(NodeId(2), said(holder(2, 1), 10, 500));
+    assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
+}
+
+#[test]
+fn nothing_is_claimed_for_a_relay_that_a_node_leaves_alone() {
+    let world = World::with(1);
+    let holders = world.holders();
+    let mut views = world.views();
+    views.by_node.insert(NodeId(1), said(holder(1, 1), 10, 0));
+    let caps = views.caps(&world.ledger, &holders);
+    assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
+}
+
+fn offer(tenant: &str, chunk: u32) -> Offer {
+    Offer {
+        tenant: tenant.into(),
+        pool: "default".into(),
+        priority: 0,
+        due: OPENED_AT,
+        late: false,
+        page: PAGE,
+        chunk,
+        claimable: 9,
+        barred: BTreeSet::new(),
+    }
+}
+
+#[test]
+fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
+    let world = World::with(9);
+    let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
+    let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
+    let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
+    let credits = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&offers, &Bounds::default()));
+    let grants = Fair::new().grants(&offers, &credits, &mut Bounds::default(), CLAIMS_MAX);
+    assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
+}
+
+#[test]
+fn a_node_that_died_holds_an_eighth_of_its_cap_and_twice_as_much_every_ten_seconds() {
+    let mut world = World::with(1_000);
+    world.dispatch();
+    assert_eq!(world.held(), [(1, CAP), (2, CAP)].into());
+    world.die(2);
+    for part in [8, 4, 2, 1] {
+        world.dispatch();
+        assert_eq!(world.held(), [(1, CAP), (2, CAP / part)].into());
+        world.now = world.now.plus_ms(10_000);
+    }
+}
+
+#[test]
+fn a_node_that_died_three_times_holds_nothing_and_the_other_one_goes_on() {
+    let mut world = World::with(1_000);
+    for _ in 0..3 {
+        world.dispatch();
+        world.die(2);
+    }
+    world.dispatch();
+    assert_eq!(world.held(), [(1, CAP)].into());
+    let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
+    let until = OPENED_AT.plus_ms(600_000);
+    assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), Rest { name: "n2".into(), until })].into());
+}
+
+#[test]
+fn when_all_died_three_times_one_of_them_goes_on_slowly() {
+    let mut world = World::with(1_000);
+    for node in [2, 2, 2, 1, 1, 1] {
+        world.dispatch();
+        world.die(node);
+        world.now = world.now.plus_ms(1_000);
+    }
+    world.dispatch();
+    assert_eq!(world.held(), [(2, CAP / 8)].into(), "the one that died least recently");
+}
+
+#[test]
+fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
+    let mut world = World::with(200);
+    world.dispatch();
+    let open: Bitmap = [3, 5, 7].into_iter().collect();
+    world.die_with(1, &open);
+    world.die_with(2, &open);
+    let looks: Vec<Vec<Claim>> = (0..3)
+        .map(|_| {
+            let claims = world.dispatch();
+            // The caps of nodes that died grow: each look has credit.
+            world.now = world.now.plus_ms(10_000);
+            claims
+        })
+        .collect();
+    let with_suspects = looks.iter().flatten().filter(|claim| !claim.slice.and(&open).is_empty());
+    let slices: Vec<&Bitmap> = with_suspects.map(|claim| &claim.slice).collect();
+    assert_eq!(slices, [&Bitmap::range(3, 1), &Bitmap::range(5, 1), &Bitmap::range(7, 1)]);
+    assert!(looks[0].len() > 1, "others are claimed beside it");
+}
+
+#[test]
+fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
+    let mut world = World::with(4);
+    let dead = |row: (&Fence, &reveille_ledger::Row)| {
+        let unsendable = row.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
+        RowOutcome { unsendable, ..RowOutcome::empty(row.1.page, row.1.chunk, *row.0) }
+    };
+    assert_eq!(world.dispatch().len(), 1);
+    let outcomes = world.ledger.rows().iter().map(dead).collect();
+    assert_eq!(world.put(Command::Settle(outcomes)), Outcome::Moved(4));
+    let relay = world.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
+    let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
+    world.put(Command::RelayPut(bulk.into()));
+    for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
+        let requeue = Requeue { picked: vec![Picked { run: PAGE, recipients }], pool };
+        assert_eq!(
+            world.put(Command::Requeue(requeue)),
+            Outcome::MovedOf(vec![Ok(Moved { recipients: 2, inside_gap: 0 })])
+        );
+    }
+    let claims = world.dispatch();
+    let mut slices: Vec<Vec<u16>> = claims.iter().map(|claim| claim.slice.iter().collect()).collect();
+    slices.sort();
+    assert_eq!(slices, [vec![0, 2], vec![1, 3]], "a claim is of one pool");
+    let page = world.ledger.pages().get(&PAGE).expect("a page");
+    let pools = world.ledger.rows().iter().map(|(_, row)| (row.granted.min(), world.ledger.pool_of_row(page, row)));
+    let mut pools: Vec<_> = pools.collect();
+    pools.sort();
+    assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
+    // What is open of it counts against its own pool's credit.
+    let (holders, views) = (world.holders(), world.views());
+    let allowances = allowances_of(&world.ledger, &holders, 3, world.now);
+    let caps = views.caps(&world.ledger, &holders);
+    let left = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&[], &Bounds::default()));
+    let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
+    let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
+    let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
+    assert_eq!((bulk, own), (whole("bulk") - 2, whole("default") - 2));
+}
+
+/// Claims of a second, each settled at once; the dispatcher wakes as it does while something waits.
+fn claimed_in_a_second(world: &mut World) -> u32 {
+    let mut claimed = 0;
+    for _ in 0..20 {
+        world.boot += NAP_FOR_CREDIT;
+        claimed += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
+        world.settle();
+    }
+    claimed
+}
+
+#[test]
+fn what_is_late_is_claimed_at_half_of_the_relays_rate_or_at_its_own() {
+    for cause in [Cause::CatchUp, Cause::Backfill] {
+        for ((rate, late), per_second) in
+            [((50_000, 0), 25), ((50_000, 10_000), 10), ((0, 7_000), 7), ((4_000, 9_000), 4)]
+        {
+            let mut world = World::opened(2_000, cause, (rate, late));
+            let claimed: u32 = (0..10).map(|_| claimed_in_a_second(&mut world)).sum();
+            // A bucket that starts empty gives nothing in its first second.
+            assert!((9 * per_second..=10 * per_second).contains(&claimed), "{cause:?}, {rate}, {late}: {claimed}");
+        }
+    }
+}
+
+#[test]
+fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
+    let mut world = World::opened(2_000, Cause::CatchUp, (0, 5_000));
+    let mut entries = Vec::new();
+    for _ in 0..62 {
+        world.boot += NAP_FOR_CREDIT;
+        let claims = world.dispatch();
+        entries.extend((!claims.is_empty()).then(|| claims.iter().map(|claim| claim.slice.len()).sum::<u32>()));
+    }
+    assert_eq!(entries, [5, 5, 5]);
+}
+
+#[test]
+fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_there() {
+    for per_second in [2, 5, 1_000] {
+        let mut world = World::opened(9_000, Cause::CatchUp, (0, per_second * 1_000));
+        let (mut looks, mut claimed, mut in_vain) = (0, 0, 0);
+        while world.boot < Duration::from_secs(10) {
+            let (claims, nap) = world.look();
+            assert!(nap <= NAP_MAX, "other work is looked at as ever: {nap:?}");
+            looks += 1;
+            in_vain += u32::from(claims.is_empty());
+            claimed += claims.iter().map(|claim| u64::from(claim.slice.len())).sum::<u64>();
+            world.settle();
+            world.boot += nap;
+        }
+        let bound = 10 * per_second;
+        match per_second {
+            // The nodes' caps are below that: what waits for them is looked at often.
+            1_000 => assert!(looks > 100, "{looks} looks"),
+            _ => assert!(looks <= 52 && in_vain <= 42, "{per_second} a second: {looks} looks, {in_vain} in vain"),
+        }
+        assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
+    }
+    let mut world = World::opened(2_000, Cause::Due, (50_000, 1_000));
+    assert_eq!(world.look().1, NAP_FOR_CREDIT, "what is on time waits for rows that end");
+    let mut world = World::opened(1, Cause::Due, (50_000, 1_000));
+    assert_eq!(world.look().1, NAP_MAX, "nothing waits");
+}
+
+#[test]
+fn without_a_rate_or_on_time_nothing_is_held_back() {
+    for (cause, rates) in [(Cause::CatchUp, (0, 0)), (Cause::Due, (50_000, 1_000)), (Cause::Trigger, (50_000, 1_000))] {
+        let mut world = World::opened(2_000, cause, rates);
+        let claimed = claimed_in_a_second(&mut world);
+        assert!(claimed >= 200, "{cause:?}: all that the nodes' caps let through, not {claimed}");
+    }
+}
+
+/// P16: a backlog of many pages, whose credit is out, stands beside what is on time and not before it.
+#[test]
+fn whatever_is_late_what_is_on_time_is_offered() {
+    let mut world = World::opened(20, Cause::CatchUp, (50_000, 1));
+    world.now = OPENED_AT.plus_ms(1_000);
+    for (name, cause, count) in [("missed", Cause::CatchUp, 300), ("today", Cause::Due, 1)] {
+        let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
+        let create = ScheduleCreate { name: name.into(), policies, ..schedule(20) };
+        let Outcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("{name}") };
+        let instants = (0..count).map(|number| OPENED_AT.plus_ms(number));
+        let finish_by = Time(3_600_000);
+        let opening = |due| Opening { nominal: Nominal::Instant(due), due, cause, finish_by };
+        let fired = world.put(Command::Fire(vec![Fire {
+            schedule: id,
+            plan_version: 1,
+            from: Nominal::Instant(OPENED_AT),
+            opened: instants.map(opening).collect(),
+            explained: vec![],
+            through: OPENED_AT.plus_ms(1_000),
+            next: None,
+            tzdb: "test".into(),
+        }]));
+        assert!(matches!(fired, Outcome::Fired(ref answers) if answers[0].is_ok()), "{fired:?}");
+    }
+    world.boot += NAP_FOR_CREDIT;
+    let claimed: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
+    assert!(claimed > 0, "some of today, as many as the nodes' caps let through");
+}
+
+#[test]
+fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
+    let mut world = World::opened(2_000, Cause::CatchUp, (50_000, 0));
+    assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
+    world.paces = Paces::default();
+    assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
+    assert!((1..=50).contains(&claimed_in_a_second(&mut world)), "what two seconds bring");
+}
+
+#[test]
+fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
+    let mut world = World::sealed(10 * CHUNK);
+    let (page, _) = world.ledger.open_pages().next().expect("the page");
+    let offered = |world: &World, lacking: &Lacking| {
+        let work = Work::of(&world.ledger, lacking, &OnTheWay::default(), world.now);
+        work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
+    };
+    let nobody = BTreeSet::new();
+    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    assert_eq!(offered(&world, &lacking), [(0, nobody.clone())], "a chunk is more than both may hold");
+    let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
+    let claim =
+        |first| Claim { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), holder: holder(1, 1) };
+    world.put(Command::Claim(slices.map(claim).collect()));
+    assert_eq!(offered(&world, &lacking), [(0, nobody.clone()), (1, nobody.clone())], "and a slice is less");
+    // P20: what a node lacks is not for it, and what few have is not all that is offered.
+    lacking.insert(NodeId(2), [part(1)].into());
+    assert_eq!(
+        offered(&world, &lacking),
+        [(0, nobody.clone()), (1, [NodeId(2)].into()), (2, nobody.clone())],
+        "the chunk behind it is for both"
+    );
+    // What nobody has takes no place in the offers, and does not keep the dispatcher awake.
+    lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
+    assert_eq!(offered(&world, &lacking), [(2, nobody)]);
+}
+
+#[test]
+fn what_a_node_lacks_hides_nothing_that_it_has() {
+    let chunks = 300;
+    let world = World::sealed(chunks * CHUNK);
+    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    lacking.insert(NodeId(2), (0..290).map(part).collect());
+    let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now);
+    let for_it: Vec<u32> =
+        work.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
+    assert_eq!(for_it, [290], "a chunk is more than it may hold");
+    assert!(work.offers.len() <= 257, "{} offers", work.offers.len());
+}
+
+#[test]
+fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
+    let offers_of = |world: &World, named: u32| {
+        let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+        lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
+        let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now);
+        work.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+    };
+    let full = crate::audience::NAMED_MAX as u32;
+    assert_eq!(offers_of(&World::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
+    assert_eq!(offers_of(&World::sealed(9), full - 1), [BTreeSet::new()]);
+    assert_eq!(offers_of(&World::with(9), full), [BTreeSet::new()], "what is sealed is not all there is");
+}
+
+#[test]
+fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_for_twice() {
+    let mut world = World::with(40);
+    let (first, _) = world.made();
+    let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 40);
+    let number = world.on_the_way.goes(first.grants);
+    let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
+    let created = world.put(Command::ScheduleCreate(Box::new(create)));
+    let Outcome::Schedule(second) = created else { panic!("{created:?}") };
+    let page = world.fire(second, Cause::Due);
+    let (meanwhile, _) = world.made();
+    let pages: BTreeSet<RunId> = meanwhile.claims.iter().map(|claim| claim.page).collect();
+    assert_eq!(pages, [page].into(), "not the page that waits for its answer");
+    let asked: u32 = meanwhile.claims.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
+    // It never was in the log: all of it is offered again.
+    world.on_the_way.is_answered(number);
+    let (again, _) = world.made();
+    assert!(again.claims.iter().any(|claim| claim.page == PAGE));
+}
+
+#[test]
+fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
+    let mut world = World::with(10);
+    let (holder, age) = (holder(1, 1), Duration::from_secs);
+    let lost =
+        |world: &World, applied, age| crate::leader::replication_lag::is_lost(&world.ledger, holder, applied, age);
+    assert!(!lost(&world, 0, age(600)), "it holds nothing");
+    assert!(!world.dispatch().is_empty());
+    let applied = world.ledger.head().applied;
+    assert!(!lost(&world, applied - 1, age(10)) && lost(&world, applied - 1, age(11)), "it does not know its row");
+    assert!(!lost(&world, applied, age(60)), "it knows what it holds: its state may come in a snapshot");
+    assert!(lost(&world, applied, age(61)), "I13: it may settle nothing");
+    world.settle();
+    assert!(!lost(&world, applied, age(61)));
+}
+
+#[test]
+fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_else() {
+    let policies = Policies { canary: Some(Canary { share: 100, limit: 0 }), ..Policies::default() };
+    let create = ScheduleCreate { policies, ..schedule(300) };
+    let mut world = World::of(&[], create, Cause::Due, (0, 0));
+    let waits = |world: &World| {
+        let (id, page) = world.ledger.open_pages().next().expect("the page");
+        (page.runs[0].has_claimable(), canary_waits(&world.ledger, id, &page.runs[0], world.now))
+    };
+    assert_eq!(waits(&world), (true, false));
+    let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 3, "one in a hundred");
+    let refused =
+        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: Scope::Greylist, words: 0 };
+    let outcome = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+        refused: row.claimed.iter().map(refused).collect(),
+        ..RowOutcome::empty(row.page, row.chunk, *fence)
+    };
+    let outcomes = world.ledger.rows().iter().map(outcome).collect();
+    world.put(Command::Settle(outcomes));
+    assert_eq!(waits(&world), (true, true), "they are pending, and not yet");
+    assert_eq!(world.dispatch(), []);
+    let (id, _) = world.ledger.open_pages().next().expect("the page");
+    let wave = world.ledger.chunks().get(&(id, 0)).and_then(|chunk| chunk.next_wave(world.now)).expect("a wave");
+    while world.now < wave {
+        world.now = wave.min(world.now.plus_ms(60_000));
+        assert_eq!(world.put(Command::Tick), Outcome::Done);
+    }
+    assert!(!waits(&world).1);
+    let mut asked = 0;
+    for _ in 0..3 {
+        asked += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
+        world.now = world.now.plus_ms(30_000);
+        assert_eq!(world.put(Command::Tick), Outcome::Done);
+    }
+    assert_eq!(asked, 3);
+}

@@ -1,0 +1,283 @@
+//! Whose mail goes next, and to which node: deficit round robin over tenants, within budgets.
+//!
+//! Called by the leader's dispatcher, which offers what could be claimed and says how much may be; the
+//! answer is slices, ready to be proposed as claims (P4). A value: no runtime, no clock, no ledger.
+//!
+//! What it promises:
+//! - **Never above a credit** (P12, P25): the grants of a call keep within every credit that covers them, and
+//!   within what is claimable; late ones within what their pool's rate for them allows (P16), a tenant within its own
+//!   rate and concurrency, a pool that is warmed up within the day's cap.
+//! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get recipients in proportion to their
+//!   shares, the one with the largest to within one slice ([`Bounds::slice`]), over any span of calls and wherever a call or a
+//!   shared credit ends. Who could not be served while others were saves nothing.
+//! - **No starvation** of a tenant: before one that can be served is served, every other one of its pool gets a
+//!   slice at most, whatever their backlog, priorities and credits. Pools take turns slice by slice.
+//! - **Order within a tenant** (and a pool): priority, then on time before late, then oldest first. It is
+//!   strict: a tenant's own high priority may starve its low one.
+//!
+//! What it is not: it makes no credits and knows no rates (`smtp/pool/rate_limiter.rs`), and it does not look whether the
+//! ledger still has what was offered: `apply` grants what is pending.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_ledger::ids::{NodeId, RunId, Time};
+
+use super::limits::Bounds;
+
+/// What a tenant has to send is spread over all nodes, so that a few mails have the sessions of all of them; but not
+/// in slices smaller than this, each of which costs the ledger a row.
+const SPREAD_MIN: u32 = 32;
+
+/// What could be claimed in one chunk by one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Whose.
+    pub tenant: String,
+    /// By which pool it must go.
+    pub pool: String,
+    /// Higher goes first within the tenant.
+    pub priority: u8,
+    /// Its runs were missed and are caught up: they go after what is on time (P16).
+    pub late: bool,
+    /// When its runs were due: older goes first.
+    pub due: Time,
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// Recipients that could be claimed now.
+    pub claimable: u32,
+    /// Nodes that lack what it needs (P20).
+    pub barred: BTreeSet<NodeId>,
+}
+
+impl Offer {
+    /// What it offers, as [`Grant`] names it.
+    pub fn source(&self) -> (RunId, u32, String) {
+        (self.page, self.chunk, self.pool.clone())
+    }
+}
+
+/// What may be claimed for a pool on a node now. Where a tenant has a credit of its own and there is one for
+/// all, both bound it; where there is only one, that one; where there is none, nothing is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// For this tenant; or for all tenants together.
+    pub tenant: Option<String>,
+    /// The pool.
+    pub pool: String,
+    /// The node.
+    pub node: NodeId,
+    /// How many recipients. Credits of the same tenant, pool and node add up.
+    pub recipients: u32,
+}
+
+/// A slice for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// By which pool.
+    pub pool: String,
+    /// Who shall work it.
+    pub node: NodeId,
+    /// How many of the chunk's claimable recipients: 1 to [`Bounds::slice`].
+    pub recipients: u32,
+}
+
+/// Whose turn it is in each pool: what must be kept from call to call for the shares to come out even.
+#[derive(Clone, Debug, Default)]
+pub struct Fair {
+    rings: BTreeMap<String, Ring>,
+    last_pool: String,
+}
+
+impl Fair {
+    /// Nobody has had a turn.
+    pub fn new() -> Fair {
+        Fair::default()
+    }
+
+    /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
+    /// once; a slice costs one look at the nodes.
+    pub fn grants(&mut self, offers: &[Offer], credits: &[Credit], bounds: &mut Bounds, slices: usize) -> Vec<Grant> {
+        let mut pools = pools(offers, credits, bounds.slice);
+        // A pool that nobody offers for has no turn to remember, where nothing is on its way either.
+        let waiting: BTreeSet<&str> = bounds.waiting.keys().map(|(_, pool)| pool.as_str()).collect();
+        self.rings.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
+        let mut grants = Vec::new();
+        while grants.len() < slices
+            && let Some(name) = next_after(&pools, &self.last_pool)
+            && let Some(pool) = pools.get_mut(name)
+        {
+            self.last_pool = name.to_owned();
+            match self.rings.entry(name.to_owned()).or_default().next_slice(name, pool, bounds) {
+                Some(grant) => grants.push(grant),
+                None => drop(pools.remove(name)),
+            }
+        }
+        grants
+    }
+}
+
+/// The name after `last`, round and round.
+fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str> {
+    names.keys().find(|name| **name > last).or_else(|| names.keys().next()).copied()
+}
+
+/// Turns within one pool, in the order of the tenants' names.
+///
+/// - `deficit` <= [`Bounds::slice`]: what is left of the turn of `turn`, which a call may end in the middle of.
+#[derive(Clone, Debug, Default)]
+struct Ring {
+    turn: String,
+    deficit: u32,
+}
+
+impl Ring {
+    /// A slice for the tenant whose turn it is, or for the next one that can be served. When nobody can,
+    /// the turn stays where it was, with what is left of it: it goes on when there is credit again.
+    fn next_slice(&mut self, name: &str, pool: &mut Pool<'_>, bounds: &mut Bounds) -> Option<Grant> {
+        let before = self.clone();
+        loop {
+            if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
+                let Some(next) = next_after(&pool.tenants, &self.turn) else { break };
+                *self = Ring { turn: next.to_owned(), deficit: pool.turn((next, name), bounds) };
+            }
+            let queue = pool.tenants.get_mut(self.turn.as_str())?;
+            let most = self.deficit.min(bounds.of_tenant(&self.turn)).min(bounds.of_pool(name));
+            if most > 0
+                && let Some(grant) = queue.slice(&mut pool.shared, bounds.late.get_mut(name), most)
+            {
+                self.deficit -= grant.recipients;
+                for left in [bounds.tenants.get_mut(&self.turn), bounds.pools.get_mut(name)].into_iter().flatten() {
+                    *left -= grant.recipients;
+                }
+                return Some(grant);
+            }
+            // Within a call no credit grows, so it is out for the rest of it.
+            pool.tenants.remove(self.turn.as_str());
+            self.deficit = 0;
+        }
+        *self = before;
+        None
+    }
+}
+
+/// What is offered and what may be claimed in one pool, counted down as it is granted.
+#[derive(Default)]
+struct Pool<'a> {
+    tenants: BTreeMap<&'a str, Queue<'a>>,
+    shared: BTreeMap<NodeId, u32>,
+}
+
+impl<'a> Pool<'a> {
+    /// All tenants' queues, each beside the credits that all share.
+    fn queues(&mut self) -> impl Iterator<Item = (&mut Queue<'a>, &BTreeMap<NodeId, u32>)> {
+        let shared = &self.shared;
+        self.tenants.values_mut().map(move |queue| (queue, shared))
+    }
+
+    /// A tenant's turn: by its share among those that are left, or whose claims are on their way. The turn of the
+    /// largest share is a whole slice, so that turns do not cut slices. The others' turns are shorter: a tenant does
+    /// not wait longer because another one's share is large.
+    fn turn(&self, (tenant, pool): (&str, &str), bounds: &Bounds) -> u32 {
+        let waits = |name: &String| bounds.waiting.contains_key(&(name.clone(), pool.to_owned()));
+        let others = bounds.shares.iter();
+        let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
+        let largest = others.map(|(_, share)| *share).max().unwrap_or(1);
+        (bounds.slice / largest).max(1).saturating_mul(bounds.share(tenant)).min(bounds.slice)
+    }
+}
+
+/// One tenant's offers and credits in a pool.
+#[derive(Default)]
+struct Queue<'a> {
+    /// What goes first stands last; beside each, what is left of it.
+    offers: Vec<(&'a Offer, u32)>,
+    own: BTreeMap<NodeId, u32>,
+    /// The largest slice: an equal part for each node, where that is not too small.
+    slice_max: u32,
+}
+
+fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, Pool<'a>> {
+    let mut pools: BTreeMap<&str, Pool<'_>> = BTreeMap::new();
+    for offer in offers.iter().filter(|offer| offer.claimable > 0) {
+        let pool = pools.entry(&offer.pool).or_default();
+        pool.tenants.entry(&offer.tenant).or_default().offers.push((offer, offer.claimable));
+    }
+    for Credit { tenant, pool, node, recipients } in credits {
+        let Some(pool) = pools.get_mut(pool.as_str()) else { continue };
+        let of_tenant = tenant.as_deref().map(|tenant| pool.tenants.get_mut(tenant).map(|queue| &mut queue.own));
+        if let Some(credits) = of_tenant.unwrap_or(Some(&mut pool.shared)) {
+            let credit = credits.entry(*node).or_default();
+            *credit = credit.saturating_add(*recipients);
+        }
+    }
+    for (queue, shared) in pools.values_mut().flat_map(Pool::queues) {
+        let all = queue.offers.iter().map(|(_, claimable)| u64::from(*claimable)).sum::<u64>();
+        let nodes = queue.nodes(shared).len().max(1) as u64;
+        queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(slice).max(SPREAD_MIN).min(slice);
+        queue.offers.sort_by_key(|(offer, _)| {
+            Reverse((Reverse(offer.priority), offer.late, offer.due, offer.page, offer.chunk))
+        });
+    }
+    pools
+}
+
+impl Queue<'_> {
+    /// The next slice, of at most `most` recipients. None when no offer or no credit is left.
+    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<Grant> {
+        self.roomiest(shared, &BTreeSet::new())?;
+        if late.as_deref() == Some(&0) {
+            // Within a call none comes back.
+            self.offers.retain(|(offer, _)| !offer.late);
+        }
+        let served = |at: usize| Some((at, self.roomiest(shared, &self.offers.get(at)?.0.barred)?));
+        let (at, (node, room)) = (0..self.offers.len()).rev().find_map(served)?;
+        let (offer, left) = self.offers.get_mut(at)?;
+        let late = late.filter(|_| offer.late);
+        let recipients =
+            most.min(*left).min(room).min(self.slice_max).min(late.as_deref().copied().unwrap_or(u32::MAX));
+        *left -= recipients;
+        if let Some(late) = late {
+            *late -= recipients;
+        }
+        let grant = Grant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
+        if *left == 0 {
+            self.offers.remove(at);
+        }
+        for credits in [&mut self.own, shared] {
+            if let Some(credit) = credits.get_mut(&node) {
+                *credit -= recipients;
+            }
+        }
+        Some(grant)
+    }
+
+    /// The nodes for which there is a credit.
+    fn nodes(&self, shared: &BTreeMap<NodeId, u32>) -> BTreeSet<NodeId> {
+        self.own.keys().chain(shared.keys()).copied().collect()
+    }
+
+    /// The node with the most credit left, and how much; among equals the lowest. None when none has any, but
+    /// for those that are barred.
+    fn roomiest(&self, shared: &BTreeMap<NodeId, u32>, barred: &BTreeSet<NodeId>) -> Option<(NodeId, u32)> {
+        let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
+            (Some(own), Some(shared)) => *own.min(shared),
+            (own, shared) => own.or(shared).copied().unwrap_or(0),
+        };
+        let roomiest = self
+            .nodes(shared)
+            .difference(barred)
+            .map(|node| (*node, room(*node)))
+            .max_by_key(|(node, room)| (*room, Reverse(*node)));
+        roomiest.filter(|(_, room)| *room > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

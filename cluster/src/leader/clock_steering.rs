@@ -1,0 +1,234 @@
+//! The leader's look at the voters' clocks: ledger time follows what they agree on, slowly (P18).
+//!
+//! An actor of the term. While an epoch's clocks agree it looks once a minute and steers the ledger clock
+//! toward the lower of the two that agree, never by a step; where no two agree it steers nowhere. A leader
+//! whose own clock is off hands over. While an epoch's clocks do *not* agree it asks every five seconds, and
+//! an agreement begins another epoch.
+//!
+//! Readings are compared at one instant: to each is added what has passed since its answer came. So a reading
+//! is late by at most the time of its answer's way, and never ahead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::agreed_time;
+use reveille_ledger::command::{EpochStart, MachineClock, Reading};
+use reveille_ledger::ids::{Hash, NodeId};
+use tokio::task::JoinSet;
+
+use super::leadership::Term;
+use super::transfer::{self, Unfit};
+use crate::node::clock::Clock;
+use crate::node::context::Site;
+use crate::worker::journal::boot_id;
+
+/// How long a voter's clock is waited for.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Time between two looks while the clocks agree.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Time between two looks while they do not.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// A leader whose clock is this far off the median does not lead. Milliseconds (P18).
+const OFF_MS_MAX: u64 = 2_000;
+
+/// What an epoch's first entry says of clocks, and the instant of CLOCK_BOOTTIME at which it is true: two that
+/// agree are enough, nobody waits for a voter that is down.
+pub(crate) async fn epoch_start(site: &Arc<Site>) -> (EpochStart, Duration) {
+    let voters = site.voters();
+    let count = voters.len() as u32;
+    let (readings, at) = ask(site, voters, |readings| agreed_time(count, readings).is_some()).await;
+    (start_with(site, count, readings), at)
+}
+
+fn start_with(site: &Site, voters: u32, readings: Vec<Reading>) -> EpochStart {
+    let machine = machine_clock(site.clock.as_ref());
+    EpochStart { leader: site.me, voters, readings, machine, accept_clock: site.accepts_clock() }
+}
+
+/// How long this machine has run in this life of it. `None` where it does not say which life that is.
+fn machine_clock(clock: &dyn Clock) -> Option<MachineClock> {
+    let hash = Hash::of(boot_id().ok()?.as_bytes());
+    let boot = u64::from_le_bytes(*hash.0.first_chunk()?);
+    Some(MachineClock { boot, boot_ms: u64::try_from(clock.boot().as_millis()).unwrap_or(u64::MAX) })
+}
+
+/// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
+/// and that instant of CLOCK_BOOTTIME.
+async fn ask(site: &Arc<Site>, voters: Vec<NodeId>, enough: impl Fn(&[Reading]) -> bool) -> (Vec<Reading>, Duration) {
+    let mut asked = JoinSet::new();
+    for node in voters {
+        let site = Arc::clone(site);
+        asked.spawn(async move {
+            let clock = site.replica.peer(node)?.clock(PATIENCE).await.ok()?;
+            Some((Reading { node, wall: clock.wall }, site.clock.boot()))
+        });
+    }
+    let mut answers: Vec<(Reading, Duration)> = Vec::new();
+    loop {
+        let at = site.clock.boot();
+        let mut readings: Vec<Reading> = answers.iter().map(|(reading, came)| later(*reading, at - *came)).collect();
+        readings.sort_by_key(|reading| reading.node);
+        let last = if enough(&readings) { None } else { asked.join_next().await };
+        match last {
+            Some(answer) => answers.extend(answer.ok().flatten()),
+            None => return (readings, at),
+        }
+    }
+}
+
+/// A reading, brought forward to when `passed` more has passed.
+fn later(reading: Reading, passed: Duration) -> Reading {
+    Reading { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }
+}
+
+/// Looks until the term ends, or until it should.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    if !term.clocks_agree() {
+        return ask_until_they_agree(&site, &term).await;
+    }
+    let mut steering = Steering { silent: true };
+    while !term.ended() {
+        if steering.look(&site, &term).await {
+            return;
+        }
+        term.sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Returns when another epoch would begin with clocks that agree.
+async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
+    let mut said = false;
+    while !term.ended() {
+        let (start, _) = epoch_start(site).await;
+        match site.replica.read(|ledger| ledger.agreed_by(&start)) {
+            Ok(_) => {
+                tracing::info!("the clocks agree: another epoch begins");
+                return;
+            }
+            // A leader that hears nobody has lost its quorum: nothing is known of the clocks.
+            Err(cause) if !said && tells(start.voters, &start.readings) => {
+                tracing::error!("{cause}");
+                said = true;
+            }
+            Err(_) => {}
+        }
+        term.sleep(ASK_EVERY).await;
+    }
+}
+
+struct Steering {
+    /// They agreed at the last look.
+    silent: bool,
+}
+
+impl Steering {
+    /// Reads the clocks and steers by them; true when this node handed over because of its own.
+    async fn look(&mut self, site: &Arc<Site>, term: &Term) -> bool {
+        let voters = site.voters();
+        let count = voters.len() as u32;
+        let (readings, at) = ask(site, voters, |_| false).await;
+        if let Some(heirs) = heirs_if_off(&readings, site.me.node)
+            && transfer::step_down(site, Unfit::ClockIsOff, |heir| heirs.contains(&heir)).await
+        {
+            return true;
+        }
+        if !tells(count, &readings) {
+            term.steer_nowhere();
+            return false;
+        }
+        let agreed = agreed_time(count, &readings);
+        let start = start_with(site, count, readings);
+        let leapt = site.replica.read(|ledger| ledger.moved_ms(&start).unsigned_abs() > ledger.limits().clock_step_ms);
+        let agreed = match agreed {
+            None => Err("no two voters' clocks agree within 2 s"),
+            Some(_) if leapt => Err("the clock of this machine leapt"),
+            Some(wall) => Ok(wall),
+        };
+        match agreed {
+            Ok(wall) => term.steer(wall, at),
+            Err(_) => term.steer_nowhere(),
+        }
+        if let Err(cause) = agreed
+            && self.silent
+        {
+            tracing::error!(
+                "{cause}: ledger time goes on by this machine's count and follows no clock; put them right"
+            );
+            metrics::counter!("reveille_alarms_total").increment(1);
+        }
+        self.silent = agreed.is_ok();
+        false
+    }
+}
+
+/// Do these readings tell anything of the voters' clocks? A single one of several voters is compared with nothing: the
+/// others are away, and without them there is no quorum either.
+fn tells(voters: u32, readings: &[Reading]) -> bool {
+    readings.len() >= 2.min(voters as usize)
+}
+
+/// P18: is `own` clock off the median of three or more? Then who is not; `None` where all is well, or where
+/// nobody is better.
+fn heirs_if_off(readings: &[Reading], own: NodeId) -> Option<Vec<NodeId>> {
+    let median = median(readings).filter(|_| readings.len() >= 3)?;
+    let (near, far): (Vec<&Reading>, Vec<&Reading>) =
+        readings.iter().partition(|reading| reading.wall.0.abs_diff(median) <= OFF_MS_MAX);
+    let off = far.iter().any(|reading| reading.node == own) && !near.is_empty();
+    off.then(|| near.iter().map(|reading| reading.node).collect())
+}
+
+/// The middle reading, or what is halfway between the two middle ones. Milliseconds.
+fn median(readings: &[Reading]) -> Option<i64> {
+    let mut walls: Vec<i64> = readings.iter().map(|reading| reading.wall.0).collect();
+    walls.sort_unstable();
+    let (lower, upper) = (walls.get(walls.len().checked_sub(1)? / 2)?, walls.get(walls.len() / 2)?);
+    Some(lower.midpoint(*upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::ids::Time;
+
+    use super::*;
+
+    fn readings(walls: &[i64]) -> Vec<Reading> {
+        walls.iter().zip(1..).map(|(wall, node)| Reading { node: NodeId(node), wall: Time(*wall) }).collect()
+    }
+
+    #[test]
+    fn a_leader_off_the_median_of_three_gives_way_to_those_that_are_not() {
+        let three = readings(&[12_001, 10_000, 9_500]);
+        assert_eq!(heirs_if_off(&three, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
+        assert_eq!(heirs_if_off(&three, NodeId(2)), None, "it is the others that are off");
+        assert_eq!(heirs_if_off(&readings(&[12_000, 10_000, 9_500]), NodeId(1)), None, "two seconds are not more");
+        let slow = readings(&[1_000, 10_000, 10_100, 99_000]);
+        assert_eq!(heirs_if_off(&slow, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
+    }
+
+    #[test]
+    fn two_readings_have_no_median_to_be_off() {
+        assert_eq!(heirs_if_off(&readings(&[99_000, 10_000]), NodeId(1)), None);
+        assert_eq!(heirs_if_off(&[], NodeId(1)), None);
+    }
+
+    #[test]
+    fn where_nobody_is_better_it_goes_on() {
+        assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is nobody");
+        let own_did_not_come = readings(&[0, 1, 2]);
+        assert_eq!(heirs_if_off(&own_did_not_come, NodeId(9)), None);
+    }
+
+    #[test]
+    fn clocks_of_voters_that_do_not_answer_are_not_said_to_disagree() {
+        assert!(!tells(3, &readings(&[10_000])), "two of three are down");
+        assert!(!tells(3, &[]));
+        assert!(tells(3, &readings(&[10_000, 99_000])), "two answer, and disagree");
+        assert!(tells(1, &readings(&[10_000])), "the only voter");
+    }
+
+    #[test]
+    fn a_reading_grows_with_what_has_passed_since_it_came() {
+        let reading = Reading { node: NodeId(1), wall: Time(1_000) };
+        assert_eq!(later(reading, Duration::from_millis(250)).wall, Time(1_250));
+    }
+}

@@ -1,0 +1,195 @@
+//! Can this leader still do its work? One that lags, whose disk hangs or that grants nothing hands over (P13).
+//!
+//! [`Fitness`] is the rule, without a runtime and without a clock; [`run`] is its shell, an actor of the term
+//! that looks four times a second. It must never mistake a quiet cluster for a broken leader: it counts only
+//! work that a dispatcher could not refuse, and what it saw before a pause of its own proves nothing.
+//!
+//! What it is not: a judge of other nodes, or of relays. A leader whose machine is starved, or that cannot
+//! reach a quorum, is deposed by Raft.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::deaths::{Allowance, allowances};
+use reveille_ledger::effect::Effect;
+use reveille_ledger::ids::{Hash, Holder, NodeId, Time};
+use reveille_ledger::{Ledger, Node, Page};
+use reveille_raft::{Hint, Hints};
+
+use super::claims::cap::Flow;
+use super::claims::catch_up::{is_late, late_rate};
+use super::claims::claimable::{Lacking, Part, barred, claimable};
+use super::claims::dispatcher::{flows, measured};
+use super::leadership::Term;
+use super::transfer::{self, Unfit};
+use crate::node::context::Site;
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a leader that should hand over and cannot says so. The pause begins all measuring anew.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+/// After a longer pause between two looks whatever was being measured begins anew.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long an entry may be committed and not applied (P13).
+const LAG_MAX: Duration = Duration::from_secs(2);
+/// How long a write or sync of the log may take (P13).
+const SYNC_MAX: Duration = Duration::from_secs(5);
+/// What is claimed at this rate is claimed well within [`IDLE_MAX`]. Mails a second.
+const PER_SECOND_MIN: f64 = 1.0;
+/// How long there may be work, credit and no grant (P13).
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// What one look sees.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Log index up to which a quorum holds the log.
+    committed: u64,
+    /// Log index up to which this node's state goes.
+    applied: u64,
+    /// For how long the disk has been at the write or sync that runs.
+    sync_running_for: Option<Duration>,
+    /// There is work and credit for it, and nobody has a claim.
+    could_grant: bool,
+    /// A row was granted since the last look, or may have been.
+    granted: bool,
+}
+
+/// What the looks so far come to. Instants are of a clock that stands still while the machine sleeps.
+#[derive(Debug, Default)]
+struct Fitness {
+    looked_at: Option<Duration>,
+    /// An index that was committed and not applied, and since when.
+    lag: Option<(u64, Duration)>,
+    /// Since when something could have been granted.
+    idle_since: Option<Duration>,
+}
+
+impl Fitness {
+    /// Takes a look at `now`; says why this node should not lead.
+    fn look(&mut self, seen: &Seen, now: Duration) -> Option<Unfit> {
+        let pause = now.saturating_sub(self.looked_at.replace(now).unwrap_or(now));
+        if pause > PAUSE_MAX {
+            *self = Fitness { looked_at: Some(now), ..Fitness::default() };
+        }
+        self.lag = self.lag.filter(|(index, _)| seen.applied < *index);
+        if self.lag.is_none() && seen.applied < seen.committed {
+            self.lag = Some((seen.committed, now));
+        }
+        if seen.granted || !seen.could_grant {
+            self.idle_since = None;
+        } else {
+            self.idle_since.get_or_insert(now);
+        }
+        let lasts = |since: Duration, longest: Duration| now.saturating_sub(since) >= longest;
+        if self.lag.is_some_and(|(_, since)| lasts(since, LAG_MAX)) {
+            return Some(Unfit::Lags);
+        }
+        if seen.sync_running_for.is_some_and(|running| running >= SYNC_MAX) {
+            return Some(Unfit::DiskHangs);
+        }
+        self.idle_since.is_some_and(|since| lasts(since, IDLE_MAX)).then_some(Unfit::GrantsNothing)
+    }
+}
+
+/// Looks until the term ends, or until this node has tried to hand over.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    let mut fitness = Fitness::default();
+    let mut hints = site.replica.effects();
+    while !term.ended() {
+        let granted = grants_until_next_look(&term, &mut hints).await;
+        let seen = see(&site, &term, granted);
+        if let Some(unfit) = fitness.look(&seen, site.clock.monotonic()) {
+            if transfer::step_down(&site, unfit, |_| true).await {
+                return;
+            }
+            // It goes on, for want of another, and says so now and then.
+            term.sleep(SAY_EVERY).await;
+        }
+    }
+}
+
+/// Sleeps until the next look; was a row granted meanwhile?
+async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
+    let mut granted = false;
+    let nap = term.sleep(LOOK_EVERY);
+    tokio::pin!(nap);
+    loop {
+        tokio::select! {
+            () = &mut nap => return granted,
+            hint = hints.next() => match hint {
+                // Hints that were lost may have told of one.
+                Some(Hint::LookAtState | Hint::Effect { effect: Effect::RowGranted { .. }, .. }) => granted = true,
+                Some(Hint::Effect { .. }) => {}
+                None => {
+                    nap.as_mut().await;
+                    return granted;
+                }
+            },
+        }
+    }
+}
+
+fn see(site: &Site, term: &Term, granted: bool) -> Seen {
+    let status = site.replica.status();
+    let (now, voters, reports) = (term.now(), site.voters().len(), term.reports());
+    let several = voters > 1;
+    Seen {
+        committed: status.committed_index,
+        applied: status.applied_index,
+        sync_running_for: site.replica.sync_running_for(),
+        could_grant: !granted
+            && site.replica.read(|ledger| {
+                let said =
+                    |node| measured(&reports, Holder { node, incarnation: ledger.nodes().get(&node)?.incarnation });
+                let sends = |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(Flow::lets_through);
+                could_grant(ledger, several, now, |holder| term.may_claim(holder), (|node| term.lacking(node), sends))
+            }),
+        granted,
+    }
+}
+
+/// Is there something that a dispatcher would claim, whatever its fairness and its caps are? Nobody has a
+/// claim, so there is credit; somebody may be given one and does not rest after deaths (P12); a recipient is due
+/// whose run sends, and whose pool and part of a sealed audience such a node has: a relay that it does not leave
+/// alone, and a file (P20).
+fn could_grant(
+    ledger: &Ledger,
+    several: bool,
+    now: Time,
+    may_claim: impl Fn(Holder) -> bool,
+    (lacking, sends): (impl Fn(NodeId) -> BTreeSet<Hash>, impl Fn(NodeId, &str) -> bool),
+) -> bool {
+    let live = |(node, known): &(&NodeId, &Node)| may_claim(Holder { node: **node, incarnation: known.incarnation });
+    let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
+    let may_hold = allowances(live, ledger.limits(), several, now)
+        .into_iter()
+        .filter(|(_, allowance)| *allowance != Allowance::NONE);
+    let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
+    let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
+    let is_due = || {
+        // P16, P25: late mail, and a tenant's, may be claimed more rarely than this looks; and the day may be used up.
+        let often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
+        let soon = |page: &Page, pool: &str| {
+            ledger.serves(pool)
+                && (!is_late(page) || often(late_rate(ledger, pool)))
+                && often(ledger.tenant(&page.tenant).rate())
+                && ledger.room_today(pool, now) != Some(0)
+        };
+        // Once a pool: a run may have a thousand parts.
+        let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
+        let each = pools.iter().flat_map(|pool| may_hold.keys().map(move |node| (*pool, *node)));
+        let sending: BTreeSet<(&str, NodeId)> = each.filter(|(pool, node)| sends(*node, pool)).collect();
+        let somewhere = |page: &Page, part: &Part| {
+            let barred = barred(ledger, page, part.number, &may_hold);
+            may_hold.keys().any(|node| !barred.contains(node) && sending.contains(&(part.pool, *node)))
+        };
+        let could = |page: &Page, part: &Part| soon(page, part.pool) && somewhere(page, part);
+        let mut pages = ledger.open_pages();
+        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
+    };
+    !may_hold.is_empty() && nobody_holds() && is_due()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! What only the leader does: one [`leadership`] for each epoch, and the actors that belong to it.
+//!
+//! The actors read the applied state and propose commands; they touch nothing else. Every actor ends with its epoch.
+
+pub(crate) mod auditor;
+pub mod barrier;
+pub mod claims;
+pub(crate) mod clock_steering;
+pub(crate) mod fitness;
+pub mod leadership;
+pub(crate) mod replication_lag;
+pub(crate) mod timer;
+pub mod transfer;

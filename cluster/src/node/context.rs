@@ -1,0 +1,339 @@
+//! What the actors of one node share: the replica, the clock, the node's own life, its lease and marks.
+//!
+//! No behaviour of its own beyond small questions; whoever changes something here is named beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use reveille_ledger::content::{Named, Recipients};
+use reveille_ledger::effect::Effect;
+use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
+use reveille_raft::peer::Measured;
+use reveille_raft::{Hint, Replica, Stamp};
+
+use super::cache::Cache;
+use super::clock::Clock;
+use super::lease::{ClockJumps, LEASE, NodeLease};
+use super::peer_handler::Introduction;
+use crate::audience::Parts;
+use crate::leader::leadership::Term;
+use crate::ops::backlog::Backlog;
+use crate::ops::return_path::ReturnPath;
+use crate::ops::unsubscribe::Unsubscribe;
+use crate::ops::zones::Zones;
+use crate::smtp::pool::latency::Mean;
+use crate::smtp::registry::Relays;
+use crate::worker::in_flight_handoffs::Marks;
+
+/// An idle leader commits an entry every ten seconds (P18); some more for its way here. Milliseconds.
+const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
+/// Bytes of decoded audiences that are kept: some hundred of the largest lists that a schedule may hold.
+const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What a string costs beside its bytes: its place in a list, and its own piece of the heap.
+const STRING_BYTES: usize = 40;
+
+/// Shared by all actors of a node.
+pub struct Site {
+    /// The replicated ledger.
+    pub replica: Replica,
+    /// This life of this node.
+    pub me: Holder,
+    /// What it says of itself.
+    pub introduction: Introduction,
+    /// The only source of time.
+    pub clock: Arc<dyn Clock>,
+    /// Time zones.
+    pub zones: Zones,
+    /// This node's right to pass gates; the keeper prolongs it (P9).
+    pub lease: NodeLease,
+    /// Jumps of this machine's wall clock, which end the lease (P9).
+    jumps: ClockJumps,
+    /// Hand-offs past the gate; the gates set them (P15).
+    pub marks: Marks,
+    /// Recipients of sealed audiences (P20).
+    pub parts: Parts,
+    /// Audiences of the ledger, decoded.
+    audiences: Cache<Hash, Recipients>,
+    /// An operator has looked at the clock of the only voter: it is taken, however far it was moved (P18).
+    accept_clock: bool,
+    /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
+    /// The leadership of this node, while there is one.
+    term: RwLock<Option<Arc<Term>>>,
+    /// The relays of this node, once its actors run.
+    relays: RwLock<Option<Arc<Relays>>>,
+    /// How long an outcome takes from its verdict into the ledger; the settler notes it.
+    settling: Mutex<Mean>,
+    /// What is late, as it was last looked at (P16).
+    backlogs: RwLock<Vec<Backlog>>,
+    /// How recipients of bulk mail opt out, where this node was told.
+    unsubscribe: Option<Unsubscribe>,
+    /// Where bounces go, where this node was told.
+    return_path: Option<ReturnPath>,
+    /// The node gives back what it has, and ends.
+    stopping: AtomicBool,
+}
+
+impl Site {
+    /// Everything but a term.
+    pub fn new(
+        replica: Replica,
+        me: Holder,
+        introduction: Introduction,
+        clock: Arc<dyn Clock>,
+        zones: Zones,
+        parts: Parts,
+    ) -> Site {
+        Site {
+            replica,
+            me,
+            introduction,
+            clock,
+            zones,
+            lease: NodeLease::default(),
+            jumps: ClockJumps::default(),
+            marks: Marks::default(),
+            parts,
+            audiences: Cache::new(AUDIENCE_BYTES_MAX),
+            accept_clock: false,
+            term: RwLock::new(None),
+            relays: RwLock::new(None),
+            settling: Mutex::new(Mean::default()),
+            backlogs: RwLock::new(Vec::new()),
+            unsubscribe: None,
+            return_path: None,
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Says from now on that this node is stopping: to `/readyz`, and to every member that asks how it stands.
+    pub fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Is this node stopping?
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// The same, with the way to opt out that this node writes into bulk mail.
+    pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> Site {
+        Site { unsubscribe, ..self }
+    }
+
+    /// The same, with the envelope sender that this node gives its emails.
+    pub fn bounce_to(self, return_path: Option<ReturnPath>) -> Site {
+        Site { return_path, ..self }
+    }
+
+    /// Where bounces go; none: to the content's sender.
+    pub(crate) fn return_path(&self) -> Option<&ReturnPath> {
+        self.return_path.as_ref()
+    }
+
+    /// How recipients of bulk mail opt out; none: this node was not told, and sends no bulk mail.
+    pub fn unsubscribe(&self) -> Option<&Unsubscribe> {
+        self.unsubscribe.as_ref()
+    }
+
+    /// The same, with the operator's word that the machine's clock is right (P18).
+    pub fn accept_clock(self, accept_clock: bool) -> Site {
+        Site { accept_clock, ..self }
+    }
+
+    /// Did an operator say that the machine's clock is right?
+    pub(crate) fn accepts_clock(&self) -> bool {
+        self.accept_clock
+    }
+
+    /// The cluster's id: part of every Message-ID. Zero before there is a cluster, when nothing is sent.
+    pub fn cluster(&self) -> u128 {
+        self.replica.cluster().map_or(0, |cluster| cluster.0)
+    }
+
+    /// The leadership of this node, while there is one.
+    pub fn term(&self) -> Option<Arc<Term>> {
+        self.term.read().clone()
+    }
+
+    pub(crate) fn enter_term(&self, term: Arc<Term>) {
+        *self.term.write() = Some(Arc::clone(&term));
+        self.replica.set_stamp(Arc::new(TermStamp(term)));
+    }
+
+    pub(crate) fn leave_term(&self) {
+        self.replica.clear_stamp();
+        *self.term.write() = None;
+    }
+
+    /// The relays of this node, to be looked at; none before its actors run.
+    pub fn relays(&self) -> Option<Arc<Relays>> {
+        self.relays.read().clone()
+    }
+
+    pub(crate) fn show_relays(&self, relays: Arc<Relays>) {
+        *self.relays.write() = Some(relays);
+    }
+
+    /// An outcome that had its verdict at this instant of the monotonic clock is in the ledger.
+    pub(crate) fn note_settled(&self, verdict_at: Duration) {
+        let now = self.clock.monotonic();
+        self.settling.lock().note(now.saturating_sub(verdict_at), now);
+    }
+
+    /// P16: what is late, by pool, as this node saw it some seconds ago.
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        self.backlogs.read().clone()
+    }
+
+    pub(crate) fn note_backlogs(&self, backlogs: Vec<Backlog>) {
+        *self.backlogs.write() = backlogs;
+    }
+
+    /// What this node has measured lately, for the leader (P12).
+    pub(crate) fn measured(&self) -> Measured {
+        let relays = self.relays().map(|relays| relays.flows()).unwrap_or_default();
+        Measured { relays, settle: self.settling.lock().at(self.clock.monotonic()) }
+    }
+
+    /// A sealed audience of a tenant, and the names of its recipients' variables (P20).
+    pub fn sealed(&self, tenant: &str, name: &str) -> Option<(Named, Vec<String>)> {
+        self.replica.read(|ledger| {
+            let known = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?;
+            let columns = ledger.seal(&known.seal)?.columns;
+            Some((Named { name: name.to_owned(), seal: known.seal, rows: known.rows }, columns))
+        })
+    }
+
+    /// The recipients of an audience, or of a sealed one where they are. Decoded outside the ledger's lock, once for all
+    /// who ask. Not to be called inside a look at the state.
+    ///
+    /// # Errors
+    /// Why there are none, for people.
+    pub(crate) fn recipients(&self, audience: Hash) -> Result<Arc<Recipients>, String> {
+        self.audiences.get(audience, || {
+            let blob = self.replica.read(|ledger| ledger.blob(&audience).map(<[u8]>::to_vec));
+            let blob = blob.ok_or("the audience of the run is not in the ledger")?;
+            let recipients = Recipients::from_blob(&blob).ok_or("the audience of the run cannot be read")?;
+            let bytes = weight(&recipients);
+            Ok((recipients, bytes))
+        })
+    }
+
+    /// How far ledger time is ahead of the clocks: zero but for a test clock (P19). Milliseconds.
+    pub fn offset_ms(&self) -> i64 {
+        self.replica.read(|ledger| ledger.head().offset_ms())
+    }
+
+    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), as far as that can be believed.
+    /// `applied` is the time that a fresh read found.
+    pub fn ledger_time(&self, applied: Time) -> Time {
+        ledger_time(self.clock.wall().plus_ms(self.offset_ms()), applied)
+    }
+
+    /// The nodes that vote.
+    pub(crate) fn voters(&self) -> Vec<NodeId> {
+        let members = self.replica.members();
+        members.into_iter().filter(|(_, member)| member.votes).map(|(node, _)| node).collect()
+    }
+
+    /// Does this node lead, and has a quorum answered it within the time of a lease? A leader that was cut off
+    /// goes on believing (P13), and is of no use to anybody who asks it.
+    pub fn leads_a_quorum(&self) -> bool {
+        let heard = |acked: std::time::Instant| acked.elapsed() < LEASE;
+        self.term().is_some() && self.replica.last_quorum_acked().is_some_and(heard)
+    }
+
+    /// How long this machine has slept since it booted.
+    pub(crate) fn slept(&self) -> Duration {
+        self.clock.boot().saturating_sub(self.clock.monotonic())
+    }
+
+    /// When a quorum last acknowledged this leader, on the clock that leases are counted in. None before the first
+    /// acknowledgement after a jump of this machine's clock: the machine may have stood still since.
+    pub(crate) fn last_quorum_ack(&self, now: Duration) -> Option<Duration> {
+        let acked = self.replica.last_quorum_acked()?;
+        Some(now.saturating_sub(acked.elapsed())).filter(|acked| *acked >= self.jumps.last())
+    }
+
+    /// CLOCK_BOOTTIME, to decide by a lease. Looks at the wall clock beside it: a jump ends this node's lease (P9).
+    pub(crate) fn lease_clock(&self) -> Duration {
+        let (wall, boot) = (self.clock.wall(), self.clock.boot());
+        if self.jumps.look(wall, boot) {
+            tracing::warn!("the wall clock jumped by more than a second: the lease ends, and is asked for again");
+            self.lease.end_before(boot);
+        }
+        boot
+    }
+}
+
+/// Bytes of a decoded audience, estimated.
+fn weight(recipients: &Recipients) -> usize {
+    let string = |text: &String| STRING_BYTES + text.len();
+    match recipients {
+        Recipients::Inline(audience) => {
+            let each = audience.recipients.iter().map(|one| {
+                string(&one.address) + string(&one.key) + one.values.iter().map(string).sum::<usize>() + STRING_BYTES
+            });
+            each.sum()
+        }
+        Recipients::Sealed(seal) => STRING_BYTES * (1 + seal.parts.len()),
+    }
+}
+
+/// Never further from what was applied than an idle leader lets pass between two entries: a clock that is wrong by hours
+/// is heard for seconds. A ledger whose first leader has not asked the voters for their clocks yet has no time: what is
+/// created in that moment counts from now, not from 1970.
+fn ledger_time(wall: Time, applied: Time) -> Time {
+    match applied {
+        Time(0) => wall,
+        _ => wall.clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX)),
+    }
+}
+
+/// What the leader stamps on every entry (P13, P18).
+struct TermStamp(Arc<Term>);
+
+impl Stamp for TermStamp {
+    fn stamp(&self) -> Option<(Epoch, Time)> {
+        (!self.0.ended()).then(|| (self.0.epoch(), self.0.stamp()))
+    }
+}
+
+/// Whose look at the state a hint is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns {
+    Timer,
+    Dispatcher,
+    Everybody,
+    Nobody,
+}
+
+/// Which of the leader's actors may have something to do.
+pub(crate) fn concerns(hint: &Hint) -> Concerns {
+    match hint {
+        Hint::LookAtState => Concerns::Everybody,
+        Hint::Effect { effect, .. } => match effect {
+            Effect::ClockMoved(_) => Concerns::Everybody,
+            Effect::DueChanged { .. } => Concerns::Timer,
+            Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
+            _ => Concerns::Nobody,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ledger_time_is_bounded_by_what_was_applied_and_by_the_clock_before_the_first_epoch() {
+        let wall = Time(1_800_000_000_000);
+        assert_eq!(ledger_time(wall, Time(0)), wall);
+        assert_eq!(ledger_time(wall, wall.plus_ms(-9_000)), wall);
+        assert_eq!(ledger_time(wall, wall.plus_ms(9_000)), wall.plus_ms(9_000), "it does not go back");
+        let hours_ago = wall.plus_ms(-3 * 3_600_000);
+        assert_eq!(ledger_time(wall, hours_ago), hours_ago.plus_ms(15_000), "a wrong clock is heard for seconds");
+    }
+}

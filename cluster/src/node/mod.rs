@@ -1,0 +1,11 @@
+//! A node process: its shared state, its start and stop, its supervised actors, its clock and its answers to peers.
+
+pub(crate) mod cache;
+pub mod clock;
+pub mod context;
+pub mod lease;
+pub mod lifecycle;
+pub mod peer_handler;
+pub(crate) mod proposal;
+pub mod secret;
+pub(crate) mod supervisor;

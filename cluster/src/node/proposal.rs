@@ -1,0 +1,193 @@
+//! Proposals that must get through: asked again until the ledger has taken them.
+//!
+//! Used for settles (by the settler and by recovery) and for `NodeUp`. Each of these commands changes nothing more when
+//! it comes twice, so an unknown outcome is asked again. A settle that exceeds the bound of an entry is halved.
+
+use std::time::{Duration, Instant};
+
+use reveille_ledger::command::{Command, RowOutcome};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::{Outcome, Reply};
+use reveille_raft::ProposeError;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Site;
+
+/// How long one proposal waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause between two proposals.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// After so many proposals without success it is logged as an error, and again after as many: about a minute without a
+/// quorum.
+const LOUD_AFTER: u32 = 20;
+
+/// Why a command was not taken. It did not happen, or nobody waits for it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// The caller gave up.
+    Cancelled,
+    /// The replica stops.
+    Stopped,
+    /// It exceeds the bound of an entry.
+    TooLarge,
+}
+
+/// Where commands are proposed.
+trait Propose: Sync {
+    fn propose(&self, command: &Command) -> impl Future<Output = Result<Reply, ProposeError>> + Send;
+}
+
+impl Propose for Site {
+    fn propose(&self, command: &Command) -> impl Future<Output = Result<Reply, ProposeError>> + Send {
+        self.replica.propose(command, Instant::now() + PATIENCE)
+    }
+}
+
+/// Proposes a command until the ledger takes it, or refuses it for a reason that `is_final`.
+pub(crate) async fn until_taken(
+    site: &Site,
+    command: &Command,
+    is_final: fn(&Refusal) -> bool,
+    cancel: &CancellationToken,
+) -> Result<Reply, NotTaken> {
+    retry(site, command, is_final, cancel).await
+}
+
+/// Settles outcomes of rows until the ledger has taken all of them, in as few entries as hold them. Returns the index
+/// of the last one.
+pub(crate) async fn settle(
+    site: &Site,
+    outcomes: Vec<RowOutcome>,
+    cancel: &CancellationToken,
+) -> Result<Option<u64>, NotTaken> {
+    settle_by(site, outcomes, cancel).await
+}
+
+async fn settle_by(
+    ledger: &impl Propose,
+    outcomes: Vec<RowOutcome>,
+    cancel: &CancellationToken,
+) -> Result<Option<u64>, NotTaken> {
+    let (mut left, mut last) = (vec![outcomes], None);
+    while let Some(rows) = left.pop() {
+        if rows.is_empty() {
+            continue;
+        }
+        let command = Command::Settle(rows);
+        // A refusal concerns the stamp, never the settle: it passes.
+        match retry(ledger, &command, |_| false, cancel).await {
+            Ok(reply) => last = Some(reply.index),
+            Err(NotTaken::TooLarge) => {
+                let Command::Settle(rows) = command else { continue };
+                match halves(rows) {
+                    Some(halves) => left.extend(halves),
+                    // The others are settled all the same.
+                    None => tracing::error!("the outcomes of one row exceed an entry: this is a defect of Reveille"),
+                }
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(last)
+}
+
+/// The first half last: it is settled first. `None` for a single row, whose outcomes are bounded far below an entry.
+fn halves(mut rows: Vec<RowOutcome>) -> Option<[Vec<RowOutcome>; 2]> {
+    if rows.len() < 2 {
+        return None;
+    }
+    let second = rows.split_off(rows.len() / 2);
+    Some([second, rows])
+}
+
+async fn retry(
+    ledger: &impl Propose,
+    command: &Command,
+    is_final: fn(&Refusal) -> bool,
+    cancel: &CancellationToken,
+) -> Result<Reply, NotTaken> {
+    let mut tries: u32 = 0;
+    loop {
+        let cause = match cancel.run_until_cancelled(ledger.propose(command)).await {
+            None => return Err(NotTaken::Cancelled),
+            Some(Err(ProposeError::Stopped)) => return Err(NotTaken::Stopped),
+            Some(Err(ProposeError::TooLarge { .. })) => return Err(NotTaken::TooLarge),
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(reply)) => match &reply.outcome {
+                Outcome::Refused(refusal) if !is_final(refusal) => refusal.to_string(),
+                _ => return Ok(reply),
+            },
+        };
+        tries = tries.saturating_add(1);
+        if tries.is_multiple_of(LOUD_AFTER) {
+            tracing::error!(cause, tries, "the ledger does not take what this node must tell it; it is asked again");
+        } else {
+            tracing::debug!(cause, tries, "the ledger has not taken a proposal yet");
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use reveille_ledger::ids::{Epoch, Fence, RunId};
+
+    use super::*;
+
+    fn outcome(number: u64) -> RowOutcome {
+        let page = RunId { index: 1, place: 0 };
+        RowOutcome::empty(page, 0, Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
+    }
+
+    /// A ledger that takes at most so many rows in an entry, and each entry at the second try.
+    #[derive(Default)]
+    struct Fake {
+        rows_max: usize,
+        tries: Mutex<u32>,
+        entries: Mutex<Vec<Vec<u64>>>,
+    }
+
+    impl Propose for Fake {
+        async fn propose(&self, command: &Command) -> Result<Reply, ProposeError> {
+            let Command::Settle(rows) = command else { return Err(ProposeError::Stopped) };
+            if rows.len() > self.rows_max {
+                return Err(ProposeError::TooLarge { bytes: rows.len(), bound: self.rows_max });
+            }
+            *self.tries.lock() += 1;
+            if *self.tries.lock() % 2 == 1 {
+                return Err(ProposeError::Unknown);
+            }
+            let mut entries = self.entries.lock();
+            entries.push(rows.iter().map(|row| row.fence.index).collect());
+            Ok(Reply { index: entries.len() as u64, outcome: Outcome::Moved(0) })
+        }
+    }
+
+    async fn settled(rows_max: usize, rows: u64) -> (Result<Option<u64>, NotTaken>, Vec<Vec<u64>>) {
+        let fake = Fake { rows_max, ..Fake::default() };
+        let settled = settle_by(&fake, (0..rows).map(outcome).collect(), &CancellationToken::new()).await;
+        (settled, fake.entries.into_inner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settle_above_entry_bound_is_halved_until_it_fits() {
+        let (settled, entries) = settled(3, 10).await;
+        assert_eq!(settled, Ok(Some(4)));
+        assert_eq!(entries, [vec![0, 1], vec![2, 3, 4], vec![5, 6], vec![7, 8, 9]], "each row once, in order");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn single_row_above_entry_bound_is_not_asked_for_ever() {
+        let (settled, entries) = settled(0, 4).await;
+        assert_eq!((settled, entries.len()), (Ok(None), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn proposal_ends_with_the_stop_of_the_replica_or_of_the_caller() {
+        let (fake, cancel) = (Fake::default(), CancellationToken::new());
+        assert_eq!(retry(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Stopped));
+        cancel.cancel();
+        assert_eq!(retry(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Cancelled));
+    }
+}

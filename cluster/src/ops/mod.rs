@@ -1,0 +1,8 @@
+//! What operators and recipients use beside the sending itself: backlog figures, the test clock, time zones, opt-out
+//! links and bounce addresses.
+
+pub mod backlog;
+pub mod return_path;
+pub mod test_clock;
+pub mod unsubscribe;
+pub mod zones;

@@ -1,0 +1,261 @@
+//! The envelope sender with a token: a bounce says by its address which hand-off it is about (VERP).
+//!
+//! Made once at the start of a node; the lane asks it for the sender of each email. `bounce@b.example.com` becomes
+//! `bounce+TOKEN@b.example.com`. A token names run and recipient, whose tenant the ledger knows, and carries a keyed
+//! hash over both, the cluster and its incarnation (P21). It is written in base32 of lower-case letters, because some
+//! relays change the case of a local part. No local part is longer than the 64 bytes of RFC 5321, whatever the run.
+
+use std::fmt;
+
+use reveille_ledger::address::Address;
+use reveille_ledger::ids::RunId;
+
+use crate::node::secret::{self, Secret};
+
+/// Bytes of a local part at most (RFC 5321 4.5.3.1.1).
+const LOCAL_BYTES_MAX: usize = 64;
+/// Bytes of an address at most: those of a path (RFC 5321 4.5.3.1.3) without its brackets.
+const ADDRESS_BYTES_MAX: usize = 254;
+/// Bytes of the keyed hash: a forger has one chance in 2^80 for each bounce that it sends.
+const HASH: usize = 10;
+/// Bytes of index, place and recipient as varints, at most.
+const NAMED_MAX: usize = 10 + 5 + 5;
+/// Characters of a token at most.
+const TOKEN_MAX: usize = ((HASH + NAMED_MAX) * 8).div_ceil(5);
+/// Bytes that stand before the `+` at most.
+pub const NAME_BYTES_MAX: usize = LOCAL_BYTES_MAX - 1 - TOKEN_MAX;
+/// Base32 of RFC 4648, in lower case and without padding.
+const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Where bounces go.
+pub struct ReturnPath {
+    /// What stands before the `+`.
+    name: String,
+    domain: String,
+    /// The first one signs.
+    keys: Vec<[u8; blake3::KEY_LEN]>,
+}
+
+/// Why there is none. It shows no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReturnPathError {
+    /// The address.
+    #[error("{0}")]
+    Address(String),
+    /// One of the keys.
+    #[error("{0}")]
+    Key(String),
+}
+
+/// Which email a bounce is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounced {
+    /// Its run.
+    pub run: RunId,
+    /// The recipient's number in its audience.
+    pub recipient: u32,
+}
+
+impl ReturnPath {
+    /// Reads the keys and checks the address.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn new(address: &str, keys: &[Secret]) -> Result<ReturnPath, ReturnPathError> {
+        let parsed = Address::parse(address).map_err(|error| ReturnPathError::Address(error.to_string()))?;
+        let (name, domain) = (parsed.local().to_owned(), parsed.domain().to_owned());
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if !is_plain || name.len() > NAME_BYTES_MAX {
+            let form = format!("letters, digits and -_. before the @, {NAME_BYTES_MAX} at most");
+            return Err(ReturnPathError::Address(format!("'{address}' leaves no place for a token: {form}")));
+        }
+        if LOCAL_BYTES_MAX + 1 + domain.len() > ADDRESS_BYTES_MAX {
+            return Err(ReturnPathError::Address(format!("'{address}' is too long")));
+        }
+        let keys = secret::keys(keys, "reveille 2026-11 return path").map_err(ReturnPathError::Key)?;
+        Ok(ReturnPath { name, domain, keys })
+    }
+
+    /// The envelope sender of an email. `of`: the cluster, and its incarnation when the run opened.
+    pub fn address(&self, of: (u128, u64), Bounced { run, recipient }: Bounced) -> String {
+        // Three numbers in memory: postcard has nothing to refuse.
+        let named = postcard::to_stdvec(&(run.index, run.place, recipient)).unwrap_or_default();
+        let hash = self.keys.first().map(|key| signed(key, of, &named)).unwrap_or_default();
+        let token = to_base32(&[&hash, named.as_slice()].concat());
+        format!("{}+{token}@{}", self.name, self.domain)
+    }
+
+    /// Which email a bounce to this address is about; none when no key that is known has signed it. `incarnation`: that
+    /// of the cluster when a run opened, which the run's page says; none where there is no such run.
+    pub fn read(
+        &self,
+        address: &str,
+        cluster: u128,
+        incarnation: impl FnOnce(RunId) -> Option<u64>,
+    ) -> Option<Bounced> {
+        let (local, domain) = address.rsplit_once('@')?;
+        let (name, token) = local.split_once('+')?;
+        let is_ours = name.eq_ignore_ascii_case(&self.name) && domain.eq_ignore_ascii_case(&self.domain);
+        let bytes = from_base32(token).filter(|_| is_ours && token.len() <= TOKEN_MAX)?;
+        let (hash, named) = bytes.split_first_chunk::<HASH>()?;
+        let ((index, place, recipient), []) = postcard::take_from_bytes::<(u64, u32, u32)>(named).ok()? else {
+            return None;
+        };
+        let run = RunId { index, place };
+        let of = (cluster, incarnation(run)?);
+        // All keys are tried, and all bytes of each are compared, whichever fits.
+        let differs = |key: &[u8; blake3::KEY_LEN]| {
+            signed(key, of, named).iter().zip(hash).fold(0_u8, |differs, (one, other)| differs | (one ^ other))
+        };
+        let fits = self.keys.iter().fold(false, |fits, key| fits | (differs(key) == 0));
+        fits.then_some(Bounced { run, recipient })
+    }
+}
+
+impl fmt::Debug for ReturnPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReturnPath { name, domain, keys } = self;
+        formatter
+            .debug_struct("ReturnPath")
+            .field("name", name)
+            .field("domain", domain)
+            .field("keys", &keys.len())
+            .finish()
+    }
+}
+
+fn signed(key: &[u8; blake3::KEY_LEN], (cluster, incarnation): (u128, u64), named: &[u8]) -> [u8; HASH] {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(&cluster.to_be_bytes()).update(&incarnation.to_be_bytes()).update(named);
+    hasher.finalize().as_bytes().first_chunk().copied().unwrap_or_default()
+}
+
+fn to_base32(bytes: &[u8]) -> String {
+    let digit = |at: usize| {
+        let bit = |bit: usize| bytes.get(bit / 8).map_or(0, |byte| byte >> (7 - bit % 8) & 1);
+        let value = (at * 5..at * 5 + 5).fold(0_u8, |value, place| value << 1 | bit(place));
+        char::from(DIGITS[usize::from(value)])
+    };
+    (0..(bytes.len() * 8).div_ceil(5)).map(digit).collect()
+}
+
+/// In either case; none where it is not what [`to_base32`] writes.
+fn from_base32(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut held, mut bits) = (Vec::with_capacity(text.len() * 5 / 8), 0_u32, 0);
+    for byte in text.bytes() {
+        let digit = DIGITS.iter().position(|digit| *digit == byte.to_ascii_lowercase())?;
+        held = held << 5 | digit as u32;
+        bits += 5;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((held >> bits) as u8);
+            held &= (1 << bits) - 1;
+        }
+    }
+    // Less than a digit is left, and it says nothing: a token has one form.
+    (bits < 5 && held == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Bounced = Bounced { run: RunId { index: 1042, place: 3 }, recipient: 12 };
+    const LAST: Bounced = Bounced { run: RunId { index: u64::MAX, place: u32::MAX }, recipient: u32::MAX };
+
+    fn made(address: &str, keys: &[&str]) -> Result<ReturnPath, ReturnPathError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let secret = |(number, key): (usize, &&str)| {
+            let path = folder.path().join(number.to_string());
+            std::fs::write(&path, key.repeat(32)).expect("written");
+            Secret::File(path.to_string_lossy().into_owned())
+        };
+        ReturnPath::new(address, &keys.iter().enumerate().map(secret).collect::<Vec<_>>())
+    }
+
+    fn bounces(keys: &[&str]) -> ReturnPath {
+        made("bounce@b.example.com", keys).expect("made")
+    }
+
+    #[test]
+    fn token_names_run_and_recipient_and_survives_a_change_of_case() {
+        let path = bounces(&["k"]);
+        for email in [ONE, LAST, Bounced { run: RunId { index: 0, place: 0 }, recipient: 0 }] {
+            let address = path.address((7, 2), email);
+            let asked = |run| (run == email.run).then_some(2);
+            assert!(address.starts_with("bounce+") && address.ends_with("@b.example.com"), "{address}");
+            assert_eq!(path.read(&address, 7, asked), Some(email), "{address}");
+            assert_eq!(path.read(&address.to_uppercase(), 7, asked), Some(email));
+            assert_eq!(path.address((7, 2), email), address, "each attempt has the same");
+        }
+        assert_eq!(path.address((7, 2), ONE).len(), "bounce+@b.example.com".len() + 23);
+    }
+
+    #[test]
+    fn token_of_another_key_cluster_or_incarnation_is_refused() {
+        let path = bounces(&["k"]);
+        let address = path.address((7, 2), ONE);
+        assert_eq!(path.read(&address, 8, |_| Some(2)), None, "another cluster");
+        assert_eq!(path.read(&address, 7, |_| Some(3)), None, "a run of the same name after a restore (P21)");
+        assert_eq!(path.read(&address, 7, |_| None), None, "no such run");
+        assert_eq!(bounces(&["l"]).read(&address, 7, |_| Some(2)), None, "another key");
+        assert_eq!(bounces(&["l", "k"]).read(&address, 7, |_| Some(2)), Some(ONE), "a key that was replaced");
+        let unsubscribe = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
+        let named = postcard::to_stdvec(&(ONE.run.index, ONE.run.place, ONE.recipient)).expect("numbers");
+        let other = [signed(&unsubscribe, (7, 2), &named).as_slice(), &named].concat();
+        let other = format!("bounce+{}@b.example.com", to_base32(&other));
+        assert_eq!(path.read(&other, 7, |_| Some(2)), None, "a key serves one purpose");
+    }
+
+    #[test]
+    fn address_that_was_not_signed_is_refused() {
+        let path = bounces(&["k"]);
+        let address = path.address((7, 2), ONE);
+        let token = address.strip_prefix("bounce+").and_then(|rest| rest.strip_suffix("@b.example.com")).expect("one");
+        for place in 0..token.len() {
+            for digit in DIGITS.iter().map(|digit| char::from(*digit)) {
+                let forged: String =
+                    token.chars().enumerate().map(|(at, old)| if at == place { digit } else { old }).collect();
+                let read = path.read(&format!("bounce+{forged}@b.example.com"), 7, |_| Some(2));
+                assert_eq!(read, (forged == token).then_some(ONE), "{forged}");
+            }
+            assert_eq!(path.read(&format!("bounce+{}@b.example.com", &token[..place]), 7, |_| Some(2)), None);
+        }
+        let others = [
+            format!("bounce+{token}a@b.example.com"),
+            format!("bounce+{token}==@b.example.com"),
+            format!("other+{token}@b.example.com"),
+            format!("bounce+{token}@c.example.com"),
+            format!("bounce-{token}@b.example.com"),
+            format!("bounce+{}@b.example.com", "a".repeat(9_999)),
+            "bounce@b.example.com".to_owned(),
+            "bounce+é@b.example.com".to_owned(),
+            String::new(),
+        ];
+        for other in others {
+            assert_eq!(path.read(&other, 7, |_| Some(2)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn local_part_has_64_bytes_at_most_whatever_the_run() {
+        let longest = "b".repeat(NAME_BYTES_MAX);
+        let address =
+            made(&format!("{longest}@b.example.com"), &["k"]).expect("made").address((u128::MAX, u64::MAX), LAST);
+        assert_eq!(address.split('@').next().map(str::len), Some(LOCAL_BYTES_MAX), "{address}");
+        let longer = format!("{longest}b@b.example.com");
+        for wrong in
+            [longer.as_str(), "bo+unce@b.example.com", "zoë@b.example.com", "\"a b\"@b.example.com", "bounce", ""]
+        {
+            assert!(matches!(made(wrong, &["k"]), Err(ReturnPathError::Address(_))), "{wrong}");
+        }
+        let domain = ["d".repeat(60), "d".repeat(60), "d".repeat(60), "d".repeat(10)].join(".");
+        assert!(matches!(made(&format!("b@{domain}"), &["k"]), Err(ReturnPathError::Address(_))));
+        assert_eq!(
+            made("b@b.example.com", &[]).map_err(|error| error.to_string()).err().as_deref(),
+            Some("1 to 4 keys are needed, not 0")
+        );
+        let shown = format!("{:?}", bounces(&["k"]));
+        assert!(!shown.contains("kkk") && shown.contains("keys: 1"), "{shown}");
+    }
+}

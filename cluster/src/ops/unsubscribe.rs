@@ -1,0 +1,287 @@
+//! The way to opt out that stands in bulk mail (RFC 2369, RFC 8058): its header, and the tokens in it.
+//!
+//! Made once at the start of a node. The lane asks for the header of each recipient; the node's listener asks
+//! what a token says. A token holds all that is needed, tenant and address key, and a keyed hash over both: the
+//! ledger keeps nothing for it, and it holds as long as its key is known. It promises that a key is shown nowhere
+//! and that comparing takes the same time whatever is compared. It is not encrypted: who has the link can read
+//! the address in it, and it was mailed to that address.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reveille_ledger::access::is_loopback;
+use reveille_ledger::address::Address;
+
+use crate::compose::LIST_UNSUBSCRIBE_BYTES_MAX;
+use crate::node::secret::{self, Secret};
+
+/// Bytes of the address under which the listener is known.
+pub const URL_BYTES_MAX: usize = 250;
+/// Bytes of the mail address that takes requests to opt out.
+pub const MAILTO_BYTES_MAX: usize = 100;
+/// Bytes of a token at most: what a name of 64 and an address of 320 come to.
+pub const TOKEN_BYTES_MAX: usize = 560;
+/// The first byte of what is signed: another one means another layout.
+const VERSION: u8 = 1;
+/// Bytes of the hash.
+const HASH: usize = 32;
+
+// `<URL/TOKEN>, <mailto:ADDRESS?subject=unsubscribe>`
+const _: () = assert!(URL_BYTES_MAX + 1 + TOKEN_BYTES_MAX + 4 + MAILTO_BYTES_MAX + 28 <= LIST_UNSUBSCRIBE_BYTES_MAX);
+
+/// How recipients of bulk mail opt out.
+pub struct Unsubscribe {
+    url: String,
+    mailto: Option<String>,
+    /// The first one signs.
+    keys: Vec<[u8; blake3::KEY_LEN]>,
+}
+
+/// Why there is none. Deterministic, but for what a file holds; it shows no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsubscribeError {
+    /// The address of the listener.
+    #[error("{0}")]
+    Url(String),
+    /// The mail address.
+    #[error("{0}")]
+    Mailto(String),
+    /// One of the keys.
+    #[error("{0}")]
+    Key(String),
+}
+
+/// Who wants no more mail of whom, as a token says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaver {
+    /// Tenant.
+    pub tenant: String,
+    /// The recipient's address key.
+    pub key: String,
+}
+
+impl Unsubscribe {
+    /// Reads the keys and checks the rest. `url`: the address that stands before `/TOKEN`.
+    ///
+    /// # Errors
+    /// An [`UnsubscribeError`] that names what is wrong and what would be right.
+    pub fn new(url: &str, mailto: Option<&str>, keys: &[Secret]) -> Result<Unsubscribe, UnsubscribeError> {
+        let url = check_url(url).map_err(UnsubscribeError::Url)?;
+        let mailto = mailto.map(check_mailto).transpose().map_err(UnsubscribeError::Mailto)?;
+        let keys = secret::keys(keys, "reveille 2026-11 unsubscribe token").map_err(UnsubscribeError::Key)?;
+        Ok(Unsubscribe { url, mailto, keys })
+    }
+
+    /// The value of List-Unsubscribe for this recipient: the same for every mail.
+    pub fn header(&self, tenant: &str, key: &str) -> String {
+        let link = self.link(tenant, key);
+        match &self.mailto {
+            Some(address) => format!("<{link}>, <mailto:{address}?subject=unsubscribe>"),
+            None => format!("<{link}>"),
+        }
+    }
+
+    /// The address of this recipient's page.
+    pub fn link(&self, tenant: &str, key: &str) -> String {
+        let said = said(tenant, key);
+        let hash = self.keys.first().map(|signing| blake3::keyed_hash(signing, &said));
+        let signed = [hash.map(|hash| *hash.as_bytes()).unwrap_or_default().as_slice(), &said].concat();
+        format!("{}/{}", self.url, URL_SAFE_NO_PAD.encode(signed))
+    }
+
+    /// What a token says; none when no key that is known has signed it.
+    pub fn read(&self, token: &str) -> Option<Leaver> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let signed = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let (hash, said) = signed.split_first_chunk::<HASH>()?;
+        // `blake3::Hash` is compared in constant time; all keys are tried, whichever fits.
+        let hash = blake3::Hash::from_bytes(*hash);
+        let fits = self.keys.iter().fold(false, |fits, key| fits | (blake3::keyed_hash(key, said) == hash));
+        let (VERSION, said) = said.split_first().filter(|_| fits).map(|(version, said)| (*version, said))? else {
+            return None;
+        };
+        let (tenant, key) = std::str::from_utf8(said).ok()?.split_once('\0')?;
+        Some(Leaver { tenant: tenant.to_owned(), key: key.to_owned() })
+    }
+}
+
+impl fmt::Debug for Unsubscribe {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unsubscribe { url, mailto, keys } = self;
+        formatter
+            .debug_struct("Unsubscribe")
+            .field("url", url)
+            .field("mailto", mailto)
+            .field("keys", &keys.len())
+            .finish()
+    }
+}
+
+/// What is signed. No name and no address has a NUL.
+fn said(tenant: &str, key: &str) -> Vec<u8> {
+    [&[VERSION], tenant.as_bytes(), b"\0", key.as_bytes()].concat()
+}
+
+fn check_url(url: &str) -> Result<String, String> {
+    let url = url.trim_end_matches('/');
+    let (scheme, rest) =
+        url.split_once("://").ok_or_else(|| format!("'{url}' is no address: write https://HOST/PATH"))?;
+    let host = rest.split('/').next().unwrap_or_default();
+    // An IPv6 address has colons of its own, and so stands in brackets.
+    let name = match host.strip_prefix('[').map(|host| host.split_once(']')) {
+        Some(Some((address, port))) if port.is_empty() || port.starts_with(':') => address,
+        Some(_) => "",
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    if !(scheme == "https" || scheme == "http" && is_loopback(name)) {
+        return Err(format!("'{url}' does not begin with https://, which mail programs demand (RFC 8058)"));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%@!$&'()*+;=".contains(&byte);
+    if name.is_empty() || !url.bytes().all(is_plain) {
+        return Err(format!("'{url}' is not a plain address: https://HOST/PATH, without blanks, `?`, `#` or `,`"));
+    }
+    if url.len() > URL_BYTES_MAX {
+        return Err(format!("it has {} bytes, more than {URL_BYTES_MAX}", url.len()));
+    }
+    Ok(url.to_owned())
+}
+
+fn check_mailto(address: &str) -> Result<String, String> {
+    let wire = Address::parse(address).map_err(|error| error.to_string())?.wire();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+".contains(&byte);
+    if wire.len() > MAILTO_BYTES_MAX || !wire.bytes().all(is_plain) {
+        return Err(format!(
+            "'{wire}' does not fit into a link: letters, digits and -._~+, {MAILTO_BYTES_MAX} at most"
+        ));
+    }
+    Ok(wire)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Keys(tempfile::TempDir);
+
+    impl Keys {
+        fn new() -> Keys {
+            Keys(tempfile::tempdir().expect("a folder"))
+        }
+
+        fn file(&self, name: &str, content: &str) -> Secret {
+            let path = self.0.path().join(name);
+            std::fs::write(&path, content).expect("written");
+            Secret::File(path.to_string_lossy().into_owned())
+        }
+    }
+
+    const URL: &str = "https://news.example.com/u";
+
+    fn made(keys: &[Secret]) -> Unsubscribe {
+        Unsubscribe::new(URL, None, keys).expect("made")
+    }
+
+    fn token(unsubscribe: &Unsubscribe, tenant: &str, key: &str) -> String {
+        unsubscribe.link(tenant, key).strip_prefix(&format!("{URL}/")).expect("the address").to_owned()
+    }
+
+    #[test]
+    fn a_token_says_who_leaves_whom_and_fits_into_its_line() {
+        let keys = Keys::new();
+        let one = made(&[keys.file("one", &"k".repeat(32))]);
+        let longest = format!("{}@{}", "é".repeat(32), "a".repeat(255));
+        for (tenant, key) in [("default", "ann@example.com"), ("acme", "zoë@xn--bcher-kva.example"), ("t", &longest)] {
+            let token = token(&one, tenant, key);
+            assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{token}");
+            assert_eq!(one.read(&token), Some(Leaver { tenant: tenant.into(), key: key.into() }));
+        }
+        assert_eq!(token(&one, &"t".repeat(64), &longest).len(), 558, "within {TOKEN_BYTES_MAX}");
+        let again = made(&[keys.file("again", &format!("{}\n", "k".repeat(32)))]);
+        assert_eq!(token(&again, "a", "b@c.d"), token(&one, "a", "b@c.d"), "a line's end is no part of a key");
+    }
+
+    #[test]
+    fn nothing_but_what_was_signed_is_read() {
+        let keys = Keys::new();
+        let one = made(&[keys.file("one", &"k".repeat(32))]);
+        let good = token(&one, "default", "ann@example.com");
+        let bytes = URL_SAFE_NO_PAD.decode(&good).expect("a token");
+        for bit in 0..bytes.len() * 8 {
+            let mut forged = bytes.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(forged)), None, "bit {bit}");
+        }
+        for length in 0..good.len() {
+            assert_eq!(one.read(&good[..length]), None, "{length}");
+        }
+        for other in ["", "x", "%00", &format!("{good}="), &format!("{good}A"), &format!(" {good}"), &"A".repeat(9_999)]
+        {
+            assert_eq!(one.read(other), None, "{other}");
+        }
+        let unsigned = [&[0; HASH], said("default", "ann@example.com").as_slice()].concat();
+        assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(unsigned)), None);
+        let stranger = made(&[keys.file("two", &"l".repeat(32))]);
+        assert_eq!(one.read(&token(&stranger, "default", "ann@example.com")), None);
+        // What another layout would say is not guessed at.
+        let key = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
+        let later = [&[VERSION + 1], b"default\0ann@example.com".as_slice()].concat();
+        let later = [blake3::keyed_hash(&key, &later).as_bytes(), later.as_slice()].concat();
+        assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(later)), None);
+    }
+
+    #[test]
+    fn a_key_that_was_replaced_is_believed_as_long_as_it_is_named() {
+        let keys = Keys::new();
+        let (old, new) = (keys.file("old", &"o".repeat(32)), keys.file("new", &"n".repeat(32)));
+        let before = made(std::slice::from_ref(&old));
+        let between = made(&[new.clone(), old]);
+        let after = made(&[new]);
+        let sent = token(&before, "default", "ann@example.com");
+        assert!(between.read(&sent).is_some());
+        assert_eq!(token(&between, "a", "b"), token(&after, "a", "b"), "the first key signs");
+        assert_eq!(after.read(&sent), None);
+    }
+
+    #[test]
+    fn the_header_has_the_link_first_and_a_mail_address_where_there_is_one() {
+        let keys = Keys::new();
+        let key = [keys.file("one", &"k".repeat(32))];
+        let both = Unsubscribe::new("https://a.example/u//", Some("Leave@a.example"), &key).expect("made");
+        let (link, header) = (both.link("default", "b@c.d"), both.header("default", "b@c.d"));
+        assert!(link.starts_with("https://a.example/u/") && !link.contains("u//"), "{link}");
+        assert_eq!(header, format!("<{link}>, <mailto:Leave@a.example?subject=unsubscribe>"));
+        assert!(!format!("{both:?}").contains("kkk"), "{both:?}");
+    }
+
+    #[test]
+    fn what_is_no_address_and_what_is_no_key_is_told_without_the_key() {
+        let keys = Keys::new();
+        let key = keys.file("one", &"k".repeat(32));
+        let refused = |url: &str, mailto: Option<&str>, secrets: &[Secret]| {
+            Unsubscribe::new(url, mailto, secrets).expect_err(url).to_string()
+        };
+        let long = format!("https://a.example/{}", "x".repeat(URL_BYTES_MAX));
+        for url in ["", "a.example", "http://a.example/u", "https://", "https://a.example/u?t=", "https://a b/", &long]
+        {
+            refused(url, None, std::slice::from_ref(&key));
+        }
+        for url in ["https://[::1", "http://[::1]x/u", "http://[2001:db8::1]/u", "https://[]/u"] {
+            refused(url, None, std::slice::from_ref(&key));
+        }
+        let taken = ["http://127.0.0.1:7681", "http://localhost/u", "http://[::1]:80/u", "https://a.example:8443"];
+        for url in taken.into_iter().chain(["http://[::1]", "http://[::1]/u", "https://[2001:db8::1]/u"]) {
+            assert!(Unsubscribe::new(url, None, std::slice::from_ref(&key)).is_ok(), "{url}");
+        }
+        for mailto in ["", "ann", "a?b@c.example", "zoë@example.com"] {
+            refused(URL, Some(mailto), std::slice::from_ref(&key));
+        }
+        assert!(refused(URL, None, &[]).contains("1 to 4 keys"));
+        let short = refused(URL, None, &[keys.file("short", "hunter2\n")]);
+        assert!(short.contains("has 7 bytes") && !short.contains("hunter2"), "{short}");
+        assert!(refused(URL, None, &[Secret::File("/no/such/key".into())]).contains("/no/such/key cannot be read"));
+        assert!(refused(URL, None, &[Secret::Env("REVEILLE_SURELY_UNSET".into())]).contains("is not set"));
+    }
+}

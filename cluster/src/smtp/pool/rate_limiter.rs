@@ -1,0 +1,303 @@
+//! How fast one relay may be used from one node: a token bucket whose rate shrinks when the relay
+//! says "too fast" and grows back slowly (additive increase, multiplicative decrease).
+//!
+//! Called by the relay pool, once before each mail and once for each throttle answer; and for late mail, by the
+//! leader's dispatcher (`claims/catch_up.rs`).
+//! It promises that over any span of `t` seconds it hands out at most `budget * t + burst` tokens,
+//! and that after a throttle answer the rate is halved at once. It is a value: no runtime, no clock,
+//! no lock. Time is a `Duration` since an origin that the caller chooses and never moves; a time
+//! that goes back counts as no time at all.
+//!
+//! It does not decide *whose* mail is next (the dispatcher does) and knows nothing of other nodes:
+//! the budget it is given is already this node's share (P25).
+
+use std::time::Duration;
+
+/// The rate never falls below this part of the budget: a relay that throttles for ever is still
+/// asked from time to time, which is the only way to learn that it recovered.
+const FLOOR: f64 = 1.0 / 1024.0;
+
+/// How long a rate of nothing takes to grow back to the whole budget; from one half, half as long.
+const GROW_BACK_SECONDS: f64 = 300.0;
+
+/// Throttle answers that arrive within this of a halving are echoes of the rate before it: many
+/// sessions hear the same "too fast" at the same moment, and it was said once.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// The longest wait that [`Pace::take`] names: a budget of nothing is asked about again after it.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// No relay is faster than this (mails a second), and no larger number is computed with.
+const FASTEST: f64 = 1e9;
+
+/// Rounding of binary fractions must not turn "now" into "a nanosecond from now" for ever.
+const ROUNDING: f64 = 1e-6;
+
+/// A token bucket with a rate that gives way and recovers. Invariants:
+///
+/// - `budget * FLOOR <= rate <= budget`
+/// - `0 <= tokens <= burst`, and `burst >= 1`, since less than one mail cannot be sent
+#[derive(Debug, Clone)]
+pub struct Pace {
+    budget: f64,
+    burst: f64,
+    rate: f64,
+    tokens: f64,
+    refilled_at: Option<Duration>,
+    halved_at: Option<Duration>,
+}
+
+impl Pace {
+    /// A bucket for `budget` mails a second (fractions are fine, nothing means "not now") with room
+    /// for `burst` mails (at least one). It starts empty: after a restart or a fail-over nobody
+    /// knows what was spent a moment ago, so nothing is assumed to be left (P25).
+    pub fn new(budget: f64, burst: f64) -> Pace {
+        let budget = sane(budget);
+        Pace { budget, burst: sane(burst).max(1.0), rate: budget, tokens: 0.0, refilled_at: None, halved_at: None }
+    }
+
+    /// Takes the right to send one mail at `now`.
+    ///
+    /// # Errors
+    /// The wait after which to ask again, never zero, at most [`LONGEST_WAIT`]; nothing was taken.
+    pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
+        self.refill(now);
+        if self.tokens + ROUNDING >= 1.0 {
+            self.tokens = (self.tokens - 1.0).max(0.0);
+            return Ok(());
+        }
+        let seconds = (1.0 - self.tokens) / self.rate;
+        Err(if seconds < LONGEST_WAIT.as_secs_f64() {
+            Duration::from_secs_f64(seconds) + Duration::from_nanos(1)
+        } else {
+            LONGEST_WAIT
+        })
+    }
+
+    /// How many mails could be taken at `now`.
+    pub fn saved(&mut self, now: Duration) -> u32 {
+        self.refill(now);
+        // A cast of a float stops at the ends of the integer.
+        (self.tokens + ROUNDING) as u32
+    }
+
+    /// How long after the last refill so many are saved, at most [`LONGEST_WAIT`].
+    pub fn until_saved(&self, count: u32) -> Duration {
+        let seconds = ((f64::from(count) - self.tokens) / self.rate).clamp(0.0, LONGEST_WAIT.as_secs_f64());
+        // Nothing at a rate of nothing is never.
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT)
+    }
+
+    /// Mails a second that are allowed at most.
+    pub fn budget(&self) -> f64 {
+        self.budget
+    }
+
+    /// Takes so many at once, of those that were saved.
+    pub fn take_saved(&mut self, count: u32) {
+        self.tokens = (self.tokens - f64::from(count)).max(0.0);
+    }
+
+    /// The relay said "too fast": half the rate from now on, and whatever had been saved up is gone.
+    /// A second call within a second of the last halving changes nothing.
+    pub fn halve(&mut self, now: Duration) {
+        self.refill(now);
+        if self.halved_at.is_some_and(|at| now.saturating_sub(at) < ECHO) {
+            return;
+        }
+        self.halved_at = Some(now);
+        self.rate = (self.rate / 2.0).max(self.budget * FLOOR);
+        self.tokens = 0.0;
+    }
+
+    /// Another share of the relay's budget from now on. What throttling had taken away stays taken
+    /// away in proportion.
+    pub fn set_budget(&mut self, now: Duration, budget: f64, burst: f64) {
+        self.refill(now);
+        let share = if self.budget > 0.0 { self.rate / self.budget } else { 1.0 };
+        self.budget = sane(budget);
+        self.burst = sane(burst).max(1.0);
+        self.rate = self.budget * share;
+        self.tokens = self.tokens.min(self.burst);
+    }
+
+    /// Mails a second that are allowed at `now`.
+    pub fn rate_per_second(&self, now: Duration) -> f64 {
+        self.rate_after(self.since_refill(now))
+    }
+
+    fn since_refill(&self, now: Duration) -> f64 {
+        let elapsed = self.refilled_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        elapsed.as_secs_f64()
+    }
+
+    fn rate_after(&self, seconds: f64) -> f64 {
+        (self.rate + self.budget / GROW_BACK_SECONDS * seconds).min(self.budget)
+    }
+
+    /// The lower of the two rates fills the bucket, so that growth never hands out a token early.
+    fn refill(&mut self, now: Duration) {
+        let seconds = self.since_refill(now);
+        self.tokens = (self.tokens + self.rate * seconds).min(self.burst);
+        self.rate = self.rate_after(seconds);
+        self.refilled_at = Some(self.refilled_at.map_or(now, |at| at.max(now)));
+    }
+}
+
+fn sane(number: f64) -> f64 {
+    if number.is_nan() { 0.0 } else { number.clamp(0.0, FASTEST) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seconds(s: f64) -> Duration {
+        Duration::from_secs_f64(s)
+    }
+
+    fn taken_in(pace: &mut Pace, from: f64, to: f64) -> u32 {
+        let (mut now, mut taken) = (seconds(from), 0);
+        while now < seconds(to) {
+            match pace.take(now) {
+                Ok(()) => taken += 1,
+                Err(wait) => now += wait,
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_bucket_starts_empty_and_fills_at_its_rate() {
+        let mut pace = Pace::new(10.0, 5.0);
+        let wait = pace.take(seconds(100.0)).unwrap_err();
+        assert!((0.099..0.101).contains(&wait.as_secs_f64()), "{wait:?}");
+        assert_eq!(pace.take(seconds(100.0) + wait), Ok(()));
+        assert_eq!(taken_in(&mut Pace::new(10.0, 5.0), 0.0, 10.0), 99);
+    }
+
+    #[test]
+    fn a_rate_may_be_a_fraction() {
+        assert_eq!(taken_in(&mut Pace::new(0.05, 1.0), 0.0, 201.0), 10);
+    }
+
+    #[test]
+    fn what_is_saved_up_never_exceeds_the_burst() {
+        let mut pace = Pace::new(100.0, 3.0);
+        assert!(pace.take(seconds(0.0)).is_err());
+        let at = seconds(3600.0);
+        assert_eq!((0..10).filter(|_| pace.take(at).is_ok()).count(), 3);
+    }
+
+    #[test]
+    fn a_throttle_answer_halves_the_rate_at_once() {
+        let mut pace = Pace::new(100.0, 10.0);
+        assert!(pace.take(seconds(0.0)).is_err());
+        pace.halve(seconds(1.0));
+        assert_eq!(pace.rate_per_second(seconds(1.0)), 50.0);
+        assert!(pace.take(seconds(1.0)).is_err(), "the saved burst went with it");
+    }
+
+    #[test]
+    fn many_sessions_that_hear_one_throttle_halve_once() {
+        let mut pace = Pace::new(100.0, 10.0);
+        for echo in 0..20 {
+            pace.halve(seconds(1.0 + f64::from(echo) / 100.0));
+        }
+        assert!(pace.rate_per_second(seconds(1.2)) >= 50.0);
+        pace.halve(seconds(2.5));
+        assert!(pace.rate_per_second(seconds(2.5)) < 26.0, "a later one is another one");
+    }
+
+    #[test]
+    fn the_rate_grows_back_slowly_and_stops_at_the_budget() {
+        let mut pace = Pace::new(100.0, 10.0);
+        pace.halve(seconds(0.0));
+        assert!(pace.rate_per_second(seconds(1.0)) < 51.0);
+        assert!((74.0..76.0).contains(&pace.rate_per_second(seconds(75.0))));
+        assert_eq!(pace.rate_per_second(seconds(10_000.0)), 100.0);
+    }
+
+    #[test]
+    fn a_relay_that_throttles_for_ever_is_still_asked() {
+        let mut pace = Pace::new(1000.0, 10.0);
+        for second in 0..200 {
+            pace.halve(seconds(f64::from(second)));
+        }
+        assert!(pace.rate_per_second(seconds(200.0)) > 0.9);
+    }
+
+    #[test]
+    fn a_new_budget_keeps_what_throttling_took_in_proportion() {
+        let mut pace = Pace::new(100.0, 10.0);
+        pace.halve(seconds(0.0));
+        pace.set_budget(seconds(0.0), 20.0, 2.0);
+        assert_eq!(pace.rate_per_second(seconds(0.0)), 10.0);
+        pace.set_budget(seconds(0.0), 0.0, 0.0);
+        assert_eq!(pace.take(seconds(1.0)), Err(LONGEST_WAIT));
+        pace.set_budget(seconds(1.0), 8.0, 1.0);
+        assert_eq!(pace.rate_per_second(seconds(1.0)), 8.0);
+    }
+
+    #[test]
+    fn numbers_that_are_no_numbers_send_nothing() {
+        assert_eq!(Pace::new(f64::NAN, f64::NAN).take(seconds(1.0)), Err(LONGEST_WAIT));
+        assert_eq!(Pace::new(-3.0, 1.0).take(seconds(1.0)), Err(LONGEST_WAIT));
+        assert!(Pace::new(f64::INFINITY, f64::INFINITY).take(seconds(1.0)).is_err());
+    }
+
+    #[test]
+    fn time_that_goes_back_is_no_time() {
+        let mut pace = Pace::new(1.0, 5.0);
+        assert!(pace.take(seconds(10.0)).is_err());
+        assert!(pace.take(seconds(4.0)).is_err());
+        assert!(pace.take(seconds(10.0)).is_err());
+        assert_eq!(pace.take(seconds(11.0)), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_span_hands_out_more_than_budget_and_burst(
+            budget in 0.01f64..500.0,
+            burst in 1.0f64..50.0,
+            steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
+        ) {
+            let mut pace = Pace::new(budget, burst);
+            let (mut now, mut taken) = (0.0, 0.0);
+            for (step, what) in steps {
+                now += step;
+                if what == 0 {
+                    pace.halve(seconds(now));
+                }
+                while pace.take(seconds(now)).is_ok() {
+                    taken += 1.0;
+                }
+                prop_assert!(taken <= budget * now + burst + 0.001);
+            }
+        }
+
+        #[test]
+        fn no_second_hands_out_more_than_budget_and_burst(
+            budget in 0.01f64..500.0,
+            burst in 1.0f64..50.0,
+            steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
+        ) {
+            let mut pace = Pace::new(budget, burst);
+            let (mut now, mut taken) = (0.0, Vec::new());
+            for (step, what) in steps {
+                now += step;
+                match what {
+                    0 => pace.halve(seconds(now)),
+                    1 => pace.set_budget(seconds(now), budget, burst),
+                    _ => {}
+                }
+                while pace.take(seconds(now)).is_ok() {
+                    taken.push(now);
+                }
+                let in_last_second = taken.iter().rev().take_while(|at| now - **at < 1.0).count();
+                prop_assert!(in_last_second as f64 <= budget + burst + 0.001, "{in_last_second}");
+            }
+        }
+    }
+}

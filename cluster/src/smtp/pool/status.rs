@@ -1,0 +1,137 @@
+//! What a pool shows of itself: to `cluster status`, to the console, to metrics.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::smtp::replies::verdict::{Scope, Verdict};
+
+/// One relay on one node, at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Connections that are open, idle ones included.
+    pub sessions_open: usize,
+    /// Open connections that wait for a mail.
+    pub sessions_idle: usize,
+    /// Mails past the gate that have no answer yet.
+    pub waiting_dots: usize,
+    /// The circuit breaker.
+    pub circuit: CircuitStatus,
+    /// Mails a second that are allowed now; below the budget after a throttle answer.
+    pub rate_per_second: f64,
+    /// In its words, why it refused a mail within the last minute, where it was "too fast" or about the relay itself.
+    pub slowed: Option<String>,
+    /// How long a dialogue takes lately; none when nobody knows.
+    pub dialogue: Option<Duration>,
+    /// Since the pool began.
+    pub counters: Counters,
+}
+
+/// The circuit breaker as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CircuitStatus {
+    /// Mails pass.
+    Closed,
+    /// None pass.
+    Open {
+        /// From then on one may probe.
+        until: Instant,
+        /// What opened it.
+        cause: String,
+    },
+    /// None pass: the day's allowance is used up.
+    Parked {
+        /// From then on one may probe.
+        until: Instant,
+        /// The relay's words.
+        cause: String,
+    },
+    /// None pass but at most one: the relay is being probed.
+    HalfOpen {
+        /// What had opened it.
+        cause: String,
+    },
+}
+
+/// How many of what, since the pool began. Without faults `gate_passes` equals `accepted` (I14).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Sessions opened.
+    pub sessions: u64,
+    /// Gates that let a mail pass.
+    pub gate_passes: u64,
+    /// By verdict: 250.
+    pub accepted: u64,
+    /// Refused for the mailbox.
+    pub refused_mailbox: u64,
+    /// Refused for the relay.
+    pub refused_relay: u64,
+    /// Refused for the tenant.
+    pub refused_tenant: u64,
+    /// Refused for the content.
+    pub refused_content: u64,
+    /// Greylisted.
+    pub greylisted: u64,
+    /// Throttled, the day's allowance included.
+    pub throttled: u64,
+    /// Lost before the gate.
+    pub broken: u64,
+    /// The gate stayed shut.
+    pub gate_closed: u64,
+    /// Without the SMTPUTF8 that the email needs.
+    pub no_smtputf8: u64,
+    /// In doubt.
+    pub in_doubt: u64,
+}
+
+impl Counters {
+    pub(crate) fn count(&mut self, verdict: &Verdict) {
+        let counter = match verdict {
+            Verdict::Accepted { .. } => &mut self.accepted,
+            Verdict::Refused { scope, .. } => match scope {
+                Scope::Mailbox => &mut self.refused_mailbox,
+                Scope::Relay => &mut self.refused_relay,
+                Scope::Tenant => &mut self.refused_tenant,
+                Scope::Content => &mut self.refused_content,
+                Scope::Greylisted => &mut self.greylisted,
+                Scope::Throttle { .. } => &mut self.throttled,
+            },
+            Verdict::Broken { .. } => &mut self.broken,
+            Verdict::GateClosed(_) => &mut self.gate_closed,
+            Verdict::NoSmtpUtf8 { .. } => &mut self.no_smtputf8,
+            Verdict::InDoubt { .. } => &mut self.in_doubt,
+        };
+        *counter += 1;
+    }
+}
+
+/// How many of a thing exist now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gauge(Arc<AtomicUsize>);
+
+/// One of them; it counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Gauge {
+    pub fn one_more(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.clone())
+    }
+
+    pub fn now(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,372 @@
+//! The relay pools of this node, kept in step with the ledger's table of relays.
+//!
+//! A relay's budget belongs to the cluster; each voter takes an equal share of it, always, so that it is
+//! never exceeded across a fail-over (P25). While a node is down its share is unused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::{Mutex, RwLock};
+use reveille_ledger::Ledger;
+use reveille_ledger::access::is_loopback;
+use reveille_ledger::command::Relay;
+use reveille_ledger::planted::{self, Bug};
+use reveille_raft::peer::RelayFlow;
+use tokio::time::{Instant, timeout_at};
+
+use super::parked_relays::Parkings;
+use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRules, Status, Target, Unavailable};
+
+/// The rate of a relay without a bound of its own: far above what one node can send.
+const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
+/// Emails that may go at once after a pause, in seconds of the rate: what a late wake-up may catch up with. In any
+/// second a relay gets at most its rate and this part of it (docs/limits.md).
+const BURST_SECONDS: f64 = 0.1;
+
+/// Pools by relay name.
+pub struct Relays {
+    dialer: Arc<dyn Dial>,
+    name: String,
+    hello_name: Option<String>,
+    credentials: Arc<CredentialStore>,
+    reply_rules: RelayRules,
+    /// Of these, what belonged to no relay at the last look.
+    idle_rules: Mutex<BTreeSet<String>>,
+    pools: RwLock<BTreeMap<String, Entry>>,
+    turn: AtomicU32,
+    parkings: Mutex<Parkings>,
+}
+
+/// The right to send one mail, and through which relay.
+pub struct Way {
+    /// Its name.
+    pub relay: String,
+    /// The right.
+    pub permit: Permit,
+}
+
+/// A relay of a pool, by its name.
+type Member = (String, Pool);
+
+struct Entry {
+    relay: Relay,
+    voters: usize,
+    pool: Pool,
+}
+
+impl Relays {
+    /// No pools yet. `name` is the node's, `hello_name` what it calls itself in EHLO; none: the address literal of
+    /// each connection. `reply_rules` are the operator's, by the name of the relay.
+    pub fn new(
+        dialer: Arc<dyn Dial>,
+        name: String,
+        hello_name: Option<String>,
+        credentials: CredentialStore,
+        reply_rules: RelayRules,
+    ) -> Relays {
+        let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
+        let (credentials, idle_rules) = (Arc::new(credentials), Mutex::default());
+        let parkings = Mutex::default();
+        Relays { dialer, name, hello_name, credentials, reply_rules, idle_rules, pools, turn, parkings }
+    }
+
+    /// What this node may log in with.
+    pub fn credentials(&self) -> &CredentialStore {
+        &self.credentials
+    }
+
+    /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there. A relay
+    /// that is reached as before keeps its dialogues, its circuit and what was learnt of it: another rate, bound
+    /// or pool does not make it a second relay.
+    pub fn follow(&self, ledger: &Ledger, voters: usize) {
+        for name in self.new_idle_rules(ledger) {
+            tracing::warn!(
+                relay = name,
+                "the section replies.{name} has no effect, for no relay has that name: correct the section in this \
+                 node's configuration (reveille relay list), or add the relay (reveille relay add {name})"
+            );
+        }
+        let mut pools = self.pools.write();
+        pools.retain(|name, entry| {
+            let known = ledger.relays().get(name);
+            if known.is_none() {
+                // An alert on a relay that is gone would never end.
+                show(name, 0, 0.0, false, false);
+            }
+            known.is_some_and(|relay| is_reached_alike(relay, &entry.relay))
+        });
+        for (name, relay) in ledger.relays().iter() {
+            if let Some(entry) = pools.get_mut(name) {
+                entry.follow(relay, voters);
+                continue;
+            }
+            match self.pool(relay, voters) {
+                Ok(pool) => {
+                    pools.insert(name.clone(), Entry { relay: relay.clone(), voters, pool });
+                }
+                Err(error) => tracing::error!(relay = name, %error, "a relay cannot be used"),
+            }
+        }
+    }
+
+    /// Names of rules whose relay is not in the ledger, and was at the last look, or there was none before.
+    fn new_idle_rules(&self, ledger: &Ledger) -> Vec<String> {
+        let idle = self.reply_rules.keys().filter(|name| !ledger.relays().contains(name)).cloned().collect();
+        let before = std::mem::replace(&mut *self.idle_rules.lock(), idle);
+        self.idle_rules.lock().difference(&before).cloned().collect()
+    }
+
+    fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::smtp::BadTarget> {
+        let target = self.target(relay)?;
+        let (rate_per_second, burst) = budget(relay, voters);
+        let limits = Limits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..Limits::default() };
+        let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
+        let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
+    }
+
+    /// How this node reaches a relay.
+    ///
+    /// # Errors
+    /// When the relay cannot be reached so: the ledger keeps none of these.
+    pub fn target(&self, relay: &Relay) -> Result<Target, crate::smtp::BadTarget> {
+        let hello_name = self.hello_name.as_deref();
+        if hello_name.is_some_and(is_short) && !is_loopback(&relay.host) {
+            tracing::warn!(relay = relay.name, "the name in EHLO has no dot: many relays refuse it; set hello_name");
+        }
+        let target = Target::new(&relay.host, relay.port, hello_name, &relay.access)?;
+        let reply_rules = self.reply_rules.get(&relay.name).cloned().unwrap_or_default();
+        Ok(target.with_credentials(Arc::clone(&self.credentials)).with_reply_rules(reply_rules))
+    }
+
+    /// The right to send one mail through a relay of this pool, before `deadline`. Dropping the future gives
+    /// everything back.
+    ///
+    /// # Errors
+    /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
+    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Way, Option<Unavailable>> {
+        let mut members = self.members(pool);
+        if members.len() > 1 {
+            return first_of(&members, deadline).await;
+        }
+        let (relay, member) = members.pop().ok_or(None)?;
+        Ok(Way { relay, permit: member.acquire(deadline).await.map_err(Some)? })
+    }
+
+    /// As [`Relays::acquire`], through a relay that is not one of these.
+    ///
+    /// # Errors
+    /// As [`Relays::acquire`]; none when the pool has no other relay.
+    pub async fn acquire_besides(
+        &self,
+        these: &BTreeSet<String>,
+        pool: &str,
+        deadline: Instant,
+    ) -> Result<Way, Option<Unavailable>> {
+        let mut members = self.members(pool);
+        members.retain(|(relay, _)| !these.contains(relay));
+        if members.is_empty() {
+            return Err(None);
+        }
+        first_of(&members, deadline).await
+    }
+
+    /// The relays of a pool in the order in which this mail asks them: each is the first as often as its weight says.
+    fn members(&self, pool: &str) -> Vec<Member> {
+        let pools = self.pools.read();
+        let of_pool = || pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
+        let mut members: Vec<_> = of_pool().map(|(name, entry)| (name.clone(), entry.pool.clone())).collect();
+        if members.len() > 1 {
+            let whole: u64 = of_pool().map(|(_, entry)| u64::from(entry.relay.weight)).sum();
+            let mut place = scattered(self.turn.fetch_add(1, Ordering::Relaxed), whole);
+            let first = of_pool().position(|(_, entry)| {
+                let weight = u64::from(entry.relay.weight);
+                let is_first = place < weight;
+                place = place.saturating_sub(weight);
+                is_first
+            });
+            members.rotate_left(first.unwrap_or_default());
+        }
+        members
+    }
+
+    /// What each relay is doing.
+    pub fn status(&self) -> BTreeMap<String, Status> {
+        self.pools.read().iter().map(|(name, entry)| (name.clone(), entry.pool.status())).collect()
+    }
+
+    /// What one relay is doing; none while it is not in the ledger that this node has applied.
+    pub fn status_of(&self, name: &str) -> Option<Status> {
+        self.pools.read().get(name).map(|entry| entry.pool.status())
+    }
+
+    /// What is known of how fast each relay is: for the leader, who decides by it how far ahead this node may
+    /// claim (P12). A relay that this node leaves alone lets nothing through: work goes where the relay is
+    /// reached, until this node may try it again.
+    pub fn flows(&self) -> BTreeMap<String, RelayFlow> {
+        let now = Instant::now();
+        self.status().into_iter().map(|(name, status)| (name, flow(&status, now))).collect()
+    }
+
+    /// Writes gauges of each relay, and raises an alarm where one is parked.
+    pub fn measure(&self) {
+        let status = self.status();
+        let circuits = status.iter().map(|(name, status)| (name.clone(), status.circuit.clone())).collect();
+        self.parkings.lock().look(&circuits);
+        for (name, status) in status {
+            let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
+            let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
+            show(&name, status.sessions_open, status.rate_per_second, parked, open);
+        }
+    }
+
+    /// Takes no more mails; waits for those under way. True when all have their verdict.
+    pub async fn close(&self, patience: Duration) -> bool {
+        let pools: Vec<Pool> = self.pools.read().values().map(|entry| entry.pool.clone()).collect();
+        let mut closing = tokio::task::JoinSet::new();
+        for pool in pools {
+            closing.spawn(async move { pool.close(patience).await });
+        }
+        closing.join_all().await.into_iter().all(|closed| closed)
+    }
+}
+
+impl Entry {
+    fn follow(&mut self, relay: &Relay, voters: usize) {
+        let (rate_per_second, burst) = budget(relay, voters);
+        if budget(&self.relay, self.voters) != (rate_per_second, burst) {
+            self.pool.set_rate(rate_per_second, burst);
+        }
+        if self.relay.max_sessions != relay.max_sessions {
+            self.pool.set_sessions(relay.max_sessions as usize);
+        }
+        (self.relay, self.voters) = (relay.clone(), voters);
+    }
+}
+
+/// Whoever has room now, in this order; else all are waited for at once, and whoever comes free first is taken. A
+/// relay that is left alone is asked again as soon as it may be, for as long as another one is waited for.
+///
+/// A wait ends in the step in which it takes from its relay's pace, and after it no other is looked at: so only the
+/// one that is taken spends anything. The others give back their places, and who is behind them moves up.
+///
+/// # Errors
+/// As [`Relays::acquire`].
+async fn first_of(members: &[Member], deadline: Instant) -> Result<Way, Option<Unavailable>> {
+    for (relay, member) in members {
+        if let Some(permit) = member.acquire_now() {
+            return Ok(Way { relay: relay.clone(), permit });
+        }
+    }
+    let mut asked: FuturesUnordered<_> = members.iter().map(|member| ask(member, deadline)).collect();
+    let mut shut: Vec<(&Member, Unavailable)> = Vec::new();
+    loop {
+        let again = shut.iter().filter_map(|(_, why)| until(why)).filter(|until| *until < deadline).min();
+        let answer = match again {
+            Some(again) => timeout_at(again, asked.next()).await,
+            None => Ok(asked.next().await),
+        };
+        match answer {
+            Ok(Some(((relay, _), Ok(permit)))) => return Ok(Way { relay: relay.clone(), permit }),
+            Ok(Some((member, Err(why)))) => shut.push((member, why)),
+            // Nobody is waited for any more: the caller waits, and keeps nobody's turn meanwhile.
+            Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline))),
+            Err(_) => {
+                let now = Instant::now();
+                let may_be_asked = |(_, why): &(&Member, Unavailable)| until(why).is_some_and(|until| until <= now);
+                let (due, later): (Vec<_>, Vec<_>) = shut.into_iter().partition(may_be_asked);
+                asked.extend(due.into_iter().map(|(member, _)| ask(member, deadline)));
+                shut = later;
+            }
+        }
+    }
+}
+
+/// Waits for one of them; says which one it was.
+async fn ask(member: &Member, deadline: Instant) -> (&Member, Result<Permit, Unavailable>) {
+    (member, member.1.acquire(deadline).await)
+}
+
+/// When a relay may be asked again that refuses at once.
+fn until(unavailable: &Unavailable) -> Option<Instant> {
+    match unavailable {
+        Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } | Unavailable::Paced { until } => {
+            Some(*until)
+        }
+        Unavailable::Busy | Unavailable::Closed => None,
+    }
+}
+
+/// A number below `whole`, such that any few turns in a row spread evenly over all of them: multiples of the golden
+/// ratio (Knuth, TAOCP 3, 6.4, theorem S).
+fn scattered(turn: u32, whole: u64) -> u64 {
+    const GOLDEN: u32 = 0x9E37_79B9;
+    (u64::from(turn.wrapping_mul(GOLDEN)) * whole) >> 32
+}
+
+/// A name without a dot, and no address literal: a relay on another machine may refuse it at each RCPT.
+fn is_short(hello_name: &str) -> bool {
+    !hello_name.contains('.') && !hello_name.starts_with('[')
+}
+
+/// Do the same dialogues serve both?
+fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
+    (&one.host, one.port, &one.access) == (&other.host, other.port, &other.access)
+}
+
+/// A voter's share of a relay's rate, and how much of it may go at once.
+fn budget(relay: &Relay, voters: usize) -> (f64, f64) {
+    let rate_per_second = share(relay, voters);
+    (rate_per_second, (rate_per_second * BURST_SECONDS).max(1.0))
+}
+
+/// The gauges of one relay.
+fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit_open: bool) {
+    let relay = || vec![metrics::Label::new("relay", name.to_owned())];
+    metrics::gauge!("reveille_relay_sessions", relay()).set(sessions as f64);
+    metrics::gauge!("reveille_relay_rate_per_second", relay()).set(rate_per_second);
+    metrics::gauge!("reveille_relay_parked", relay()).set(u8::from(parked));
+    metrics::gauge!("reveille_relay_circuit_open", relay()).set(u8::from(circuit_open));
+}
+
+/// What is waited for: whoever may be asked again before `deadline` comes first; then, soonest first, a session, a
+/// turn, a circuit, and at last nothing.
+fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
+    let place = match unavailable {
+        Unavailable::Busy => 0,
+        Unavailable::Paced { .. } => 1,
+        Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. } => 2,
+        Unavailable::Closed => 3,
+    };
+    let until = until(unavailable);
+    (until.is_none_or(|until| until >= deadline), place, until)
+}
+
+/// One voter's share of a relay's rate. Mails a second.
+pub fn share(relay: &Relay, voters: usize) -> f64 {
+    let voters = if planted::is(Bug::WholeBudget) { 1 } else { voters };
+    match relay.rate_milli {
+        0 => UNBOUNDED_PER_SECOND,
+        rate_milli => rate_milli as f64 / 1000.0 / voters.max(1) as f64,
+    }
+}
+
+fn flow(status: &Status, now: Instant) -> RelayFlow {
+    RelayFlow {
+        // Zero would say that it is not known.
+        dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),
+        rate_milli: match status.circuit {
+            CircuitStatus::Open { until, .. } | CircuitStatus::Parked { until, .. } if now < until => 0,
+            CircuitStatus::HalfOpen { .. } => 0,
+            // Zero would say that nothing passes: a share may be slower than a mail in a thousand seconds.
+            _ => ((status.rate_per_second * 1_000.0) as u64).max(1),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! The relays of a pool: who is asked, who is waited for, and what a change leaves alone.
+
+mod rows;
+
+use super::*;
+use crate::smtp::pool::rate_limiter::Pace;
+use crate::smtp::{Connected, Counters, Gate, GateAnswer, Mail, Patience, ReplyRules, Scope, TcpDialer, Verdict};
+use reveille_ledger::access::Access;
+use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, Reading};
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+use reveille_sink::{Sink, SinkOptions};
+
+/// Nobody is there; counts who asks.
+#[derive(Default)]
+struct Nowhere(AtomicU32);
+
+#[async_trait::async_trait]
+impl Dial for Nowhere {
+    async fn dial(&self, _: &str, _: u16) -> std::io::Result<Connected> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(std::io::ErrorKind::ConnectionRefused.into())
+    }
+}
+
+/// Lets everything pass.
+struct Open;
+
+impl Gate for Open {
+    fn pass(&mut self) -> GateAnswer {
+        GateAnswer::Pass
+    }
+}
+
+/// A ledger under its first leader.
+fn led() -> Ledger {
+    let mut ledger = Ledger::new();
+    let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+    ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+    ledger
+}
+
+/// Of the default pool, without a rate.
+fn relay(name: &str, max_sessions: u32) -> Relay {
+    Relay {
+        name: name.to_owned(),
+        pool: "default".to_owned(),
+        host: "127.0.0.1".to_owned(),
+        port: 25,
+        access: Access::default(),
+        rate_milli: 0,
+        max_sessions,
+        late_rate_milli: 0,
+        weight: 1,
+    }
+}
+
+fn put_relay(ledger: &mut Ledger, relay: Relay) {
+    let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
+    ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+}
+
+/// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
+#[tokio::test]
+async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
+    let relays = relays_by(Arc::new(Nowhere::default()), RelayRules::default());
+    let mut ledger = led();
+    let mut put = |rate_milli, max_sessions, voters| {
+        put_relay(&mut ledger, Relay { rate_milli, ..relay("main", max_sessions) });
+        relays.follow(&ledger, voters);
+    };
+    let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
+    let is_full = |way: Result<Way, _>| matches!(way, Err(Some(Unavailable::Busy)));
+    put(0, 2, 1);
+    let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
+    put(9_000_000, 2, 3);
+    assert!(is_full(acquire().await), "another rate makes no more sessions");
+    put(9_000_000, 3, 3);
+    let three = acquire().await.expect("a third session");
+    put(9_000_000, 1, 3);
+    // What is too many is asked for by a task of its own.
+    tokio::task::yield_now().await;
+    drop(three);
+    assert!(is_full(acquire().await));
+    drop((one, two));
+    let alone = Instant::now() + Duration::from_secs(60);
+    let only = relays.acquire("default", alone).await.expect("one session");
+    assert!(is_full(acquire().await), "and no second");
+    drop(only);
+}
+
+fn relays_by(dialer: Arc<dyn Dial>, reply_rules: RelayRules) -> Relays {
+    Relays::new(dialer, "n1".to_owned(), None, CredentialStore::default(), reply_rules)
+}
+
+fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> Relays {
+    relays_of([0, 1].map(|place| Relay { weight: weights[place], ..relay(["a", "b"][place], sessions[place]) }))
+}
+
+fn relays_of(of_pool: impl IntoIterator<Item = Relay>) -> Relays {
+    relays_at(Arc::new(Nowhere::default()), of_pool)
+}
+
+fn relays_at(dialer: Arc<Nowhere>, of_pool: impl IntoIterator<Item = Relay>) -> Relays {
+    let relays = relays_by(dialer, RelayRules::default());
+    let mut ledger = led();
+    of_pool.into_iter().for_each(|relay| put_relay(&mut ledger, relay));
+    relays.follow(&ledger, 1);
+    relays
+}
+
+#[tokio::test(start_paused = true)]
+async fn relays_of_a_pool_get_their_weights_evenly_spread() {
+    let relays = two_relays([3, 1], [10, 10]);
+    // Buckets start empty; a fast machine would ask before there is a token.
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let mut of_b = Vec::new();
+    for turn in 0..400 {
+        let way = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
+        if way.relay == "b" {
+            of_b.push(turn);
+        }
+    }
+    assert!((95..=105).contains(&of_b.len()), "{}", of_b.len());
+    let widest = of_b.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(widest <= Some(8), "{of_b:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_busy_relay_while_another_has_room() {
+    let (relays, begun) = (two_relays([100, 1], [1, 5]), Instant::now());
+    let mut ways = Vec::new();
+    for _ in 0..6 {
+        ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+    }
+    // A pace begins empty, so the first mail waits for a moment.
+    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert_eq!(ways.iter().filter(|way| way.relay == "a").count(), 1);
+}
+
+/// Gives what it has back after a while.
+fn give_back(way: Way, after: Duration) {
+    tokio::spawn(async move {
+        tokio::time::sleep(after).await;
+        drop(way);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_free_first_is_taken_whichever_was_asked_first() {
+    for round in 0..4 {
+        let (relays, begun) = (two_relays([1, 1], [1, 1]), Instant::now());
+        let mut ways = Vec::new();
+        for _ in 0..2 {
+            ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+        }
+        let free = ways.remove(round % 2);
+        let name = free.relay.clone();
+        give_back(free, Duration::from_millis(20));
+        let next = relays.acquire("default", begun + Duration::from_secs(60)).await.expect("what came free");
+        assert_eq!(next.relay, name);
+        assert!(begun.elapsed() < Duration::from_millis(30), "{:?}", begun.elapsed());
+    }
+}
+
+/// P25: a pace is spent only for a mail that goes.
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_two_relays_has_taken_nothing_from_the_one_that_came_later() {
+    let paced = Relay { rate_milli: 1_000, weight: 100, ..relay("a", 2) };
+    let (relays, begun) = (relays_of([paced, relay("b", 1)]), Instant::now());
+    let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
+    let first = acquire().await.expect("a pace begins empty");
+    assert_eq!(first.relay, "b");
+    give_back(first, Duration::from_millis(500));
+    let second = acquire().await.expect("what came free");
+    assert_eq!((second.relay.as_str(), begun.elapsed().as_millis() / 100), ("b", 5));
+    for seconds in 1..=2 {
+        let way = acquire().await.expect("a place and a pace");
+        assert_eq!((way.relay.as_str(), begun.elapsed().as_secs()), ("a", seconds), "{:?}", begun.elapsed());
+        std::mem::forget(way);
+    }
+    let last = relays.acquire("default", begun + Duration::from_secs(5)).await;
+    assert!(matches!(last, Err(Some(Unavailable::Busy))), "two sessions and one are taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_is_left_alone_ends_nobodys_wait_for_another_and_is_tried_meanwhile() {
+    let dialer = Arc::new(Nowhere::default());
+    let (relays, begun) = (relays_at(Arc::clone(&dialer), [relay("a", 1), relay("b", 1)]), Instant::now());
+    let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
+    let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
+    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
+    let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
+    let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
+    give_back(held, Duration::from_secs(9));
+    let way = acquire().await.expect("what came free");
+    assert_eq!((way.relay, begun.elapsed().as_secs()), (name, 9));
+    let tried = dialer.0.load(Ordering::Relaxed) - dialled;
+    assert!((2..=4).contains(&tried), "after one second, and two, and four: {tried}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_is_beyond_it() {
+    let (dialer, slow) = (Arc::new(Nowhere::default()), Relay { rate_milli: 10, weight: 1, ..relay("a", 9) });
+    let relays = relays_at(dialer, [slow, relay("b", 1)]);
+    let begun = Instant::now();
+    let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
+    let fails = acquire().await.expect("room");
+    assert_eq!(fails.relay, "b", "a's pace begins empty");
+    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
+    let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
+    let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };
+    assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
+}
+
+/// P6: an operator's rule decides what an answer of one relay means, through the whole dialogue, and of no other relay.
+#[tokio::test]
+async fn rules_of_one_relay_decide_its_answers_and_no_others() {
+    let faults = "rcpt:554=5.7.1 Recipient address rejected: Access denied".parse().expect("a plan");
+    let sink = Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a sink");
+    let text =
+        "[[rule]]\nstages = [\"rcpt\"]\ntext = [\"recipient address rejected\"]\nclass = \"recipient_permanent\"\n";
+    let rules = ReplyRules::parse(text).expect("a rule");
+    let relays = relays_by(Arc::new(TcpDialer::default()), [("a".to_owned(), rules)].into());
+    let mut ledger = led();
+    for name in ["a", "b"] {
+        let port = sink.address().port();
+        put_relay(&mut ledger, Relay { pool: name.to_owned(), port, ..relay(name, 1) });
+    }
+    relays.follow(&ledger, 1);
+    for (name, expected, counts) in [("a", Scope::Mailbox, true), ("b", Scope::Tenant, false)] {
+        let way = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
+        let mail = Mail {
+            from: "a@example.org".into(),
+            to: "b@example.net".into(),
+            data: b"Subject: x\r\n\r\nx\r\n".into(),
+            dsn: None,
+        };
+        let verdict = way.permit.deliver(mail, Open, Patience::default()).await;
+        let Verdict::Refused { code: 554, scope, counts_attempt, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!((scope, counts_attempt), (expected, counts), "{name}");
+    }
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn rules_without_relay_are_named_once_until_relay_was_there() {
+    let rules = ["a", "typo"].map(|name| (name.to_owned(), ReplyRules::default()));
+    let relays = relays_by(Arc::new(Nowhere::default()), rules.into());
+    let mut ledger = led();
+    assert_eq!(relays.new_idle_rules(&ledger), ["a", "typo"]);
+    assert_eq!(relays.new_idle_rules(&ledger), [""; 0], "once");
+    put_relay(&mut ledger, relay("a", 1));
+    assert_eq!(relays.new_idle_rules(&ledger), [""; 0]);
+    assert_eq!(relays.new_idle_rules(&led()), ["a"], "it was removed");
+}
+
+#[test]
+fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
+    let (now, second) = (Instant::now(), Duration::from_secs(1));
+    let rate_milli_at = |circuit, rate_per_second| {
+        let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, Counters::default());
+        let (dialogue, slowed) = (None, None);
+        let status =
+            Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, slowed, dialogue, counters };
+        flow(&status, now).rate_milli
+    };
+    let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
+    let cause = || "no route to it from here".to_owned();
+    assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);
+    assert_eq!(rate_milli_at(CircuitStatus::Closed, 0.000_3), 1, "slow is not shut");
+    assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
+    assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
+    assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
+    assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "somebody is trying it");
+}
+
+/// The rate of a relay in every second and not on the average: three nodes whose buckets are full, and a relay that
+/// takes all that they may send.
+#[test]
+fn relay_rate_holds_in_every_second_with_burst_of_tenth() {
+    let relay = Relay { rate_milli: 2_000_000, ..relay("a", 1) };
+    let (rate_per_second, burst) = budget(&relay, 3);
+    let mut sent: Vec<Duration> = Vec::new();
+    for _ in 0..3 {
+        let mut pace = Pace::new(rate_per_second, burst);
+        // Nothing is sent for a while, and then as much as may be for three seconds.
+        assert!(pace.take(Duration::ZERO).is_err());
+        let mut now = Duration::from_secs(60);
+        while now < Duration::from_secs(63) {
+            match pace.take(now) {
+                Ok(()) => sent.push(now),
+                Err(wait) => now += wait,
+            }
+        }
+    }
+    sent.sort();
+    let within_a_second = |first: &Duration| {
+        let end = *first + Duration::from_secs(1);
+        sent.partition_point(|at| *at < end) - sent.partition_point(|at| at < first)
+    };
+    let most = sent.iter().map(within_a_second).max().expect("some");
+    assert!((2_000..=2_200 + 3).contains(&most), "{most} in one second");
+}

@@ -1,0 +1,117 @@
+//! Rows, the turns of their tenants, and the relays of a pool together.
+//!
+//! Rows are worked as lanes work them: one recipient after the other waits for a session, and its dialogue goes on
+//! beside the next one's wait. Each tenant has so many claimed ahead, and what ends is claimed anew a while later.
+
+use super::*;
+use crate::worker::tenant_queue::Turns;
+
+/// Between a dialogue's end and the claim that takes its place.
+const AROUND: Duration = Duration::from_millis(50);
+
+/// One tenant: its share, how many it has claimed, and how large its rows are at most.
+#[derive(Clone, Copy)]
+struct Tenant {
+    share: u32,
+    claimed: u32,
+    row: u32,
+}
+
+/// What is between the rows of one node.
+struct Node {
+    relays: Relays,
+    turns: Turns,
+    /// How long a dialogue of each relay takes.
+    dialogues: BTreeMap<&'static str, Duration>,
+    /// Dialogues that have ended, by tenant and relay.
+    ended: Mutex<BTreeMap<(usize, String), u32>>,
+    /// Recipients of each tenant that may be claimed.
+    credit: Vec<AtomicU32>,
+}
+
+impl Node {
+    async fn work_row(self: Arc<Node>, (tenant, share): (usize, u32), recipients: u32) {
+        let deadline = Instant::now() + Duration::from_secs(3_600);
+        let mut waiting = self.turns.of(&tenant.to_string(), "default", share);
+        for number in 1..=recipients {
+            let turn = waiting.turn(deadline).await.expect("a turn");
+            let way = self.relays.acquire("default", deadline).await.expect("a session");
+            if number < recipients {
+                waiting.again(turn);
+            }
+            let node = Arc::clone(&self);
+            tokio::spawn(async move {
+                tokio::time::sleep(node.dialogues[way.relay.as_str()]).await;
+                *node.ended.lock().entry((tenant, way.relay)).or_default() += 1;
+                drop(way.permit);
+                node.credit[tenant].fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+/// How many dialogues of each tenant end at each relay within `seconds`; each has ten sessions.
+async fn ended(
+    tenants: &[Tenant],
+    dialogues: BTreeMap<&'static str, Duration>,
+    seconds: u64,
+) -> BTreeMap<(usize, String), u32> {
+    let node = Arc::new(Node {
+        relays: relays_of(dialogues.keys().map(|name| relay(name, 10))),
+        turns: Turns::default(),
+        dialogues,
+        ended: Mutex::default(),
+        credit: tenants.iter().map(|tenant| AtomicU32::new(tenant.claimed)).collect(),
+    });
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        for (number, tenant) in tenants.iter().enumerate() {
+            let mut claimed = node.credit[number].swap(0, Ordering::Relaxed);
+            while claimed > 0 {
+                let row = claimed.min(tenant.row);
+                claimed -= row;
+                tokio::spawn(Arc::clone(&node).work_row((number, tenant.share), row));
+            }
+        }
+        tokio::time::sleep(AROUND).await;
+    }
+    node.ended.lock().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_of_a_slow_and_a_fast_relay_is_as_fast_as_both() {
+    let dialogues = [("slow", Duration::from_secs(2)), ("fast", Duration::from_millis(5))];
+    let tenant = Tenant { share: 1, claimed: 230, row: 256 };
+    for tenants in [&[tenant][..], &[tenant, tenant]] {
+        let ended = ended(tenants, dialogues.into(), 6).await;
+        let of = |name: &str| ended.iter().filter(|((_, relay), _)| relay == name).map(|(_, ended)| ended).sum::<u32>();
+        assert!((20..=30).contains(&of("slow")), "ten in two seconds: {ended:?}");
+        assert!((10_000..=12_000).contains(&of("fast")), "two thousand a second: {ended:?}");
+    }
+}
+
+/// Sessions of a slow relay, and what each tenant may have claimed of it: two a session, and of that its part. So each
+/// has somebody who waits whenever a session comes free.
+#[tokio::test(start_paused = true)]
+async fn sessions_go_by_shares_whatever_the_rows() {
+    let large = |row| Tenant { share: 4, claimed: 20, row };
+    let small = |row| Tenant { share: 1, claimed: 5, row };
+    let least = |row| Tenant { share: 1, claimed: 2, row };
+    let equal = |row| Tenant { share: 1, claimed: 20, row };
+    for (tenants, expected) in [
+        ([large(256), small(256)], 4.0),
+        ([large(1), small(256)], 4.0),
+        ([large(256), small(1)], 4.0),
+        ([equal(1), equal(256)], 1.0),
+        ([Tenant { share: 10, ..large(256) }, least(256)], 10.0),
+        // More of its mail is there than of the other's: it counts for nothing.
+        ([Tenant { claimed: 200, ..large(1) }, small(256)], 4.0),
+        ([Tenant { claimed: 200, ..equal(1) }, equal(256)], 1.0),
+    ] {
+        let ended = ended(&tenants, [("slow", Duration::from_secs(2))].into(), 200).await;
+        let of = |tenant| f64::from(ended[&(tenant, "slow".to_owned())]);
+        let ratio = of(0) / of(1);
+        assert!(of(0) + of(1) >= 960.0, "ten in two seconds: {ended:?}");
+        assert!((expected * 0.9..=expected * 1.1).contains(&ratio), "{expected} is expected: {ended:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! The credentials of relays: named in the node's configuration, each bound to the relay that may get them.
+//!
+//! A relay in the ledger names credentials; the API can change a relay's host, and what a name stands for only the
+//! configuration of each node can. So a caller of the API cannot have a password sent to a host of its choice. The
+//! opening resolves a name when it logs in. What was read is shown nowhere: the value has no `Debug`, errors name
+//! the reference and never the content, and it lives as long as one AUTH. It is not a vault: an account that can
+//! read the node's files and environment can read it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tokio::io::AsyncReadExt;
+
+use super::cause::{Cause, Mend};
+use crate::node::secret::Secret;
+
+/// More than any `user:password` has; access tokens are some 2 KiB. RFC 4954 (section 4) lets a line of AUTH have 12 KiB.
+const MAX_BYTES: u64 = 8192;
+
+/// The credentials that a node's configuration defines, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CredentialStore(BTreeMap<String, Binding>);
+
+/// One of them: where they are found, and the only relay that gets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The relay's host, as the relay in the ledger has it; compared without regard to case.
+    pub host: String,
+    /// The relay's port.
+    pub port: u16,
+    /// Where `user:password` is found, on one line.
+    pub secret: Secret,
+    /// What the password is.
+    pub login: Login,
+}
+
+/// How a relay is told the credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Login {
+    /// By AUTH PLAIN or LOGIN.
+    #[default]
+    Password,
+    /// By AUTH XOAUTH2: the password is an OAuth 2.0 access token, which another program renews in time.
+    Xoauth2,
+}
+
+impl FromIterator<(String, Binding)> for CredentialStore {
+    fn from_iter<I: IntoIterator<Item = (String, Binding)>>(bindings: I) -> CredentialStore {
+        CredentialStore(bindings.into_iter().collect())
+    }
+}
+
+impl CredentialStore {
+    /// May this stand in the name of credentials?
+    pub fn may_name(byte: u8) -> bool {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Binding)> {
+        self.0.iter()
+    }
+
+    /// The credentials of that name, for that relay.
+    ///
+    /// # Errors
+    /// In words, what this node's configuration lacks: the name, or this host and port.
+    pub fn find(&self, name: &str, host: &str, port: u16) -> Result<&Binding, String> {
+        let binding = self.0.get(name).ok_or_else(|| {
+            format!(
+                "this node's configuration defines no credentials '{name}': it needs a section [credentials.{name}]"
+            )
+        })?;
+        if binding.host.eq_ignore_ascii_case(host) && binding.port == port {
+            return Ok(binding);
+        }
+        let Binding { host: bound, port: at, .. } = binding;
+        Err(format!("credentials '{name}' are for {bound} port {at} alone, by this node's configuration"))
+    }
+
+    /// Reads them, for one AUTH.
+    ///
+    /// # Errors
+    /// [`Cause::Credentials`]: what this node lacks.
+    pub(crate) async fn resolve(&self, name: &str, host: &str, port: u16) -> Result<Credentials, Cause> {
+        let binding = self.find(name, host, port).map_err(lacking)?;
+        let read = Credentials::read(&binding.secret).await.map_err(lacking)?;
+        Ok(Credentials { login: binding.login, ..read })
+    }
+}
+
+impl Binding {
+    /// Reads the secret and forgets it: can this node log in with it, as far as it can tell?
+    ///
+    /// # Errors
+    /// In words, what is wrong with the reference or what it leads to.
+    pub async fn check(&self) -> Result<(), String> {
+        Credentials::read(&self.secret).await.map(drop)
+    }
+}
+
+fn lacking(why: String) -> Cause {
+    Cause::Credentials(Mend::Reference.because(why))
+}
+
+/// A name and its password. No `Debug`, on purpose.
+pub(crate) struct Credentials {
+    pub user: String,
+    pub password: String,
+    pub login: Login,
+}
+
+impl Credentials {
+    /// Reads what `secret` refers to: `user:password` on one line. The user ends at the first colon.
+    ///
+    /// # Errors
+    /// In words that name the reference, and nothing of what it leads to.
+    async fn read(secret: &Secret) -> Result<Credentials, String> {
+        let content = match secret {
+            Secret::File(path) => read_file(Path::new(path)).await,
+            Secret::Env(name) => std::env::var(name).map_err(|_| "is not set, or not a text".to_owned()),
+        };
+        content
+            .and_then(|content| parse(&content).ok_or_else(|| "is not user:password on one line".to_owned()))
+            .map_err(|why| format!("{secret} {why}"))
+    }
+}
+
+async fn read_file(path: &Path) -> Result<String, String> {
+    let mut content = String::new();
+    let file = tokio::fs::File::open(path).await.map_err(|error| format!("cannot be read: {error}"))?;
+    // The error of what is no text is worded here: the library's could come to show it.
+    file.take(MAX_BYTES + 1)
+        .read_to_string(&mut content)
+        .await
+        .map_err(|error| format!("is no text: {}", error.kind()))?;
+    Ok(content)
+}
+
+fn parse(content: &str) -> Option<Credentials> {
+    let line = content.strip_suffix('\n').unwrap_or(content);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let (user, password) = line.split_once(':')?;
+    let good = !user.is_empty() && !password.is_empty() && !line.chars().any(char::is_control);
+    (good && line.len() as u64 <= MAX_BYTES).then(|| Credentials {
+        user: user.to_owned(),
+        password: password.to_owned(),
+        login: Login::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_with_a_user_and_a_password() {
+        for text in ["anna:a:b c", "anna:a:b c\n", "anna:a:b c\r\n"] {
+            let read = parse(text).expect(text);
+            assert_eq!((read.user.as_str(), read.password.as_str()), ("anna", "a:b c"));
+        }
+        for text in ["", "anna", "anna:", ":x", "anna:x\nberta:y", "anna:x\n\n", "anna\0:x"] {
+            assert!(parse(text).is_none(), "{text:?}");
+        }
+        assert!(parse(&format!("anna:{}", "x".repeat(9000))).is_none());
+    }
+
+    #[tokio::test]
+    async fn credentials_go_to_their_own_host_and_port_only() {
+        let binding = Binding {
+            host: "smtp.example.com".to_owned(),
+            port: 587,
+            secret: Secret::Env("REVEILLE_SURELY_UNSET".to_owned()),
+            login: Login::Password,
+        };
+        let store: CredentialStore = [("ses".to_owned(), binding.clone())].into_iter().collect();
+        assert_eq!(store.find("ses", "SMTP.example.com", 587), Ok(&binding));
+        for (name, host, port, why) in [
+            ("ses", "smtp.example.com.evil.example", 587, "are for smtp.example.com port 587 alone"),
+            ("ses", "smtp.example.com", 25, "are for smtp.example.com port 587 alone"),
+            ("other", "smtp.example.com", 587, "defines no credentials 'other'"),
+        ] {
+            let refused = store.find(name, host, port).expect_err(host);
+            assert!(refused.contains(why), "{refused}");
+            assert!(store.resolve(name, host, port).await.is_err(), "and nothing is read");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_named_and_what_is_there_is_not_shown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("login").to_string_lossy().into_owned();
+        let told = |found: Result<Credentials, String>| found.err().unwrap_or_default();
+        let secret = Secret::File(path.clone());
+        let missing = told(Credentials::read(&secret).await);
+        assert!(missing.contains(&path) && missing.contains("No such file"), "{missing}");
+        std::fs::write(&path, "hunter2").expect("written");
+        let bad = told(Credentials::read(&secret).await);
+        assert!(bad.contains("user:password") && !bad.contains("hunter2"), "{bad}");
+        std::fs::write(&path, b"\xffhunter2").expect("written");
+        let bad = told(Credentials::read(&secret).await);
+        assert!(bad.contains("no text") && !bad.contains("hunter2"), "{bad}");
+        std::fs::write(&path, "anna:hunter2\n").expect("written");
+        assert!(Credentials::read(&secret).await.is_ok(), "read anew each time");
+        let unset = told(Credentials::read(&Secret::Env("REVEILLE_SURELY_UNSET".into())).await);
+        assert!(unset.contains("env:REVEILLE_SURELY_UNSET"), "{unset}");
+    }
+}

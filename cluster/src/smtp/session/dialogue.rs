@@ -1,0 +1,351 @@
+//! One session with one relay: opened once, then mail after mail.
+//!
+//! Called by the pool, in the task that owns the session for the time of a mail. It promises exactly
+//! one [`Verdict`] for each mail, after at most one meeting with the gate; that after anything but a
+//! clean end the socket is closed before the verdict is out; and that it never retries, never
+//! quits inside a mail, and never holds more than one recipient in a transaction.
+//!
+//! To cancel a mail is to tell it ([`Patience::stop`]): a dropped `deliver` closes the socket and
+//! leaves no verdict behind, and if it was past the gate nobody knows what became of the mail.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use futures::FutureExt;
+use lettre::transport::smtp::commands::{Quit, Rset};
+use reveille_raft::crash;
+use tokio::time::timeout;
+
+use super::cause::Cause;
+use super::deadlines::{Patience, Timeouts};
+use super::dialer::{Connected, Dial};
+use super::dot_stuffing::Stuffed;
+use super::envelope::{Mail, Offer, Offers};
+use super::gate::Gate;
+use super::lines::Reply;
+use super::opening::Opening;
+use super::probe_report::Findings;
+use super::stream::{Stage, Stream};
+use super::target::Target;
+use crate::smtp::replies::classification::ReplyRules;
+use crate::smtp::replies::verdict::{Scope, Verdict};
+
+/// What is written of a text within one time-out (RFC 5321 4.5.3.2.5 speaks of a "data block").
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// The part of a mail before the gate is bounded step by step; this bounds their sum.
+const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
+
+/// An open session. Dropping it closes the socket without a word.
+pub struct Session {
+    stream: Stream,
+    offers: Offers,
+    timeouts: Timeouts,
+    rules: ReplyRules,
+    /// A transaction was begun and not ended: RSET goes before the next MAIL.
+    needs_reset: bool,
+    mails: u32,
+    /// The relay ended the session with 421 when it had carried so many emails.
+    ended_after: Option<u32>,
+}
+
+/// How an offer ended before its text.
+enum Offered {
+    /// 354: the relay waits for the text.
+    Wanted,
+    Refused(Box<Verdict>),
+}
+
+impl Session {
+    /// Connects and does all that comes before the first MAIL.
+    ///
+    /// # Errors
+    /// The verdict for the mail that wanted the session: `Refused` or `Broken` at a stage from `Connect`
+    /// to `Auth`.
+    pub async fn open(
+        target: &Target,
+        dialer: &dyn Dial,
+        timeouts: Timeouts,
+        patience: &Patience,
+    ) -> Result<Session, Box<Verdict>> {
+        Session::open_noting(target, dialer, timeouts, patience, &mut Findings::default()).await
+    }
+
+    /// As [`Session::open`], and notes what it finds on the way, also when it fails.
+    ///
+    /// # Errors
+    /// As for [`Session::open`].
+    pub async fn open_noting(
+        target: &Target,
+        dialer: &dyn Dial,
+        timeouts: Timeouts,
+        patience: &Patience,
+        findings: &mut Findings,
+    ) -> Result<Session, Box<Verdict>> {
+        let dialed = AssertUnwindSafe(dialer.dial(target.host(), target.port())).catch_unwind();
+        let connected = match patience.bound(timeouts.connect, dialed).await {
+            Ok(Ok(Ok(connected))) => Ok(connected),
+            Ok(Ok(Err(error))) => Err(Cause::Dial(error.to_string())),
+            Ok(Err(panic)) => Err(Cause::of_panic(panic.as_ref())),
+            Err(cause) => Err(cause),
+        };
+        let Connected { transport, local } = connected.map_err(|cause| Verdict::lost(Stage::Connect, cause))?;
+        let opening = Opening { target, local, timeouts: &timeouts, patience, findings };
+        let (stream, offers) = opening.open(transport).await?;
+        crash::point("smtp.after-connect");
+        let rules = target.reply_rules().clone();
+        Ok(Session { stream, offers, timeouts, rules, needs_reset: false, mails: 0, ended_after: None })
+    }
+
+    /// What the relay said it can do.
+    pub fn offers(&self) -> Offers {
+        self.offers
+    }
+
+    /// Mails offered over this session so far.
+    pub fn mails(&self) -> u32 {
+        self.mails
+    }
+
+    /// Emails after which the relay ended the session with 421; none while it did not.
+    pub fn ended_after(&self) -> Option<u32> {
+        self.ended_after
+    }
+
+    /// True while another mail may be offered.
+    pub fn is_open(&self) -> bool {
+        !self.stream.is_closed()
+    }
+
+    /// Looks, without waiting, whether an idle session still is one. A peer that closed it, or said
+    /// anything, ended it: politely, as far as we are concerned.
+    pub async fn is_still_idle(&mut self) -> bool {
+        if self.stream.unasked().await.is_some() {
+            self.stream.close();
+        }
+        self.is_open()
+    }
+
+    /// Offers `mail`, meets `gate` once when the relay has taken the whole text, hands over the
+    /// terminator when it passes, and waits for the answer.
+    pub async fn deliver(&mut self, mail: &Mail, gate: &mut dyn Gate, patience: &Patience) -> Verdict {
+        let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, patience)).catch_unwind().await;
+        let verdict = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
+            Ok(verdict) => return verdict,
+            Err(cause) => self.lost(cause),
+        };
+        self.stream.close();
+        verdict
+    }
+
+    /// Says QUIT and waits a moment for the farewell. Only for a session between mails, which is the
+    /// only kind its owner can hold.
+    pub async fn quit(mut self) {
+        if self.is_open() {
+            let farewell = async {
+                if self.stream.command(&Quit.to_string()).await.is_ok() {
+                    let _ = self.stream.reply().await;
+                }
+            };
+            let _ = timeout(self.timeouts.quit, farewell).await;
+        }
+    }
+
+    /// A session that was idle and turns out to be closed at its next MAIL was closed politely.
+    fn lost(&self, cause: Cause) -> Verdict {
+        let gone = matches!(cause, Cause::Closed | Cause::Io(_));
+        if self.stream.stage() == Stage::Mail && gone && self.mails > 1 {
+            return Verdict::lost(Stage::Mail, Cause::ClosedBetweenMails);
+        }
+        Verdict::lost(self.stream.stage(), cause)
+    }
+
+    async fn dialogue(&mut self, mail: &Mail, gate: &mut dyn Gate, patience: &Patience) -> Result<Verdict, Cause> {
+        let offer = match Offer::new(mail, self.offers) {
+            Ok(offer) => offer,
+            Err(refusal) => return Ok(*refusal),
+        };
+        self.mails = self.mails.saturating_add(1);
+        self.stream.at(Stage::Mail);
+        match patience.bound(BEFORE_THE_GATE, self.before_the_gate(&offer)).await?? {
+            Offered::Refused(verdict) => return Ok(*verdict),
+            Offered::Wanted => {}
+        }
+        crash::point("smtp.before-dot");
+        let dot = self.timeouts.dot;
+        if let Some(reason) = within(dot, self.stream.hand_over(gate)).await? {
+            return Ok(Verdict::GateClosed(reason));
+        }
+        crash::point("smtp.after-dot-before-250");
+        let reply = within(dot, self.stream.answer()).await?;
+        self.needs_reset = false;
+        if reply.code == 421 {
+            self.stream.close();
+        }
+        Ok(match reply.class() {
+            2 => Verdict::accepted(&reply),
+            _ => Verdict::refused(&self.rules, Stage::Answered, &reply),
+        })
+    }
+
+    async fn before_the_gate(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
+        if let Some(cause) = self.stream.unasked().await {
+            return Err(if self.mails > 1 { Cause::ClosedBetweenMails } else { cause });
+        }
+        let offered =
+            if self.offers.pipelining { self.offer_at_once(offer).await? } else { self.offer_stepwise(offer).await? };
+        if let Offered::Wanted = offered {
+            crash::point("smtp.before-data");
+            self.write(&offer.text).await?;
+        }
+        Ok(offered)
+    }
+
+    async fn write(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
+        for piece in text.pieces(BLOCK_BYTES) {
+            within(self.timeouts.block, self.stream.text(piece)).await?;
+            crash::point("smtp.mid-body");
+        }
+        Ok(())
+    }
+
+    /// MAIL, RCPT and DATA in one write (RFC 2920), then their answers in order.
+    async fn offer_at_once(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
+        let reset = if self.needs_reset { Rset.to_string() } else { String::new() };
+        let group = [&reset, &offer.mail, &offer.rcpt, &offer.data].map(String::as_str).concat();
+        within(self.timeouts.mail, self.stream.command(&group)).await?;
+        if self.needs_reset {
+            self.hear_reset().await?;
+        }
+        self.needs_reset = true;
+        let mail = self.hear(Stage::Mail).await?;
+        crash::point("smtp.after-mail");
+        if mail.code == 421 {
+            return self.refuse(Stage::Mail, &mail);
+        }
+        let (rcpt, data) = match self.hear_rest().await {
+            Ok(rest) => rest,
+            // The first refusal is an answer, whatever happened to the others.
+            Err(_) if mail.class() >= 4 => {
+                self.stream.close();
+                return self.refuse(Stage::Mail, &mail);
+            }
+            Err(cause) => return Err(cause),
+        };
+        self.judge(&mail, &rcpt, data.as_ref()).await
+    }
+
+    /// The answers to RCPT and DATA; none to DATA when the first one closed the session.
+    async fn hear_rest(&mut self) -> Result<(Reply, Option<Reply>), Cause> {
+        let rcpt = self.hear(Stage::Rcpt).await?;
+        crash::point("smtp.after-rcpt");
+        if rcpt.class() < 4 {
+            return Ok((rcpt, Some(self.hear(Stage::Data).await?)));
+        }
+        // As above: a refused recipient is an answer even when the relay goes away over it.
+        let data = if rcpt.code == 421 { None } else { self.hear(Stage::Data).await.ok() };
+        if data.is_none() {
+            self.stream.close();
+        }
+        Ok((rcpt, data))
+    }
+
+    /// The first refusal in order counts; a text that is wanted for nobody ends with a lone dot.
+    async fn judge(&mut self, mail: &Reply, rcpt: &Reply, data: Option<&Reply>) -> Result<Offered, Cause> {
+        let wanted = data.is_some_and(|data| data.class() == 3);
+        let refused = [(Stage::Mail, mail), (Stage::Rcpt, rcpt)].into_iter().find(|(_, reply)| reply.class() != 2);
+        let Some((stage, reply)) = refused else {
+            return match data {
+                Some(_) if wanted => Ok(Offered::Wanted),
+                Some(data) => self.negative(Stage::Data, data),
+                None => Err(Cause::Closed),
+            };
+        };
+        if wanted && rcpt.class() >= 4 {
+            self.dot_for_nobody(rcpt).await;
+        } else if wanted {
+            // RCPT taken without a MAIL: a dot might land somewhere. Leave instead.
+            self.stream.close();
+        }
+        self.negative(stage, reply)
+    }
+
+    /// One command, one answer.
+    async fn offer_stepwise(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
+        if self.needs_reset {
+            within(self.timeouts.mail, self.stream.command(&Rset.to_string())).await?;
+            self.hear_reset().await?;
+        }
+        self.needs_reset = true;
+        for (stage, command) in [(Stage::Mail, &offer.mail), (Stage::Rcpt, &offer.rcpt)] {
+            let reply = self.ask(stage, command).await?;
+            if reply.class() != 2 {
+                return self.negative(stage, &reply);
+            }
+        }
+        let reply = self.ask(Stage::Data, &offer.data).await?;
+        if reply.class() == 3 { Ok(Offered::Wanted) } else { self.negative(Stage::Data, &reply) }
+    }
+
+    async fn ask(&mut self, stage: Stage, command: &str) -> Result<Reply, Cause> {
+        self.stream.at(stage);
+        within(self.timeouts.mail, self.stream.command(command)).await?;
+        self.hear(stage).await
+    }
+
+    async fn hear(&mut self, stage: Stage) -> Result<Reply, Cause> {
+        self.stream.at(stage);
+        let limit = match stage {
+            Stage::Rcpt => self.timeouts.rcpt,
+            Stage::Data => self.timeouts.data,
+            _ => self.timeouts.mail,
+        };
+        within(limit, self.stream.reply()).await
+    }
+
+    async fn hear_reset(&mut self) -> Result<(), Cause> {
+        match self.hear(Stage::Mail).await? {
+            reply if reply.class() == 2 => Ok(()),
+            reply if reply.code == 421 => {
+                self.ended_after = Some(self.mails.saturating_sub(1));
+                Err(Cause::ClosedBetweenMails)
+            }
+            reply => Err(Cause::OutOfStep(reply.summary())),
+        }
+    }
+
+    fn negative(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
+        if reply.class() < 4 {
+            self.stream.at(stage);
+            return Err(Cause::OutOfStep(reply.summary()));
+        }
+        self.refuse(stage, reply)
+    }
+
+    /// A 421 in a session that was used before is how relays end it (RFC 5321 3.8): after so many messages, when idle, at a
+    /// restart. It says nothing of this message, unless it says "too fast" or "too much".
+    fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
+        let verdict = Verdict::refused(&self.rules, stage, reply);
+        if reply.code == 421 {
+            self.stream.at(stage);
+            self.stream.close();
+            let about_relay = matches!(verdict, Verdict::Refused { scope: Scope::Relay, .. });
+            if self.mails > 1 && about_relay {
+                self.ended_after = Some(self.mails - 1);
+                return Err(Cause::ClosedBetweenMails);
+            }
+        }
+        Ok(Offered::Refused(Box::new(verdict)))
+    }
+
+    /// What the relay says to it changes nothing; without an answer the session is of no more use.
+    async fn dot_for_nobody(&mut self, refusal: &Reply) {
+        let limit = self.timeouts.quit;
+        if within(limit, self.stream.dot_for_nobody(refusal)).await.is_err() {
+            self.stream.close();
+        }
+    }
+}
+
+async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
+    timeout(limit, step).await.unwrap_or(Err(Cause::TimedOut))
+}

@@ -1,0 +1,114 @@
+//! A mail's text on its way to the wire: dot stuffing (RFC 5321 4.5.2).
+//!
+//! Made by the envelope, written by the stream. It promises that a text which could end early, here or
+//! at a relay that reads line ends less strictly, does not come to be. It looks at each byte of each
+//! mail, and copies only the few texts that need a dot or a last line end.
+
+use std::borrow::Cow;
+
+/// A text as it goes over the wire: lines that begin with a dot have one more, and it ends with
+/// CRLF. Only [`Stuffed::new`] makes one, so no value of this type contains a terminator.
+#[derive(Debug)]
+pub(crate) struct Stuffed<'a>(Cow<'a, [u8]>);
+
+impl<'a> Stuffed<'a> {
+    /// Stuffs `text`; borrows it when there is nothing to do. `None` when a CR or LF stands alone:
+    /// some servers take those for line ends, and a lone-LF dot line would let one mail end early
+    /// and smuggle in another.
+    pub fn new(text: &'a [u8]) -> Option<Stuffed<'a>> {
+        let lone = count_pairs(text, |first, second| (first == b'\r') != (second == b'\n'));
+        if lone > 0 || text.first() == Some(&b'\n') || text.last() == Some(&b'\r') {
+            return None;
+        }
+        let dots = count_pairs(text, |first, second| (first == b'\n') & (second == b'.'));
+        let dots = dots + usize::from(text.first() == Some(&b'.'));
+        let ends = text.ends_with(b"\r\n");
+        if dots == 0 && ends {
+            return Some(Stuffed(Cow::Borrowed(text)));
+        }
+        let mut wire = Vec::with_capacity(text.len() + dots + 2);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            if line.first() == Some(&b'.') {
+                wire.push(b'.');
+            }
+            wire.extend_from_slice(line);
+        }
+        if !ends {
+            wire.extend_from_slice(b"\r\n");
+        }
+        Some(Stuffed(Cow::Owned(wire)))
+    }
+
+    /// The text in pieces of at most `bytes`, each to be written within one time-out.
+    pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
+        self.0.chunks(bytes.max(1)).map(Piece)
+    }
+}
+
+/// How many neighbours pass `test`. Sums of 255 fit a byte, so the compiler counts 16 at a time: this
+/// looks at each byte of each mail.
+fn count_pairs(text: &[u8], test: impl Fn(u8, u8) -> bool) -> usize {
+    let next = text.get(1..).unwrap_or_default();
+    let chunks = text.chunks(255).zip(next.chunks(255));
+    chunks.map(|(a, b)| usize::from(a.iter().zip(b).map(|(a, b)| u8::from(test(*a, *b))).sum::<u8>())).sum()
+}
+
+/// Part of a [`Stuffed`] text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece<'a>(&'a [u8]);
+
+impl<'a> Piece<'a> {
+    /// As they go over the wire.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(text: &[u8]) -> Option<Vec<u8>> {
+        Stuffed::new(text).map(|stuffed| stuffed.0.into_owned())
+    }
+
+    #[test]
+    fn dots_at_the_beginning_of_lines_are_doubled() {
+        let table: [(&[u8], &[u8]); 8] = [
+            (b"", b"\r\n"),
+            (b"a", b"a\r\n"),
+            (b"a\r\n", b"a\r\n"),
+            (b".", b"..\r\n"),
+            (b".\r\n", b"..\r\n"),
+            (b"a\r\n.\r\nMAIL FROM:<x>\r\n", b"a\r\n..\r\nMAIL FROM:<x>\r\n"),
+            (b"a.\r\n..b\r\n\r\n", b"a.\r\n...b\r\n\r\n"),
+            (b"\r\n", b"\r\n"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(wire(text).as_deref(), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_end_that_some_servers_read_differently_is_refused() {
+        for text in [&b"a\n.\r\nMAIL"[..], b"a\r.\r\n", b"\n", b"\r", b"a\r\r\n", b"a\r\n\n", b"a\r\nb\r"] {
+            assert_eq!(wire(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_place_in_the_text_makes_no_difference() {
+        for place in 0..600 {
+            let padded = |middle: &[u8]| [&vec![b'a'; place], middle, &vec![b'b'; 300]].concat();
+            assert_eq!(wire(&padded(b"\n")), None, "{place}");
+            assert_eq!(wire(&padded(b"\r")), None, "{place}");
+            let stuffed = wire(&padded(b"\r\n.\r\n")).expect("a good text");
+            assert_eq!(stuffed, [padded(b"\r\n..\r\n"), b"\r\n".to_vec()].concat(), "{place}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_needs_nothing_is_not_copied() {
+        assert!(matches!(Stuffed::new(b"a\r\nb.\r\n"), Some(Stuffed(Cow::Borrowed(_)))));
+    }
+}

@@ -1,0 +1,320 @@
+//! A mail as the dialogue takes it, and the commands that offer it.
+//!
+//! [`Mail`] is made by the lane; the rest is called by the dialogue. The commands are worded by
+//! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
+//! can be offered to no relay is refused here, before a byte is written, with the code that a
+//! relay would have used; such texts begin with "not offered:". What another relay may take is
+//! [`Verdict::NoSmtpUtf8`].
+
+use std::panic::catch_unwind;
+
+use lettre::{
+    Address,
+    transport::smtp::{
+        commands::{Data, Mail as MailCommand, Rcpt},
+        extension::{MailBodyParameter, MailParameter, RcptParameter},
+    },
+};
+
+use super::dot_stuffing::Stuffed;
+use super::lines::Reply;
+use super::stream::Stage;
+use crate::smtp::replies::verdict::{Permanence, Scope, Verdict, enhanced_code};
+
+/// One mail to one recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mail {
+    /// The envelope sender in its wire form; empty for the null sender `<>`.
+    pub from: String,
+    /// The recipient in its wire form.
+    pub to: String,
+    /// Headers, empty line, body; every line ends with CRLF. Dots are stuffed later.
+    pub data: Vec<u8>,
+    /// What a relay that offers DSN is told; none: nothing.
+    pub dsn: Option<Dsn>,
+}
+
+impl Mail {
+    /// Is an address in envelope or header beyond ASCII? Bodies never are: composing encodes them.
+    pub fn needs_smtputf8(&self) -> bool {
+        !self.to.is_ascii() || !self.from.is_ascii() || !self.data.is_ascii()
+    }
+}
+
+/// Parameters of RFC 3461 for one mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dsn {
+    /// The envelope id, at most 100 bytes of printable ASCII; relays log it and return it in notifications.
+    pub envelope_id: String,
+    /// When the sender gets a notification.
+    pub notify: Notify,
+}
+
+/// When the sender gets a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notify {
+    /// Never.
+    Never,
+    /// When the mail cannot be delivered.
+    Failure,
+}
+
+impl Notify {
+    fn word(self) -> &'static str {
+        match self {
+            Notify::Never => "NEVER",
+            Notify::Failure => "FAILURE",
+        }
+    }
+}
+
+/// What the relay said in its answer to EHLO that matters here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// It answered EHLO. By HELO a relay offers nothing, whatever it has.
+    pub by_ehlo: bool,
+    /// MAIL, RCPT and DATA may go in one write (RFC 2920).
+    pub pipelining: bool,
+    /// Addresses beyond ASCII (RFC 6531), with the 8BITMIME that their headers need.
+    pub utf8: bool,
+    /// ENVID and NOTIFY (RFC 3461).
+    pub dsn: bool,
+    /// `SIZE` may stand at MAIL (RFC 1870), and the largest message in bytes; zero: no limit is named.
+    pub size: Option<u64>,
+    /// Transactions that one session may have (`LIMITS MAILMAX`, RFC 9422).
+    pub mails_max: Option<u32>,
+}
+
+impl Offers {
+    /// Reads the lines of the answer to EHLO behind the first one.
+    pub(crate) fn read(extensions: &[String]) -> Offers {
+        let words = |keyword: &str| {
+            extensions.iter().find_map(|line| {
+                let mut words = line.split_ascii_whitespace();
+                words.next().filter(|first| first.eq_ignore_ascii_case(keyword)).map(|_| words)
+            })
+        };
+        let mails_max = words("LIMITS").into_iter().flatten().find_map(|word| {
+            let (name, most) = word.split_once('=')?;
+            most.parse().ok().filter(|most| name.eq_ignore_ascii_case("MAILMAX") && *most > 0)
+        });
+        let size = words("SIZE").map(|mut words| words.next().and_then(|most| most.parse().ok()).unwrap_or(0));
+        Offers {
+            by_ehlo: true,
+            pipelining: words("PIPELINING").is_some(),
+            utf8: words("SMTPUTF8").is_some() && words("8BITMIME").is_some(),
+            dsn: words("DSN").is_some(),
+            size,
+            mails_max,
+        }
+    }
+}
+
+/// The commands and the text of one mail, ready for the wire.
+#[derive(Debug)]
+pub(crate) struct Offer<'a> {
+    pub mail: String,
+    pub rcpt: String,
+    pub data: String,
+    pub text: Stuffed<'a>,
+}
+
+impl<'a> Offer<'a> {
+    /// Words the commands.
+    ///
+    /// # Errors
+    /// A verdict of our own: nothing was written.
+    pub fn new(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
+        // lettre has panicked on input before; at this border a panic is a refusal of the mail.
+        let worded = catch_unwind(|| Offer::word(mail, offers));
+        worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", Scope::Content)))
+    }
+
+    fn word(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
+        let sender =
+            match mail.from.as_str() {
+                "" => None,
+                from => Some(address(from).ok_or_else(|| {
+                    not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", Scope::Content)
+                })?),
+            };
+        let recipient =
+            address(&mail.to).ok_or_else(|| not_offered(Stage::Rcpt, 553, "5.1.3 not an address", Scope::Mailbox))?;
+        let text = Stuffed::new(&mail.data)
+            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", Scope::Content))?;
+        let parameters = parameters(mail, offers)?;
+        let dsn = mail.dsn.as_ref().filter(|_| offers.dsn);
+        let notify =
+            dsn.map(|dsn| RcptParameter::Other { keyword: "NOTIFY".into(), value: Some(dsn.notify.word().into()) });
+        Ok(Offer {
+            mail: MailCommand::new(sender, parameters).to_string(),
+            rcpt: Rcpt::new(recipient, notify.into_iter().collect()).to_string(),
+            data: Data.to_string(),
+            text,
+        })
+    }
+}
+
+fn parameters(mail: &Mail, offers: Offers) -> Result<Vec<MailParameter>, Box<Verdict>> {
+    let mut parameters = Vec::new();
+    if let Some(most) = offers.size {
+        let bytes = mail.data.len();
+        if most > 0 && bytes as u64 > most {
+            let text = format!("5.3.4 the message has {bytes} bytes, and the relay takes {most}");
+            return Err(not_offered(Stage::Mail, 552, &text, Scope::Content));
+        }
+        parameters.push(MailParameter::Size(bytes));
+    }
+    if mail.needs_smtputf8() {
+        if !offers.utf8 {
+            return Err(Box::new(Verdict::NoSmtpUtf8 { asked: offers.by_ehlo }));
+        }
+        if !mail.data.is_ascii() {
+            parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+        }
+        parameters.push(MailParameter::SmtpUtfEight);
+    }
+    if let Some(dsn) = mail.dsn.as_ref().filter(|_| offers.dsn) {
+        // lettre writes the value as xtext.
+        parameters.push(MailParameter::Other { keyword: "ENVID".into(), value: Some(dsn.envelope_id.clone()) });
+    }
+    Ok(parameters)
+}
+
+/// Parses an address of at most 320 bytes (RFC 5321 4.5.3.1) without control characters, which
+/// lettre's grammar lets through inside quotes.
+fn address(text: &str) -> Option<Address> {
+    if text.len() > 320 || text.chars().any(char::is_control) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+impl Verdict {
+    /// No relay of the pool offers what sender or header need: a refusal of our own, about the content.
+    pub fn sender_needs_smtputf8() -> Verdict {
+        *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", Scope::Content)
+    }
+
+    /// No relay of the pool offers what an address needs, and at least one of them did not answer EHLO: a refusal of our
+    /// own that is tried again.
+    pub fn smtputf8_is_not_known() -> Verdict {
+        let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
+        *not_offered(Stage::Mail, 450, text, Scope::Greylisted)
+    }
+}
+
+fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict> {
+    let enhanced = enhanced_code(code, text);
+    let reply = Reply { code, text: format!("not offered: {text}") };
+    Box::new(Verdict::Refused {
+        stage,
+        code: reply.code,
+        enhanced,
+        text: reply.text,
+        permanence: if code < 500 { Permanence::Transient } else { Permanence::Permanent },
+        scope,
+        counts_attempt: scope == Scope::Mailbox,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Offers = Offers { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, mails_max: None };
+
+    fn mail(from: &str, to: &str, data: &[u8]) -> Mail {
+        Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
+    }
+
+    fn refusal(mail: &Mail, offers: Offers) -> (Stage, Scope, bool) {
+        match Offer::new(mail, offers).map_err(|verdict| *verdict) {
+            Err(Verdict::Refused { stage, scope, counts_attempt, .. }) => (stage, scope, counts_attempt),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_carry_only_the_parameters_they_need() {
+        let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
+        let offer = Offer::new(&plain, ALL).expect("a good mail");
+        assert_eq!(offer.mail, "MAIL FROM:<a@example.org>\r\n");
+        assert_eq!(offer.rcpt, "RCPT TO:<b@example.com>\r\n");
+        let rich = mail("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
+        let offer = Offer::new(&rich, ALL).expect("a good mail");
+        assert_eq!(offer.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
+        assert_eq!(offer.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
+        let reply_to = mail("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
+        let offer = Offer::new(&reply_to, ALL).expect("a good mail");
+        assert_eq!(offer.mail, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
+    }
+
+    #[test]
+    fn address_beyond_ascii_without_smtputf8_is_a_lack_of_the_relay() {
+        let from = mail("bj\u{f8}rn@example.com", "a@example.org", b"");
+        let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
+        let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
+        for mail in [from, to, data] {
+            let lacks = Offer::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
+            assert_eq!(lacks.err(), Some(Verdict::NoSmtpUtf8 { asked: true }), "{mail:?}");
+        }
+        let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
+        assert!(Offer::new(&plain, Offers::default()).is_ok());
+    }
+
+    #[test]
+    fn envelope_id_and_notify_are_sent_where_dsn_is_offered() {
+        let worded = |notify, offers| {
+            let dsn = Some(Dsn { envelope_id: "1.9.1050.4 +=x".to_owned(), notify });
+            let mail = Mail { dsn, ..mail("a@example.org", "b@example.com", b"hi\r\n") };
+            let offer = Offer::new(&mail, offers).expect("a good mail");
+            (offer.mail, offer.rcpt)
+        };
+        let (mail, rcpt) = worded(Notify::Never, ALL);
+        assert_eq!(mail, "MAIL FROM:<a@example.org> ENVID=1.9.1050.4+20+2B+3Dx\r\n", "xtext, RFC 3461 section 4");
+        assert_eq!(rcpt, "RCPT TO:<b@example.com> NOTIFY=NEVER\r\n");
+        assert_eq!(worded(Notify::Failure, ALL).1, "RCPT TO:<b@example.com> NOTIFY=FAILURE\r\n");
+        let (mail, rcpt) = worded(Notify::Never, Offers { dsn: false, ..ALL });
+        assert_eq!((mail.as_str(), rcpt.as_str()), ("MAIL FROM:<a@example.org>\r\n", "RCPT TO:<b@example.com>\r\n"));
+    }
+
+    #[test]
+    fn message_above_size_limit_is_refused_as_content() {
+        let three = mail("a@example.org", "b@example.org", b"x\r\n");
+        let sized = |most| Offers { size: Some(most), ..ALL };
+        for most in [0, 3, 4] {
+            let offer = Offer::new(&three, sized(most)).expect("it fits");
+            assert_eq!(offer.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
+        }
+        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, Scope::Content, false));
+    }
+
+    #[test]
+    fn limits_of_ehlo_are_read() {
+        let read = |lines: &[&str]| Offers::read(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let both = read(&["SMTPUTF8", "8bitmime", "DSN"]);
+        assert!(both.utf8 && both.dsn && !read(&["SMTPUTF8"]).utf8 && !read(&["8BITMIME"]).utf8);
+        let offers = read(&["PIPELINING", "size 1000", "LIMITS RCPTMAX=9 MAILMAX=20"]);
+        assert_eq!((offers.pipelining, offers.size, offers.mails_max), (true, Some(1000), Some(20)));
+        let offers = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);
+        assert_eq!((offers.size, offers.mails_max), (Some(0), None), "no limit is named");
+        assert_eq!(read(&["SIZES 3"]), Offers { by_ehlo: true, ..Offers::default() });
+    }
+
+    #[test]
+    fn nothing_in_an_address_can_end_a_line() {
+        for to in
+            ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
+        {
+            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, Scope::Mailbox, true), "{to:?}");
+        }
+        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, Scope::Content, false));
+    }
+
+    #[test]
+    fn a_text_that_could_smuggle_is_refused() {
+        let smuggling = mail("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
+        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, Scope::Content, false));
+    }
+}

@@ -1,0 +1,211 @@
+//! Reply lines: bytes from a relay in, whole SMTP replies out.
+//!
+//! Called by the stream alone. It promises to be tolerant in what RFC 5321 4.2.1 asks a client to
+//! tolerate (a bare `250`, unknown second and third digits, any text) and in what relays do besides
+//! (bytes that are not UTF-8, a lone LF at the end of a line), and strict where a guess could turn
+//! one answer into another: a line without a code, or a reply whose lines disagree, is no reply.
+//! It keeps at most [`MAX_REPLY_BYTES`] whatever the peer sends. What a reply *means* is not
+//! decided here.
+
+use super::cause::Cause;
+
+/// The longest reply that is read, all its lines together. RFC 5321 4.5.3.1.5 allows 512 octets a
+/// line; the longest EHLO answers seen have some 20 lines.
+pub const MAX_REPLY_BYTES: usize = 16 * 1024;
+
+/// One whole reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The three digits, 200 to 599.
+    pub code: u16,
+    /// The text without codes, control characters replaced, its lines separated by LF.
+    pub text: String,
+}
+
+impl Reply {
+    /// The first digit, which decides when the rest is unknown: 2 to 5.
+    pub fn class(&self) -> u16 {
+        self.code / 100
+    }
+
+    /// The code and the beginning of the text, for people.
+    pub fn summary(&self) -> String {
+        let text: String = self.text.replace('\n', " ").chars().take(120).collect();
+        format!("{} {text}", self.code)
+    }
+}
+
+/// Collects bytes until they make a reply. After an error it is not to be used again: nobody can
+/// say where the next reply would begin.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyLines {
+    unread: Vec<u8>,
+    /// Bytes of lines of the present reply that are already in `text`.
+    consumed: usize,
+    code: Option<u16>,
+    text: String,
+}
+
+impl ReplyLines {
+    /// Takes bytes as they came.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+    }
+
+    /// False when so much is held unread that the peer had better wait.
+    pub fn has_room(&self) -> bool {
+        self.unread.len() < MAX_REPLY_BYTES
+    }
+
+    /// True while bytes are held that no reply was made of.
+    pub fn has_surplus(&self) -> bool {
+        !self.unread.is_empty() || self.consumed > 0
+    }
+
+    /// The surplus, for people.
+    pub fn surplus(&self) -> String {
+        let shown = self.unread.get(..80).unwrap_or(&self.unread);
+        format!("unasked: {}", String::from_utf8_lossy(shown).escape_debug())
+    }
+
+    /// True when the surplus is a 421, or may become one.
+    pub fn surplus_is_farewell(&self) -> bool {
+        let seen = self.unread.get(..3).unwrap_or(&self.unread);
+        b"421".starts_with(seen)
+    }
+
+    /// The next whole reply, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// `ReplyTooLong` and `Malformed`; both are final.
+    pub fn next_reply(&mut self) -> Result<Option<Reply>, Cause> {
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            self.consumed += line.len();
+            if self.consumed > MAX_REPLY_BYTES {
+                return Err(Cause::ReplyTooLong);
+            }
+            if let Some(code) = self.take_line(&line)? {
+                self.consumed = 0;
+                self.code = None;
+                return Ok(Some(Reply { code, text: std::mem::take(&mut self.text) }));
+            }
+        }
+        if self.consumed + self.unread.len() > MAX_REPLY_BYTES {
+            return Err(Cause::ReplyTooLong);
+        }
+        Ok(None)
+    }
+
+    /// Adds one line to the present reply; the code when it was the last one.
+    fn take_line(&mut self, line: &[u8]) -> Result<Option<u16>, Cause> {
+        let malformed = || Cause::Malformed(String::from_utf8_lossy(line).chars().take(80).collect());
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (digits, rest) = line.split_at_checked(3).ok_or_else(malformed)?;
+        let code = code_of(digits).ok_or_else(malformed)?;
+        if self.code.is_some_and(|former| former != code) {
+            return Err(malformed());
+        }
+        let (last, text) = match rest.split_first() {
+            None => (true, rest),
+            Some((b' ' | b'\t', text)) => (true, text),
+            Some((b'-', text)) => (false, text),
+            Some(_) => return Err(malformed()),
+        };
+        if self.code.is_some() {
+            self.text.push('\n');
+        }
+        self.code = Some(code);
+        push_clean(&mut self.text, text);
+        Ok(last.then_some(code))
+    }
+}
+
+fn code_of(digits: &[u8]) -> Option<u16> {
+    let [class @ b'2'..=b'5', second @ b'0'..=b'9', third @ b'0'..=b'9'] = digits else {
+        return None;
+    };
+    let digit = |byte: &u8| u16::from(byte - b'0');
+    Some(digit(class) * 100 + digit(second) * 10 + digit(third))
+}
+
+/// The text goes into journals, logs and consoles: nothing in it may move a cursor.
+fn push_clean(text: &mut String, bytes: &[u8]) {
+    for character in String::from_utf8_lossy(bytes).chars() {
+        text.push(if character.is_control() { ' ' } else { character });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Option<Reply>, Cause> {
+        let mut lines = ReplyLines::default();
+        lines.feed(bytes);
+        lines.next_reply()
+    }
+
+    fn reply(code: u16, text: &str) -> Result<Option<Reply>, Cause> {
+        Ok(Some(Reply { code, text: text.to_owned() }))
+    }
+
+    #[test]
+    fn a_bare_code_is_a_reply() {
+        assert_eq!(read(b"250\r\n"), reply(250, ""));
+        assert_eq!(read(b"250 \r\n"), reply(250, ""));
+        assert_eq!(read(b"250\n"), reply(250, ""));
+    }
+
+    #[test]
+    fn lines_are_joined_and_unknown_digits_are_kept() {
+        assert_eq!(read(b"250-one\r\n250-\r\n250 two\r\n"), reply(250, "one\n\ntwo"));
+        assert_eq!(read(b"571 5.7.1 no\r\n"), reply(571, "5.7.1 no"));
+        assert_eq!(read(b"299\tok\r\n"), reply(299, "ok"));
+    }
+
+    #[test]
+    fn text_is_made_harmless() {
+        assert_eq!(read(b"250 a\x1b[2J\xff\r\n"), reply(250, "a [2J\u{fffd}"));
+    }
+
+    #[test]
+    fn a_reply_in_single_bytes_is_the_same_reply() {
+        let mut lines = ReplyLines::default();
+        let all = b"250-a\r\n250 b\r\n";
+        for byte in &all[..all.len() - 1] {
+            lines.feed(&[*byte]);
+            assert_eq!(lines.next_reply(), Ok(None));
+            assert!(lines.has_surplus());
+        }
+        lines.feed(b"\n");
+        assert_eq!(lines.next_reply(), reply(250, "a\nb"));
+        assert!(!lines.has_surplus());
+    }
+
+    #[test]
+    fn two_replies_in_one_read_are_two_replies() {
+        let mut lines = ReplyLines::default();
+        lines.feed(b"250 a\r\n354\r\n25");
+        assert_eq!(lines.next_reply(), reply(250, "a"));
+        assert_eq!(lines.next_reply(), reply(354, ""));
+        assert_eq!(lines.next_reply(), Ok(None));
+        assert!(lines.has_surplus());
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused() {
+        let bad: [&[u8]; 7] =
+            [b"\r\n", b"25\r\n", b"2x0 ok\r\n", b"150 no\r\n", b"650 no\r\n", b"250ok\r\n", b"250-a\r\n550 b\r\n"];
+        for bytes in bad {
+            assert!(matches!(read(bytes), Err(Cause::Malformed(_))), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn an_endless_reply_is_refused_early() {
+        assert_eq!(read(&[b'2'; MAX_REPLY_BYTES + 1]), Err(Cause::ReplyTooLong));
+        assert_eq!(read(&b"250-x\r\n".repeat(MAX_REPLY_BYTES / 7 + 1)), Err(Cause::ReplyTooLong));
+    }
+}

@@ -1,0 +1,19 @@
+//! One SMTP session with a relay: connect, TLS, login, and one email after the other up to the answer of each.
+
+pub(crate) mod auth;
+pub mod cause;
+pub(crate) mod credentials;
+pub mod deadlines;
+pub mod dialer;
+pub mod dialogue;
+pub(crate) mod dot_stuffing;
+pub mod envelope;
+pub mod gate;
+pub mod lines;
+pub(crate) mod opening;
+pub mod probe_report;
+pub mod stream;
+pub mod target;
+pub(crate) mod tcp;
+pub(crate) mod tls;
+pub(crate) mod tls_errors;

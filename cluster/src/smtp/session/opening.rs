@@ -1,0 +1,166 @@
+//! Opening a session: handshake, banner, EHLO, STARTTLS, AUTH, in the order that the target asks for.
+//!
+//! Called by the dialogue, once a session. It promises that a session which was to be encrypted is: TLS
+//! that the relay does not offer, or that fails, ends the opening, and nothing falls back. What a peer (or
+//! somebody between) wrote in the clear behind its 220 to STARTTLS ends it too: it would pass for an answer
+//! given under encryption (CVE-2011-0411). Credentials are read after the encryption stands, and go over
+//! it. Each step is bounded by its own time-out and by the caller's patience.
+//!
+//! Not lettre's `starttls`: that would put our stream, and the gate, below TLS.
+
+use std::{net::IpAddr, time::Duration};
+
+use reveille_ledger::access::Tls;
+
+use super::auth::{self, Mechanism};
+use super::cause::{Cause, Mend};
+use super::credentials::Login;
+use super::deadlines::{Patience, Timeouts};
+use super::envelope::Offers;
+use super::lines::Reply;
+use super::probe_report::Findings;
+use super::stream::{Stage, Stream, Transport};
+use super::target::Target;
+use crate::smtp::replies::verdict::Verdict;
+
+/// What one opening works with.
+pub(crate) struct Opening<'a> {
+    pub target: &'a Target,
+    /// Our own end of the connection.
+    pub local: Option<IpAddr>,
+    pub timeouts: &'a Timeouts,
+    pub patience: &'a Patience,
+    pub findings: &'a mut Findings,
+}
+
+type Step<T> = Result<T, Box<Verdict>>;
+
+impl Opening<'_> {
+    /// Opens a session over a connected transport.
+    ///
+    /// # Errors
+    /// The verdict for the mail that wanted the session; the connection is closed then.
+    pub async fn open(mut self, plain: Box<dyn Transport>) -> Step<(Stream, Offers)> {
+        let transport = match self.target.tls() {
+            Tls::Implicit(_) => self.encrypt(plain).await?,
+            Tls::None | Tls::StartTls(_) => plain,
+        };
+        let mut stream = Stream::new(transport);
+        let banner = self.ask(&mut stream, Stage::Banner, "", self.timeouts.banner).await?;
+        let banner = self.expect(Stage::Banner, banner, 2)?;
+        self.findings.banner = banner.text.lines().next().unwrap_or_default().to_owned();
+        let mut by_ehlo = self.hello(&mut stream).await?;
+        if let Tls::StartTls(_) = self.target.tls() {
+            stream = self.start_tls(stream).await?;
+            by_ehlo = self.hello(&mut stream).await?;
+        }
+        if self.target.logs_in() {
+            self.authenticate(&mut stream).await?;
+        }
+        let offers = if by_ehlo { Offers::read(&self.findings.extensions) } else { Offers::default() };
+        Ok((stream, offers))
+    }
+
+    /// Answers whether the relay took EHLO.
+    async fn hello(&mut self, stream: &mut Stream) -> Step<bool> {
+        let name = self.target.hello_name(self.local);
+        let mut reply = self.ask(stream, Stage::Ehlo, &format!("EHLO {name}\r\n"), self.timeouts.ehlo).await?;
+        // RFC 5321 3.2: a server that does not know EHLO is greeted the old way, and offers nothing.
+        let by_ehlo = !matches!(reply.code, 500 | 502 | 504);
+        if !by_ehlo {
+            reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.ehlo).await?;
+        }
+        let reply = self.expect(Stage::Ehlo, reply, 2)?;
+        self.findings.extensions = reply.text.lines().skip(1).map(str::to_owned).collect();
+        Ok(by_ehlo)
+    }
+
+    fn offers(&self, keyword: &str) -> bool {
+        let first = |line: &String| line.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case(keyword));
+        self.findings.extensions.iter().any(first)
+    }
+
+    async fn start_tls(&mut self, mut stream: Stream) -> Step<Stream> {
+        if !self.offers("STARTTLS") {
+            let why = "the relay offers no STARTTLS here; implicit is usual on port 465, starttls on 25 and 587";
+            return Err(lost(Stage::Tls, Cause::Tls(Mend::ImplicitTls.because(why))));
+        }
+        let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
+        self.expect(Stage::Tls, reply, 2)?;
+        if let Some(cause) = stream.unasked().await {
+            return Err(lost(Stage::Tls, cause));
+        }
+        let plain = stream.into_transport().map_err(|cause| lost(Stage::Tls, cause))?;
+        Ok(Stream::new(self.encrypt(plain).await?))
+    }
+
+    async fn encrypt(&mut self, plain: Box<dyn Transport>) -> Step<Box<dyn Transport>> {
+        let encrypted = self.patience.bound(self.timeouts.tls, self.target.encrypt(plain)).await;
+        let (transport, found) = encrypted.and_then(|done| done).map_err(|cause| lost(Stage::Tls, cause))?;
+        self.findings.encryption = Some(found);
+        Ok(transport)
+    }
+
+    async fn authenticate(&mut self, stream: &mut Stream) -> Step<()> {
+        let failed = |cause| lost(Stage::Auth, cause);
+        let credentials = self.patience.bound(self.timeouts.auth, self.target.credentials()).await;
+        let credentials = credentials.and_then(|done| done).map_err(failed)?;
+        let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
+            let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
+            let (mend, then) = match may_after {
+                true => (Mend::LoginAfterStartTls, " in the clear, and may after STARTTLS: --tls starttls"),
+                false => (Mend::NoLogin, " here"),
+            };
+            let known = match credentials.login {
+                Login::Password => "neither AUTH PLAIN nor AUTH LOGIN",
+                Login::Xoauth2 => "no AUTH XOAUTH2",
+            };
+            let words = format!("the relay offers {known}{then}");
+            failed(Cause::Credentials(mend.because(words)))
+        })?;
+        let lines = mechanism.lines(&credentials);
+        let secrets = auth::secrets(&credentials, &lines);
+        for (place, line) in lines.iter().enumerate() {
+            let reply = self.hear(stream, Stage::Auth, line, self.timeouts.auth).await;
+            let mut reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
+            if mechanism == Mechanism::Xoauth2 && reply.class() == 3 {
+                // It says what is wrong with the token, and refuses after an empty answer.
+                let refusal = self.hear(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
+                reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
+            }
+            let class = if place + 1 == lines.len() { 2 } else { 3 };
+            self.expect(Stage::Auth, auth::scrub(reply, &secrets), class)?;
+        }
+        self.findings.mechanism = Some(mechanism);
+        Ok(())
+    }
+
+    async fn ask(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Step<Reply> {
+        self.hear(stream, stage, command, limit).await.map_err(|cause| lost(stage, cause))
+    }
+
+    /// Writes a command, if there is one, and reads the answer.
+    async fn hear(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Result<Reply, Cause> {
+        stream.at(stage);
+        let asked = async {
+            if !command.is_empty() {
+                stream.command(command).await?;
+            }
+            stream.reply().await
+        };
+        self.patience.bound(limit, asked).await?
+    }
+
+    /// A 4yz or 5yz is a refusal; anything else but `class` does not fit the question.
+    fn expect(&self, stage: Stage, reply: Reply, class: u16) -> Step<Reply> {
+        match reply.class() {
+            found if found == class => Ok(reply),
+            4 | 5 => Err(Box::new(Verdict::refused(self.target.reply_rules(), stage, &reply))),
+            _ => Err(lost(stage, Cause::OutOfStep(reply.summary()))),
+        }
+    }
+}
+
+fn lost(stage: Stage, cause: Cause) -> Box<Verdict> {
+    Box::new(Verdict::lost(stage, cause))
+}

@@ -1,0 +1,121 @@
+//! TLS towards a relay: the handshake, and which certificates are believed.
+//!
+//! Called by the opening, once a session. It promises that what it returns is encrypted towards a peer
+//! whose certificate chains up to the roots that were asked for and is for the name that was asked for;
+//! there is no way to believe less. One crypto provider, named here, so that no other part of the process
+//! can change it. The stream, and with it the gate, sits above (P5).
+//!
+//! The roots are read when the first session opens, and again after each handshake that failed: a CA file
+//! that was mended needs no restart. What is wrong with a certificate is said by [`super::tls_errors`].
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use tokio::task::spawn_blocking;
+use tokio_rustls::TlsConnector;
+use x509_cert::{Certificate, der::Decode};
+
+use super::cause::{Cause, Mend, Trouble};
+use super::probe_report::Encryption;
+use super::stream::Transport;
+use super::tls_errors;
+use reveille_ledger::access::Trust;
+
+/// Encrypts connections to one relay. Shared by its sessions, which resume each other's.
+#[derive(Debug)]
+pub(crate) struct Encryptor {
+    trust: Trust,
+    name: ServerName<'static>,
+    config: Mutex<Option<Arc<ClientConfig>>>,
+}
+
+impl Encryptor {
+    /// `host` is the name to believe where `trust` has none. `None` when neither is a name or an address.
+    pub fn new(host: &str, trust: &Trust) -> Option<Encryptor> {
+        let name = trust.name.as_deref().unwrap_or(host).to_owned();
+        let name = ServerName::try_from(name).ok()?;
+        Some(Encryptor { trust: trust.clone(), name, config: Mutex::new(None) })
+    }
+
+    /// Shakes hands. The caller bounds the time, and may drop the future: that closes the connection.
+    ///
+    /// # Errors
+    /// [`Cause::Tls`], with what is wrong and the next step.
+    pub async fn encrypt(&self, plain: Box<dyn Transport>) -> Result<(Box<dyn Transport>, Encryption), Cause> {
+        let config = self.config().await.map_err(Cause::Tls)?;
+        let stream = TlsConnector::from(config).connect(self.name.clone(), plain).await.map_err(|error| {
+            *self.config.lock() = None;
+            Cause::Tls(tls_errors::trouble(&error, &self.name.to_str(), self.trust.ca.as_deref()))
+        })?;
+        let (_, session) = stream.get_ref();
+        let certificate = session.peer_certificates().and_then(|chain| chain.first());
+        let certificate = certificate.and_then(|der| Certificate::from_der(der).ok());
+        let found = Encryption {
+            version: session.protocol_version().map(tls_errors::version).unwrap_or_default(),
+            subject: certificate.as_ref().map(subject).unwrap_or_default(),
+            expires_at_s: certificate.map_or(0, |known| {
+                let not_after = known.tbs_certificate.validity.not_after.to_unix_duration();
+                i64::try_from(not_after.as_secs()).unwrap_or(i64::MAX)
+            }),
+        };
+        Ok((Box::new(stream), found))
+    }
+
+    async fn config(&self) -> Result<Arc<ClientConfig>, Trouble> {
+        if let Some(config) = self.config.lock().clone() {
+            return Ok(config);
+        }
+        let broken = |error: &dyn Display| Mend::Relay.because(error.to_string());
+        let ca = self.trust.ca.clone();
+        let roots = spawn_blocking(move || roots(ca.as_deref())).await.map_err(|error| broken(&error))??;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| broken(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let config = Arc::new(config);
+        *self.config.lock() = Some(config.clone());
+        Ok(config)
+    }
+}
+
+/// The certificate's subject, without anything that could move a cursor.
+fn subject(certificate: &Certificate) -> String {
+    let subject = certificate.tbs_certificate.subject.to_string();
+    subject.chars().filter(|one| !one.is_control()).take(200).collect()
+}
+
+/// The certificates of `ca`, or the system's.
+fn roots(ca: Option<&str>) -> Result<RootCertStore, Trouble> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(path) => {
+            let bad = |error: &dyn Display| {
+                Mend::CaFile.because(format!("the CA file {path} cannot be read on this node: {error}"))
+            };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
+                roots.add(certificate.map_err(|error| bad(&error))?).map_err(|error| bad(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(Mend::CaFile.because(format!("the CA file {path} has no certificate in PEM")));
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+                let next = "install ca-certificates, or name the relay's CA with --ca";
+                return Err(Mend::Ca.because(format!("this node has no system roots{why}; {next}")));
+            }
+        }
+    }
+    Ok(roots)
+}

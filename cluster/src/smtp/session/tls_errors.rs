@@ -1,0 +1,89 @@
+//! What is wrong with a relay's TLS, in words, with the next step, and where it is mended.
+//!
+//! Called by [`super::tls`] when a handshake failed; read by people, in `relay test` and in the cause of an
+//! open circuit. It decides nothing.
+
+use std::io;
+
+use jiff::Timestamp;
+use rustls::{CertificateError, Error, InvalidMessage, ProtocolVersion, pki_types::UnixTime};
+
+use super::cause::{Mend, Trouble};
+
+/// The failed handshake with the peer that should have been `name`, believing `ca` or the system's roots.
+pub(crate) fn trouble(error: &io::Error, name: &str, ca: Option<&str>) -> Trouble {
+    let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof => Mend::StartTls
+                .because("the relay closed the connection during the handshake; does this port speak TLS?"),
+            _ => Mend::Relay.because(format!("the connection failed during the handshake: {error}")),
+        };
+    };
+    match error {
+        Error::InvalidCertificate(trouble) => certificate(trouble, name, ca),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Mend::StartTls
+            .because("what answers does not speak TLS here; implicit is usual on port 465, starttls on 25 and 587"),
+        Error::AlertReceived(alert) => Mend::Relay.because(format!("the relay refused the handshake: {alert:?}")),
+        Error::PeerIncompatible(why) => {
+            Mend::Relay.because(format!("the relay speaks no TLS that is safe (1.2 or 1.3): {why:?}"))
+        }
+        other => Mend::Relay.because(other.to_string()),
+    }
+}
+
+fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Trouble {
+    match trouble {
+        // A bad signature: a CA of the same name with another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Mend::Ca.because(match ca {
+            Some(path) => {
+                format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
+            }
+            None => {
+                "the relay's certificate is signed by nobody whom this system trusts; name its CA with --ca".to_owned()
+            }
+        }),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            // They come as `DnsName("a.example")`.
+            let names = presented.iter().map(|shown| shown.split('"').nth(1).unwrap_or(shown)).collect::<Vec<_>>();
+            let names: String = names.join(", ").chars().filter(|one| !one.is_control()).take(300).collect();
+            let names = if names.is_empty() { "no name".to_owned() } else { names };
+            let words =
+                format!("the relay's certificate is for {names}, not for {name}; name what it is for with --tls-name");
+            Mend::TlsName.because(words)
+        }
+        other => Mend::Relay.because(at_the_relay(other)),
+    }
+}
+
+fn at_the_relay(trouble: &CertificateError) -> String {
+    match trouble {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!(
+                "the relay's certificate expired at {}; renew it there, or check this node's clock",
+                when(*not_after)
+            )
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("the relay's certificate is valid from {}; check this node's clock", when(*not_before))
+        }
+        CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
+            "the relay shows a CA's certificate as its own; give it one that the CA signed".to_owned()
+        }
+        CertificateError::Revoked => "the relay's certificate was revoked; renew it there".to_owned(),
+        other => format!("the relay's certificate is not valid: {other}"),
+    }
+}
+
+fn when(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |at| at.to_string())
+}
+
+/// As people write it.
+pub(crate) fn version(version: ProtocolVersion) -> String {
+    match version {
+        ProtocolVersion::TLSv1_3 => "TLS 1.3".to_owned(),
+        ProtocolVersion::TLSv1_2 => "TLS 1.2".to_owned(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,221 @@
+//! The gate (P5): met exactly once a mail, immediately before the first byte of the terminator.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::server::{Act, Counting, Exchange, Moment, mail, script, stepwise, until, when, willing};
+use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::session::cause::Cause;
+use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::gate::{Gate, GateAnswer, Shut};
+use crate::smtp::session::stream::Stage;
+
+/// The text as the server must have it: unchanged, with its last line ended.
+fn ended(text: &[u8]) -> Vec<u8> {
+    let mut ended = text.to_vec();
+    if !text.ends_with(b"\r\n") {
+        ended.extend_from_slice(b"\r\n");
+    }
+    ended
+}
+
+/// Sends `text` through narrow pipes and checks all that the gate promises.
+async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_step: bool) {
+    let script = if step_by_step { stepwise(willing()) } else { willing() };
+    let exchange = Exchange { buffer, gulp, ..Exchange::new(script) };
+    let mut session = exchange.session().await.expect("a session");
+    for round in 1..=2 {
+        let mut gate = Counting::open(&exchange);
+        let verdict = session.deliver(&mail(text), &mut gate, &Patience::default()).await;
+        assert!(matches!(verdict, Verdict::Accepted { code: 250, .. }), "{verdict:?}");
+        assert_eq!(gate.times_met(), 1, "once a mail");
+        let tape = exchange.tape.lock().bytes.clone();
+        let (before, after) = tape.split_at(gate.met.lock()[0]);
+        assert_eq!(after, b".\r\n", "the gate is met between text and terminator");
+        assert!(before.ends_with(b"\r\n"), "the text's last line is whole");
+        let said = String::from_utf8_lossy(before).into_owned();
+        let body = said.rsplit("DATA\r\n").next().expect("a text");
+        assert!(!format!("\r\n{body}").contains("\r\n.\r\n"), "no terminator before the gate: {body:?}");
+        let seen = exchange.seen.lock();
+        assert_eq!(seen.texts.len(), round, "one mail, one end of text");
+        assert_eq!(seen.texts.last(), Some(&ended(text)), "the text arrives unchanged");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_text_meets_the_gate_exactly_once() {
+    let texts: [&[u8]; 12] = [
+        b"",
+        b"\r\n",
+        b".",
+        b".\r\n",
+        b"..\r\n.\r\n...",
+        b"no end of line",
+        b"a line\r\n",
+        b"a\r\n.\r\nMAIL FROM:<evil@example.org>\r\n",
+        b"\r\n.\r\n\r\n.\r\n",
+        b"ends with a dot line\r\n.",
+        b".begins with a dot\r\n",
+        b"a.\r\n.b\r\nc",
+    ];
+    for text in texts {
+        for step_by_step in [false, true] {
+            passes_the_gate_once(text, 64 * 1024, usize::MAX, step_by_step).await;
+            passes_the_gate_once(text, 16, 1, step_by_step).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_text_larger_than_every_buffer_meets_the_gate_once() {
+    let text = b"line of the text\r\n.\r\n".repeat(20_000);
+    passes_the_gate_once(&text, 1000, usize::MAX, false).await;
+    passes_the_gate_once(&text, 64 * 1024, 4096, true).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_text_meets_the_gate_exactly_once(
+        pieces in prop::collection::vec(
+            prop::sample::select(vec![".", "..", "\r\n", "\r\n.\r\n", "\r\n.", ".\r\n", "a", "DATA-\r\n", "QUIT\r\n"]),
+            0..40,
+        ),
+        buffer in 1usize..200,
+        gulp in 1usize..50,
+        step_by_step: bool,
+    ) {
+        let text = pieces.concat();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(passes_the_gate_once(text.as_bytes(), buffer, gulp, step_by_step));
+    }
+}
+
+#[tokio::test]
+async fn a_shut_gate_leaves_no_byte_of_the_terminator_and_closes() {
+    let exchange = Exchange::new(willing());
+    let mut session = exchange.session().await.expect("a session");
+    let mut gate = Counting::shut(&exchange);
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
+    assert_eq!(verdict, Verdict::GateClosed(Shut::RunPaused));
+    assert_eq!(gate.times_met(), 1);
+    assert_eq!(exchange.tape.lock().bytes.len(), gate.met.lock()[0], "nothing was written after the answer");
+    assert!(!session.is_open());
+    until("the server sees the close", || exchange.seen.lock().open == 0).await;
+    assert!(exchange.seen.lock().texts.is_empty());
+}
+
+#[tokio::test]
+async fn unasked_bytes_before_the_gate_mean_that_it_is_never_met() {
+    let unasked = [
+        when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")),
+        when(Moment::InText, Act::Say("452 4.3.1 disk full\r\n")),
+        when(Moment::InText, Act::Say("4")),
+    ];
+    for script in unasked {
+        // The text is wider than the pipe, so the server has spoken before it is through.
+        never_meets_the_gate(Exchange { buffer: 64, ..Exchange::new(script) }).await;
+    }
+    // Behind the 354, in the same read: nothing has to wait for it to be seen.
+    never_meets_the_gate(Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")))).await;
+}
+
+async fn never_meets_the_gate(exchange: Exchange) {
+    let mut session = exchange.session().await.expect("a session");
+    let mut gate = Counting::open(&exchange);
+    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(50)), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Broken { stage: Stage::Body, cause: Cause::OutOfStep(_) }), "{verdict:?}");
+    assert_eq!(gate.times_met(), 0);
+    assert!(!session.is_open());
+    assert!(exchange.seen.lock().texts.is_empty());
+}
+
+#[tokio::test]
+async fn a_relay_that_leaves_in_the_text_is_noticed_before_the_gate() {
+    let exchange = Exchange { buffer: 64, ..Exchange::new(when(Moment::InText, Act::SayAndClose(""))) };
+    let mut session = exchange.session().await.expect("a session");
+    let mut gate = Counting::open(&exchange);
+    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(50)), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Broken { stage: Stage::Body, .. }), "{verdict:?}");
+    assert_eq!(gate.times_met(), 0);
+}
+
+#[tokio::test]
+async fn a_dot_for_nobody_does_not_meet_the_gate() {
+    static ACTS: [(Moment, Act); 2] =
+        [(Moment::Rcpt, Act::Say("550 5.1.1 no such user\r\n")), (Moment::Dot, Act::Say("554 5.5.1 nobody\r\n"))];
+    let exchange = Exchange::new(script(&ACTS));
+    let mut session = exchange.session().await.expect("a session");
+    let mut gate = Counting::open(&exchange);
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Refused { stage: Stage::Rcpt, code: 550, .. }), "{verdict:?}");
+    assert_eq!(gate.times_met(), 0);
+    assert_eq!(exchange.seen.lock().texts, [b""], "the text that was asked for ended empty");
+    assert!(session.is_open(), "and the session goes on");
+    assert_eq!(session.deliver(&mail(b"x"), &mut gate, &Patience::default()).await, verdict);
+}
+
+#[tokio::test]
+async fn no_dot_is_written_when_it_could_land_somewhere() {
+    let exchange = Exchange::new(when(Moment::Mail, Act::Say("451 4.3.0 later\r\n")));
+    let mut session = exchange.session().await.expect("a session");
+    let mut gate = Counting::open(&exchange);
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Refused { stage: Stage::Mail, code: 451, .. }), "{verdict:?}");
+    assert!(!session.is_open(), "RCPT and DATA were taken without a MAIL");
+    assert!(!exchange.tape.lock().bytes.ends_with(b".\r\n"));
+    assert_eq!(gate.times_met(), 0);
+}
+
+#[tokio::test]
+async fn a_terminator_that_fails_to_go_out_is_in_doubt() {
+    let exchange = Exchange::new(willing());
+    let mut session = exchange.session().await.expect("a session");
+    let mut gate = FailingWire(Counting::open(&exchange));
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::InDoubt { cause: Cause::Io(_) }), "{verdict:?}");
+}
+
+/// Lets the mail pass and breaks the wire behind it.
+struct FailingWire(Counting);
+
+impl Gate for FailingWire {
+    fn pass(&mut self) -> GateAnswer {
+        self.0.tape.lock().fails_after = Some(0);
+        self.0.pass()
+    }
+}
+
+#[tokio::test]
+async fn a_gate_that_panics_counts_as_shut() {
+    struct Panicking;
+    impl Gate for Panicking {
+        fn pass(&mut self) -> GateAnswer {
+            panic!("the journal is upside down")
+        }
+    }
+    let exchange = Exchange::new(willing());
+    let mut session = exchange.session().await.expect("a session");
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Panicking, &Patience::default()).await;
+    assert!(
+        matches!(&verdict, Verdict::Broken { stage: Stage::Body, cause: Cause::Panicked(text) } if text.contains("upside")),
+        "{verdict:?}"
+    );
+    assert!(!session.is_open());
+    assert!(exchange.tape.lock().bytes.ends_with(b"hello\r\n"), "nothing of the terminator was written");
+}
+
+#[tokio::test]
+async fn a_relay_that_takes_no_terminator_is_in_doubt_after_the_dots_time() {
+    // The pipe is exactly full when the gate has passed, and nobody reads it.
+    let exchange = Exchange { buffer: 256, ..Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n"))) };
+    let timeouts = Timeouts { dot: Duration::from_millis(50), ..Timeouts::default() };
+    let hang = Exchange { script: when(Moment::InText, Act::Hang), ..exchange };
+    let mut session = hang.session_within(timeouts).await.expect("a session");
+    let mut gate = Counting::open(&hang);
+    // The server reads up to 4,096 bytes at once and then hangs; the rest fits the pipe to the byte.
+    let verdict = session.deliver(&mail(&b"0123456789abcd\r\n".repeat(16)), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::InDoubt { cause: Cause::TimedOut }), "{verdict:?}");
+    assert_eq!(gate.times_met(), 1);
+}

@@ -1,0 +1,572 @@
+//! All that one node sends to one relay.
+
+use std::{
+    collections::HashSet,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    time::Instant,
+};
+
+use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, willing};
+use crate::smtp::pool::circuit::Backoff;
+use crate::smtp::pool::status::CircuitStatus;
+use crate::smtp::pool::{Limits, Pool, Unavailable};
+use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::session::cause::Cause;
+use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::dialer::{Connected, Dial};
+use crate::smtp::session::envelope::Mail;
+use crate::smtp::session::gate::{Gate, GateAnswer};
+use crate::smtp::session::stream::Stage;
+
+/// Lets everything pass.
+struct Open;
+
+impl Gate for Open {
+    fn pass(&mut self) -> GateAnswer {
+        GateAnswer::Pass
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn pool(exchange: &Exchange, limits: Limits) -> Pool {
+    Pool::new(target(), Arc::new(exchange.clone()), limits, 7)
+}
+
+fn quick() -> Limits {
+    Limits { rate_per_second: 1e6, burst: 1e6, ..Limits::default() }
+}
+
+async fn send(pool: &Pool, text: &str) -> Verdict {
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    permit.deliver(mail(text.as_bytes()), Open, Patience::default()).await
+}
+
+/// Connects to nothing: to read from it panics.
+struct Panics;
+
+#[async_trait]
+impl Dial for Panics {
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Connected> {
+        Ok(tokio::io::join(PanicsAtRead, tokio::io::sink()).into())
+    }
+}
+
+struct PanicsAtRead;
+
+impl AsyncRead for PanicsAtRead {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        panic!("a defect below the dialogue")
+    }
+}
+
+#[tokio::test]
+async fn panic_before_gate_is_not_in_doubt() {
+    let pool = Pool::new(target(), Arc::new(Panics), quick(), 7);
+    let verdict = send(&pool, "x").await;
+    assert!(matches!(verdict, Verdict::Broken { cause: Cause::TaskGone, .. }), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn one_session_serves_many_mails_and_then_quits() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { mails_per_session: 5, ..quick() });
+    for number in 0..10 {
+        assert!(matches!(send(&pool, &number.to_string()).await, Verdict::Accepted { .. }));
+    }
+    until("both sessions have quit", || exchange.seen.lock().open == 0).await;
+    assert_eq!(exchange.seen.lock().connections, 2);
+    assert_eq!(exchange.commands().iter().filter(|line| *line == "QUIT").count(), 2);
+    let counters = pool.status().counters;
+    assert_eq!((counters.accepted, counters.gate_passes, counters.sessions), (10, 10, 2));
+}
+
+#[tokio::test]
+async fn session_ends_after_emails_that_relay_allows() {
+    let ehlo = "250-relay\r\n250-PIPELINING\r\n250 LIMITS MAILMAX=2\r\n";
+    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(ehlo)));
+    let pool = pool(&exchange, quick());
+    for text in ["a", "b", "c", "d"] {
+        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }));
+    }
+    assert_eq!(exchange.seen.lock().connections, 2);
+}
+
+#[tokio::test]
+async fn closing_reply_teaches_emails_per_session() {
+    let exchange = Exchange::new(Arc::new(|moment, email| {
+        let is_fourth = moment == Moment::Mail && email == 3;
+        is_fourth.then_some(Act::SayAndClose("421 4.4.2 too old a session\r\n"))
+    }));
+    let pool = pool(&exchange, quick());
+    for _ in 0..2 {
+        for text in ["a", "b", "c"] {
+            assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }));
+        }
+        let ended = send(&pool, "d").await;
+        assert!(matches!(ended, Verdict::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+    }
+    for text in ["d", "e", "f", "g", "h", "i", "j"] {
+        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }), "{text}");
+    }
+    assert_eq!(exchange.seen.lock().connections, 5, "two, and three for seven emails");
+}
+
+#[tokio::test]
+async fn open_connections_never_exceed_the_limit() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { max_sessions: 3, mails_per_session: 4, ..quick() });
+    let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let verdicts = join_all(texts.iter().map(|text| send(&pool, text))).await;
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Accepted { .. })));
+    let seen = exchange.seen.lock();
+    assert!((1..=3).contains(&seen.most_open), "{}", seen.most_open);
+    assert_eq!(seen.accepted.len(), 100);
+}
+
+#[tokio::test]
+async fn a_waiting_dot_keeps_its_session() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
+    let pool = pool(&exchange, Limits { max_sessions: 2, ..quick() });
+    let mut deliveries = Vec::new();
+    for text in ["a", "b"] {
+        let permit = pool.acquire(soon()).await.expect("a permit");
+        deliveries.push(permit.deliver(mail(text.as_bytes()), Open, Patience::default()));
+    }
+    until("both wait for their answer", || pool.status().waiting_dots == 2).await;
+    let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
+    assert_eq!(refused, Err(Unavailable::Busy));
+    assert_eq!(pool.status().sessions_open, 2);
+}
+
+#[tokio::test]
+async fn a_farewell_keeps_its_session_too() {
+    let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
+    let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
+    let pool = pool(&exchange, Limits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }), "the verdict does not wait for it");
+    let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
+    assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));
+}
+
+#[tokio::test]
+async fn idle_sessions_quit_after_a_while() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { idle_for: Duration::from_millis(20), ..quick() });
+    send(&pool, "a").await;
+    until("it has quit", || exchange.commands().iter().any(|line| line == "QUIT")).await;
+    until("it is gone", || pool.status().sessions_open == 0).await;
+    assert!(matches!(send(&pool, "b").await, Verdict::Accepted { .. }), "and the next mail opens another");
+}
+
+#[tokio::test]
+async fn a_relay_that_closes_after_each_mail_is_no_fault() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
+    let pool = pool(&exchange, quick());
+    for number in 0..5 {
+        assert!(matches!(send(&pool, &number.to_string()).await, Verdict::Accepted { .. }));
+        until("it has left", || exchange.seen.lock().open == 0).await;
+    }
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert_eq!(exchange.seen.lock().connections, 5);
+}
+
+/// Refuses connections as long as it is told to.
+struct Unreachable {
+    exchange: Exchange,
+    refusals_left: AtomicUsize,
+    dialed: AtomicUsize,
+}
+
+#[async_trait]
+impl Dial for Unreachable {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Connected> {
+        self.dialed.fetch_add(1, Ordering::SeqCst);
+        let left = self.refusals_left.load(Ordering::SeqCst);
+        if left > 0 {
+            self.refusals_left.store(left - 1, Ordering::SeqCst);
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        self.exchange.dial(host, port).await
+    }
+}
+
+#[tokio::test]
+async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
+    let dialer = Arc::new(Unreachable {
+        exchange: Exchange::new(willing()),
+        refusals_left: AtomicUsize::new(2),
+        dialed: AtomicUsize::new(0),
+    });
+    let backoff =
+        Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60), ..Backoff::default() };
+    let pool = Pool::new(target(), dialer.clone(), Limits { backoff, ..quick() }, 7);
+    assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
+    let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
+        panic!("the circuit is open");
+    };
+    assert!(cause.contains("Connect"), "{cause}");
+    tokio::time::sleep_until(until).await;
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })), "no mail opens it");
+    until_dialed(&dialer, 2).await;
+    let limit = soon();
+    loop {
+        assert!(Instant::now() < limit, "it never recovers");
+        match pool.acquire(soon()).await {
+            Ok(permit) => {
+                let verdict = permit.deliver(mail(b"c"), Open, Patience::default()).await;
+                assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+                break;
+            }
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert_eq!(dialer.dialed.load(Ordering::SeqCst), 3);
+}
+
+/// What an email needs that the relay does not offer says nothing against the relay: it answers.
+#[tokio::test(start_paused = true)]
+async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
+    let dialer = Arc::new(Unreachable {
+        exchange: Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n"))),
+        refusals_left: AtomicUsize::new(1),
+        dialed: AtomicUsize::new(0),
+    });
+    let pool = Pool::new(target(), dialer.clone(), quick(), 7);
+    assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
+    let limit = Instant::now() + Duration::from_secs(60);
+    let permit = loop {
+        assert!(Instant::now() < limit, "no probe");
+        match pool.acquire(soon()).await {
+            Ok(permit) => break permit,
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+}
+
+#[tokio::test]
+async fn session_without_ehlo_ends_after_email_that_needs_smtputf8() {
+    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("502 5.5.1 not now\r\n")));
+    let pool = pool(&exchange, quick());
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: false });
+    until("it has quit", || pool.status().sessions_open == 0).await;
+}
+
+async fn until_dialed(dialer: &Unreachable, times: usize) {
+    until("somebody tries to open a session", || dialer.dialed.load(Ordering::SeqCst) >= times).await;
+}
+
+/// P12: who waits for a greeting goes back in time; and while the relay is silent nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
+    let silent = Arc::new(AtomicBool::new(true));
+    let is_silent = silent.clone();
+    let exchange = Exchange::new(Arc::new(move |moment, _| {
+        (moment == Moment::Banner && is_silent.load(Ordering::SeqCst)).then_some(Act::Hang)
+    }));
+    let pool = pool(&exchange, quick());
+    let begun = Instant::now();
+    let seconds = Duration::from_secs;
+    let patience = || {
+        let (open_by, begin_by) = (Some(Instant::now() + seconds(10)), Some(Instant::now() + seconds(60)));
+        Patience { open_by, begin_by, ..Patience::default() }
+    };
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
+    assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
+    let CircuitStatus::HalfOpen { cause } = pool.status().circuit else { panic!("it has not had its time yet") };
+    assert_eq!(cause, "a session has been opening for as long as an email can wait");
+    let refused = pool.acquire(soon()).await.map(|_| ());
+    assert!(matches!(refused, Err(Unavailable::CircuitOpen { .. })), "P12: no email meets it twice: {refused:?}");
+    tokio::time::sleep_until(begun + seconds(31)).await;
+    let CircuitStatus::Open { cause, .. } = pool.status().circuit else { panic!("it had its time") };
+    assert_eq!(cause, "no session within 30 s");
+    for _ in 0..20 {
+        let refused = pool.acquire(soon()).await.map(|_| ());
+        let Err(Unavailable::CircuitOpen { until, .. }) = refused else { panic!("{refused:?}") };
+        tokio::time::sleep_until(until).await;
+    }
+    assert_eq!(exchange.seen.lock().connections, 2, "one dialogue tries it, and goes on trying");
+    silent.store(false, Ordering::SeqCst);
+    let permit = loop {
+        match pool.acquire(soon()).await {
+            Ok(permit) => break permit,
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+        assert!(begun.elapsed() < seconds(600), "it never comes back");
+    };
+    assert_eq!(pool.status().sessions_open, 1, "the mail that probes has a session that greets");
+    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+}
+
+/// What postscreen does to every client that it does not know: the greeting comes after six seconds.
+#[tokio::test(start_paused = true)]
+async fn greeting_after_six_seconds_does_not_open_circuit() {
+    let exchange = Exchange::new(when(Moment::Banner, Act::SayAfter(Duration::from_secs(6), "220 relay ESMTP\r\n")));
+    let pool = pool(&exchange, quick());
+    let patience = || Patience { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Patience::default() };
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
+    assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let status = pool.status();
+    assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next mail");
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
+    assert_eq!(exchange.seen.lock().connections, 1);
+}
+
+#[tokio::test]
+async fn three_losses_after_the_dot_open_the_circuit() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::Close));
+    let pool = pool(&exchange, quick());
+    for text in ["a", "b", "c"] {
+        assert!(matches!(send(&pool, text).await, Verdict::InDoubt { .. }));
+    }
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })));
+    assert_eq!(pool.status().counters.in_doubt, 3);
+}
+
+#[tokio::test]
+async fn a_throttle_answer_halves_the_rate() {
+    let exchange =
+        Exchange::new(when(Moment::Dot, Act::Say("454 Throttling failure: Maximum sending rate exceeded\r\n")));
+    let pool = pool(&exchange, Limits { rate_per_second: 500.0, ..quick() });
+    send(&pool, "a").await;
+    let status = pool.status();
+    assert_eq!(status.slowed.as_deref(), Some("454 Throttling failure: Maximum sending rate exceeded"));
+    assert!((250.0..300.0).contains(&status.rate_per_second), "{}", status.rate_per_second);
+    assert_eq!((status.circuit, status.counters.throttled), (CircuitStatus::Closed, 1));
+}
+
+#[tokio::test]
+async fn a_used_up_day_parks_the_relay() {
+    let exchange =
+        Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
+    let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
+    let pool = pool(&exchange, Limits { backoff, ..quick() });
+    let words = "454 Throttling failure: Daily message quota exceeded";
+    let mut parked = Vec::new();
+    for _ in 0..2 {
+        send(&pool, "a").await;
+        let Err(Unavailable::Parked { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
+            panic!("it is parked");
+        };
+        assert_eq!(cause, words);
+        assert_eq!(pool.status().circuit, CircuitStatus::Parked { until, cause });
+        assert!(pool.status().rate_per_second > 1e5, "it is not slow, it is full");
+        parked.push(until);
+        tokio::time::sleep_until(until).await;
+    }
+    assert!(parked[0] < parked[1], "a probe that hears it again parks it again");
+    let probe = pool.acquire(soon()).await.expect("the window may have slid");
+    assert!(pool.acquire(soon()).await.is_err(), "one probe at a time");
+    drop(probe);
+}
+
+#[tokio::test]
+async fn a_pace_that_cannot_be_kept_says_when() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { rate_per_second: 0.001, burst: 1.0, ..quick() });
+    let before = Instant::now();
+    let Err(Unavailable::Paced { until }) = pool.acquire(soon()).await.map(|_| ()) else {
+        panic!("the first mail is due in 1,000 s");
+    };
+    assert!(until > before + Duration::from_secs(900));
+    pool.set_rate(1e6, 1e6);
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }), "another share");
+}
+
+#[tokio::test]
+async fn a_forgotten_delivery_is_delivered_all_the_same() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, quick());
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    drop(permit.deliver(mail(b"a"), Open, Patience::default()));
+    assert!(pool.close(Duration::from_secs(60)).await);
+    assert_eq!(exchange.seen.lock().accepted.len(), 1);
+    assert_eq!(pool.status().counters.accepted, 1);
+}
+
+#[tokio::test]
+async fn an_unused_permit_gives_its_session_back() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, quick());
+    send(&pool, "a").await;
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    assert_eq!(pool.status().sessions_idle, 0);
+    drop(permit);
+    assert_eq!(pool.status().sessions_idle, 1);
+    send(&pool, "b").await;
+    assert_eq!(exchange.seen.lock().connections, 1);
+}
+
+#[tokio::test]
+async fn a_closed_pool_says_goodbye_and_gives_no_more_permits() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, quick());
+    send(&pool, "a").await;
+    assert!(pool.close(Duration::from_secs(60)).await);
+    assert_eq!(exchange.commands().last().map(String::as_str), Some("QUIT"));
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::Closed)));
+}
+
+#[tokio::test]
+async fn closing_waits_no_longer_than_asked_for_a_dot_without_an_answer() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
+    let pool = pool(&exchange, quick());
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let _delivery = permit.deliver(mail(b"a"), Open, Patience::default());
+    until("it waits for its answer", || pool.status().waiting_dots == 1).await;
+    assert!(!pool.close(Duration::from_millis(20)).await);
+    assert_eq!(pool.status().waiting_dots, 1, "and is not cut off");
+}
+
+#[tokio::test]
+async fn relay_refusal_of_one_recipient_keeps_rate() {
+    for words in ["452 4.3.1 Insufficient system storage\r\n", "450 4.4.3 no DNS\r\n", "550 5.4.1 no route\r\n"] {
+        let exchange = Exchange::new(when(Moment::Rcpt, Act::Say(words)));
+        let pool = pool(&exchange, quick());
+        let before = pool.status().rate_per_second;
+        assert!(matches!(send(&pool, "a").await, Verdict::Refused { .. }), "{words}");
+        assert!(pool.status().rate_per_second >= before, "{words}");
+        assert_eq!(pool.status().slowed, None, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn closing_reply_in_used_session_is_no_throttle() {
+    let offered = Arc::new(AtomicUsize::new(0));
+    let counted = offered.clone();
+    let exchange = Exchange::new(Arc::new(move |moment, _| match moment {
+        Moment::Mail if counted.fetch_add(1, Ordering::SeqCst) == 1 => {
+            Some(Act::SayAndClose("421 4.4.2 closing connection\r\n"))
+        }
+        _ => None,
+    }));
+    let pool = pool(&exchange, quick());
+    let before = pool.status().rate_per_second;
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    let ended = send(&pool, "b").await;
+    assert!(matches!(ended, Verdict::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+    assert!(matches!(send(&pool, "c").await, Verdict::Accepted { .. }), "in a session of its own");
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert!(pool.status().rate_per_second >= before && pool.status().slowed.is_none());
+}
+
+#[tokio::test]
+async fn one_more_session_than_the_relay_likes_slows_it_only() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    let picky: Script = Arc::new(move |moment, _| match moment {
+        Moment::Banner if counted.fetch_add(1, Ordering::SeqCst) > 0 => {
+            Some(Act::SayAndClose("421 too many connections\r\n"))
+        }
+        Moment::Dot => Some(Act::Hang),
+        _ => None,
+    });
+    let exchange = Exchange::new(picky);
+    let pool = pool(&exchange, quick());
+    let first = pool.acquire(soon()).await.expect("a permit").deliver(mail(b"a"), Open, Patience::default());
+    until("the first waits", || pool.status().waiting_dots == 1).await;
+    assert!(matches!(send(&pool, "b").await, Verdict::Refused { code: 421, .. }));
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert!(pool.status().rate_per_second < 0.6e6);
+    drop(first);
+}
+
+/// Misbehaves at random, by seed.
+fn chaos(seed: u64) -> Script {
+    let random = parking_lot::Mutex::new(StdRng::seed_from_u64(seed));
+    Arc::new(move |moment, _| {
+        let (dice, which) = {
+            let mut random = random.lock();
+            (random.random_range(0..100u32), random.random_range(0..6usize))
+        };
+        if dice >= 8 || moment == Moment::InText {
+            return None;
+        }
+        let acts = [
+            Act::Close,
+            Act::Say("421 4.3.2 no\r\n"),
+            Act::Say("550 5.1.1 no\r\n"),
+            Act::SayAndClose("25"),
+            Act::Say("nonsense\r\n"),
+            Act::SayAndClose("451 4.7.1 later\r\n"),
+        ];
+        acts.get(which).cloned()
+    })
+}
+
+#[tokio::test]
+async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
+    for seed in 0..5 {
+        let exchange = Exchange::new(chaos(seed));
+        let backoff =
+            Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2), ..Backoff::default() };
+        let timeouts = Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() };
+        let pool = pool(&exchange, Limits { max_sessions: 4, backoff, timeouts, ..quick() });
+        let verdicts = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
+        assert!(pool.close(Duration::from_secs(60)).await);
+        let texts_with = |wanted: fn(&Verdict) -> bool| -> HashSet<Vec<u8>> {
+            let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
+            chosen.map(|(number, _)| format!("{number}\r\n").into_bytes()).collect()
+        };
+        let accepted = texts_with(|verdict| matches!(verdict, Verdict::Accepted { .. }));
+        let in_doubt = texts_with(|verdict| matches!(verdict, Verdict::InDoubt { .. }));
+        let seen = exchange.seen.lock();
+        let arrived: HashSet<Vec<u8>> = seen.accepted.iter().cloned().collect();
+        assert_eq!(seen.accepted.len(), arrived.len(), "seed {seed}: nothing arrives twice (I1)");
+        assert!(accepted.is_subset(&arrived), "seed {seed}: what we call sent has arrived (I9)");
+        assert!(arrived.is_subset(&(&accepted | &in_doubt)), "seed {seed}: what arrived is sent or doubtful (I9)");
+        let status = pool.status();
+        assert!(seen.most_open <= 4, "seed {seed}: {}", seen.most_open);
+        assert_eq!(status.waiting_dots, 0);
+        assert!(accepted.len() as u64 <= status.counters.gate_passes, "seed {seed} (I14)");
+        assert!(!accepted.is_empty() && accepted.len() < 300, "seed {seed}: the run exercised both ends");
+    }
+}
+
+/// Asks for permits until there is one, then sends once.
+async fn persistent(pool: Pool, number: usize) -> Verdict {
+    loop {
+        match pool.acquire(soon()).await {
+            Ok(permit) => {
+                let text = format!("{number}\r\n").into_bytes();
+                return permit.deliver(mail(&text), Open, Patience::default()).await;
+            }
+            Err(Unavailable::CircuitOpen { until, .. }) => {
+                tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(3))).await;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

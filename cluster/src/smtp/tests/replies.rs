@@ -1,0 +1,242 @@
+//! The class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
+
+use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
+use crate::smtp::replies::verdict::{
+    self, MAX_TEXT_CHARS, Permanence, Scope, Verdict, enhanced_code, without_enhanced_code,
+};
+use crate::smtp::session::cause::Cause;
+use crate::smtp::session::lines::Reply;
+use crate::smtp::session::stream::Stage;
+
+/// By the embedded rules alone.
+fn refused(stage: Stage, reply: &Reply) -> Verdict {
+    Verdict::refused(&ReplyRules::default(), stage, reply)
+}
+
+fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
+    verdict::scope(&ReplyRules::default(), stage, code, enhanced, text)
+}
+
+const QUICK: Scope = Scope::Throttle { daily_quota: false };
+const QUOTA: Scope = Scope::Throttle { daily_quota: true };
+
+#[test]
+fn each_answer_has_its_scope() {
+    use Scope::*;
+    use Stage::*;
+    let table = [
+        // Before MAIL everything is the relay's, or a throttle.
+        (Banner, 554, "no service", Relay),
+        (Banner, 554, "5.7.1 you are listed", Relay),
+        (Banner, 421, "too busy", QUICK),
+        (Ehlo, 502, "what", Relay),
+        (Ehlo, 550, "daily limit of greetings", Relay),
+        (Tls, 454, "4.7.0 TLS not available", Relay),
+        (Tls, 502, "5.5.1 what", Relay),
+        (Auth, 535, "5.7.8 bad credentials", Relay),
+        (Auth, 454, "4.7.0 temporary authentication failure", Relay),
+        (Auth, 454, "4.7.0 Too many login attempts", QUICK),
+        (Auth, 421, "4.7.0 Too many errors", QUICK),
+        // MAIL names the sender.
+        (Mail, 451, "4.3.0 try later", Relay),
+        (Mail, 451, "no words that help", Relay),
+        (Mail, 452, "4.3.1 disk full", Relay),
+        (Mail, 452, "too many connections", QUICK),
+        (Mail, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        (Mail, 454, "Throttling - Maximum sending rate exceeded", QUICK),
+        (Mail, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
+        (Mail, 421, "4.7.0 bye", QUICK),
+        (Mail, 550, "sender refused", Tenant),
+        (Mail, 553, "5.1.8 no such domain", Tenant),
+        (Mail, 450, "4.1.8 sender domain not found", Tenant),
+        (Mail, 554, "5.7.1 not verified", Tenant),
+        (Mail, 530, "5.7.0 authentication required", Relay),
+        (Mail, 503, "5.5.1 no", Relay),
+        (Mail, 552, "5.3.4 message too big", Content),
+        (Mail, 552, "too big", Content),
+        (Mail, 571, "no such thing known", Relay),
+        // RCPT names the mailbox.
+        (Rcpt, 550, "5.1.1 no such user", Mailbox),
+        (Rcpt, 550, "no such user", Mailbox),
+        (Rcpt, 550, "5.1.10 null MX", Mailbox),
+        (Rcpt, 550, "5.2.1 disabled", Mailbox),
+        (Rcpt, 452, "4.2.2 mailbox full", Greylisted),
+        (Rcpt, 452, "4.2.2 too many messages in this mailbox", Greylisted),
+        (Rcpt, 450, "4.2.1 receiving mail at a rate that is too fast", Greylisted),
+        (Rcpt, 450, "busy", Greylisted),
+        (Rcpt, 599, "never heard of", Mailbox),
+        (Rcpt, 450, "4.7.1 come back", Greylisted),
+        (Rcpt, 451, "4.7.650 rate limit", QUICK),
+        (Rcpt, 450, "4.2.0 Greylisted for 300 s", Greylisted),
+        (Rcpt, 451, "4.7.1 Greylisting in action, please come back later", Greylisted),
+        (Rcpt, 421, "4.7.0 try again later", QUICK),
+        (Rcpt, 550, "5.7.1 relaying denied", Tenant),
+        (Rcpt, 571, "5.7.1 blocked", Tenant),
+        (Rcpt, 452, "4.5.3 too many recipients", QUICK),
+        (Rcpt, 452, "4.3.1 disk full", Relay),
+        (Rcpt, 550, "5.4.1 no route", Mailbox),
+        (Rcpt, 554, "5.6.7 needs SMTPUTF8", Content),
+        (Rcpt, 550, "5.4.5 Daily user sending limit exceeded", QUOTA),
+        // DATA concerns neither the mailbox nor the content.
+        (Data, 451, "later", Relay),
+        (Data, 554, "no valid recipients", Relay),
+        (Data, 550, "5.7.1 not you", Tenant),
+        (Data, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        // After the dot: all of it.
+        (Answered, 550, "5.1.1 no such user", Mailbox),
+        (Answered, 554, "rejected", Mailbox),
+        (Answered, 451, "try again", Greylisted),
+        (Answered, 552, "5.2.2 over quota, daily limit", Mailbox),
+        (Answered, 550, "5.7.1 looks like spam", Content),
+        (Answered, 554, "5.6.0 bad MIME", Content),
+        (Answered, 552, "5.3.4 too big", Content),
+        (Answered, 451, "4.7.1 greylisted", Greylisted),
+        (Answered, 421, "4.7.28 unusual rate", QUICK),
+        (Answered, 451, "4.3.0 no such luck", Greylisted),
+        (Answered, 451, "4.3.0 queue file write error", Relay),
+        (Answered, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        (Answered, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
+        (Answered, 550, "4.1.1 classes that disagree count as none", Mailbox),
+    ];
+    for (stage, code, text, expected) in table {
+        let verdict = refused(stage, &Reply { code, text: text.to_owned() });
+        let Verdict::Refused { scope, counts_attempt, permanence, .. } = verdict else {
+            panic!("a refusal is a refusal");
+        };
+        assert_eq!(scope, expected, "{stage:?} {code} {text}");
+        assert_eq!(counts_attempt, expected == Mailbox, "{stage:?} {code} {text}");
+        assert_eq!(permanence == Permanence::Permanent, code >= 500, "{code}");
+    }
+}
+
+/// The class as `replies.tsv` writes it.
+fn class_named(name: &str) -> Option<ReplyClass> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        class: ReplyClass,
+    }
+    toml::from_str::<Named>(&format!("class = {name:?}")).ok().map(|named| named.class)
+}
+
+#[test]
+fn documented_replies_have_their_class() {
+    let mut wrong = Vec::new();
+    let mut from_sources = 0;
+    for line in include_str!("replies.tsv").lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [stage, reply, class, source, evidence] = fields[..] else { panic!("{line:?} has not five fields") };
+        let stage = match stage {
+            "banner" => Stage::Banner,
+            "ehlo" => Stage::Ehlo,
+            "tls" => Stage::Tls,
+            "auth" => Stage::Auth,
+            "mail" => Stage::Mail,
+            "rcpt" => Stage::Rcpt,
+            "data" => Stage::Data,
+            "dot" => Stage::Answered,
+            other => panic!("{other:?} is no stage"),
+        };
+        let (code, text) = reply.split_once(' ').expect("a code and a text");
+        let code = code.parse().expect("a code");
+        let expected = class_named(class).unwrap_or_else(|| panic!("{class:?} is no class"));
+        let found = ReplyRules::default().classify(stage, code, enhanced_code(code, text), text);
+        if found != expected {
+            wrong.push(format!("{stage:?} {reply}: {found:?}, not {expected:?} ({source})"));
+        }
+        assert!(!source.is_empty() && ["source", "logs", "none"].contains(&evidence), "{line}");
+        from_sources += usize::from(evidence == "source");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(from_sources >= 150, "only {from_sources} replies stand in their source");
+}
+
+#[test]
+fn transient_reply_never_counts_as_attempt() {
+    let texts =
+        ["", "4.1.1 x", "4.2.1 x", "4.2.2 mailbox full", "4.4.3 x", "4.0.0 x", "4.7.1 x", "try again (#4.3.0)", "x"];
+    for stage in Stage::ALL {
+        for code in 400..500 {
+            for text in texts {
+                let found = scope(stage, code, enhanced_code(code, text), text);
+                assert_ne!(found, Scope::Mailbox, "{stage:?} {code} {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reply_about_the_recipients_domain_never_concerns_the_relay() {
+    for stage in [Stage::Rcpt, Stage::Answered] {
+        for subject in [0, 3, 4, 5] {
+            let says = |code: u16| {
+                let text = format!("{}.{subject}.0 x", code / 100);
+                scope(stage, code, enhanced_code(code, &text), &text)
+            };
+            assert_eq!((says(450), says(550)), (Scope::Greylisted, Scope::Mailbox), "{stage:?} x.{subject}.0");
+        }
+    }
+}
+
+#[test]
+fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
+    let texts = ["", "5.1.1 x", "4.1.1 x", "4.2.2 x", "5.2.1 x", "x"];
+    for stage in [Stage::Connect, Stage::Tls, Stage::Banner, Stage::Ehlo, Stage::Auth, Stage::Mail, Stage::Data] {
+        for code in 400..600 {
+            for text in texts {
+                let enhanced = enhanced_code(code, text);
+                assert_ne!(scope(stage, code, enhanced, text), Scope::Mailbox, "{stage:?} {code} {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn enhanced_codes_are_read_strictly() {
+    assert_eq!(enhanced_code(550, "5.1.10 x"), Some((5, 1, 10)));
+    assert_eq!(enhanced_code(550, "5.1.1"), Some((5, 1, 1)));
+    assert_eq!(enhanced_code(550, "sorry, no mailbox here by that name (#5.1.1)"), Some((5, 1, 1)));
+    for text in [
+        "4.1.1 x",
+        "5.1 x",
+        "5.1.1234 x",
+        "5.x.1 x",
+        "x 5.1.1",
+        "",
+        "5..1",
+        "5.1.1.1 x",
+        "x (#4.1.1)",
+        "x (5.1.1)",
+        "(#5.1.1) x",
+    ] {
+        assert_eq!(enhanced_code(550, text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_loss_is_in_doubt_exactly_when_the_dot_was_handed_over() {
+    for stage in Stage::ALL {
+        let verdict = Verdict::lost(stage, Cause::Closed);
+        assert_eq!(matches!(verdict, Verdict::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
+    }
+}
+
+#[test]
+fn the_words_of_an_answer_come_without_its_enhanced_code() {
+    let words = |text: &str| without_enhanced_code(text, enhanced_code(550, text));
+    assert_eq!(words("5.1.1 no such user"), "no such user");
+    assert_eq!(words("5.1.1 no such user 5.1.1 ask 15.1.1 postmaster"), "no such user ask 15.1.1 postmaster");
+    assert_eq!(words("no such user"), "no such user");
+    assert_eq!(words("no such user (#5.1.1)"), "no such user");
+    assert_eq!(words("4.1.1 of another class"), "4.1.1 of another class");
+    assert_eq!(words("5.1.1"), "");
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let reply = Reply { code: 550, text: "x\n".repeat(1000) };
+    let Verdict::Refused { text, .. } = refused(Stage::Rcpt, &reply) else {
+        panic!("a refusal is a refusal");
+    };
+    assert_eq!(text.chars().count(), MAX_TEXT_CHARS);
+    assert!(!text.contains('\n'));
+}

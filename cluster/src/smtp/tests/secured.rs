@@ -1,0 +1,320 @@
+//! TLS and AUTH: what is asked for is had, or the opening ends and says why; and the gate above TLS.
+
+use std::sync::Arc;
+
+use reveille_ledger::access::{Access, Tls, Trust};
+
+use super::certificates::Authority;
+use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing};
+use crate::node::secret::Secret;
+use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::session::auth::Mechanism;
+use crate::smtp::session::cause::{Cause, Mend};
+use crate::smtp::session::credentials::{Binding, Login};
+use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::dialogue::Session;
+use crate::smtp::session::probe_report::Findings;
+use crate::smtp::session::stream::Stage;
+use crate::smtp::session::target::Target;
+
+const HOST: &str = "relay.example.org";
+const EHLO: &str = "EHLO node-1.example.org";
+
+/// One relay with its CA, and the way in that a test takes.
+struct Scene {
+    authority: Authority,
+    exchange: Exchange,
+    access: Access,
+    host: &'static str,
+    login: Login,
+}
+
+impl Scene {
+    fn implicit(script: Script) -> Scene {
+        let authority = Authority::new();
+        let trust = Trust { ca: Some(authority.file()), name: None };
+        let tls = ServerTls::Implicit(authority.server(HOST));
+        let access = Access { tls: Tls::Implicit(trust), credentials: None };
+        Scene {
+            authority,
+            exchange: Exchange { tls, ..Exchange::new(script) },
+            access,
+            host: HOST,
+            login: Login::Password,
+        }
+    }
+
+    fn start_tls(script: Script) -> Scene {
+        let mut scene = Scene::implicit(script);
+        scene.access.tls = Tls::StartTls(scene.access.tls.trust().cloned().unwrap_or_default());
+        scene.exchange.tls = ServerTls::WhenAsked(scene.authority.server(HOST));
+        scene
+    }
+
+    /// The same, as anna, whose password is in a file.
+    fn logging_in(mut self) -> Scene {
+        std::fs::write(self.authority.path("login"), "anna:hunter2\n").expect("written");
+        self.access.credentials = Some("anna".to_owned());
+        self
+    }
+
+    fn trust(&mut self) -> &mut Trust {
+        match &mut self.access.tls {
+            Tls::StartTls(trust) | Tls::Implicit(trust) => trust,
+            Tls::None => panic!("this scene has TLS"),
+        }
+    }
+
+    async fn open(&self) -> (Result<Session, Box<Verdict>>, Findings) {
+        self.open_by(true).await
+    }
+
+    /// The same from a node whose configuration has anna's credentials for this relay, or for another one.
+    async fn open_by(&self, bound_here: bool) -> (Result<Session, Box<Verdict>>, Findings) {
+        let anna = Binding {
+            host: if bound_here { self.host } else { "another.example.org" }.to_owned(),
+            port: 25,
+            secret: Secret::File(self.authority.path("login").to_string_lossy().into_owned()),
+            login: self.login,
+        };
+        let target = Target::new(self.host, 25, "node-1.example.org", &self.access).expect("a good target");
+        let target = target.with_credentials(Arc::new([("anna".to_owned(), anna)].into_iter().collect()));
+        let mut findings = Findings::default();
+        let (timeouts, patience) = (Timeouts::default(), Patience::default());
+        let opened = Session::open_noting(&target, &self.exchange, timeouts, &patience, &mut findings).await;
+        (opened, findings)
+    }
+
+    /// Where that is mended, the stage and the words of an opening that has to fail for TLS or a login.
+    async fn is_mended(&self) -> (Mend, Stage, String) {
+        match self.open().await.0.err().map(|verdict| *verdict) {
+            Some(Verdict::Broken { stage, cause: Cause::Tls(trouble) | Cause::Credentials(trouble) }) => {
+                (trouble.mend, stage, trouble.words)
+            }
+            other => panic!("it has to fail for that: {other:?}"),
+        }
+    }
+
+    /// The stage and the words of an opening that has to fail.
+    async fn fails(&self) -> (Stage, String) {
+        match self.open().await.0.err().map(|verdict| *verdict) {
+            Some(Verdict::Broken { stage, cause }) => (stage, cause.to_string()),
+            Some(Verdict::Refused { stage, code, text, .. }) => (stage, format!("{code} {text}")),
+            other => panic!("it has to fail: {other:?}"),
+        }
+    }
+}
+
+async fn delivers_once(scene: Scene) {
+    let (opened, findings) = scene.open().await;
+    let mut session = opened.expect("a session");
+    let encryption = findings.encryption.expect("encrypted");
+    assert_eq!((encryption.version.as_str(), encryption.subject.as_str()), ("TLS 1.3", "CN=relay.example.org"));
+    assert!(encryption.expires_at_s > 7_000_000_000, "{encryption:?}");
+    for round in 1..=2 {
+        let mut gate = Counting::open(&scene.exchange);
+        let verdict = session.deliver(&mail(b"hello\r\n.\r\n"), &mut gate, &Patience::default()).await;
+        assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+        assert_eq!(gate.times_met(), 1, "once a mail");
+        let tape = scene.exchange.tape.lock().bytes.clone();
+        let (_, after) = tape.split_at(gate.met.lock()[0]);
+        // One record: a head of 5 bytes, three of text, one of kind, 16 of seal (RFC 8446 5.2).
+        assert_eq!((after.len(), &after[..5]), (25, &[23, 3, 3, 0, 20][..]), "behind the gate only the terminator");
+        assert_eq!(scene.exchange.seen.lock().accepted.len(), round);
+    }
+}
+
+#[tokio::test]
+async fn over_implicit_tls_the_gate_is_met_exactly_once_a_mail() {
+    delivers_once(Scene::implicit(willing())).await;
+}
+
+#[tokio::test]
+async fn over_starttls_the_gate_is_met_exactly_once_a_mail() {
+    delivers_once(Scene::start_tls(willing())).await;
+}
+
+#[tokio::test]
+async fn a_shut_gate_lets_nothing_out_over_tls_either() {
+    let scene = Scene::implicit(willing());
+    let mut session = scene.open().await.0.expect("a session");
+    let mut gate = Counting::shut(&scene.exchange);
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
+    assert!(matches!(verdict, Verdict::GateClosed(_)), "{verdict:?}");
+    assert_eq!(scene.exchange.tape.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");
+}
+
+#[tokio::test]
+async fn after_starttls_everything_is_said_anew() {
+    let scene = Scene::start_tls(when(Moment::Ehlo, Act::Say("250-relay\r\n250-PIPELINING\r\n250 STARTTLS\r\n")));
+    let (opened, findings) = scene.open().await;
+    assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO]);
+    assert_eq!(findings.extensions, ["PIPELINING", "8BITMIME", "AUTH PLAIN LOGIN", "SMTPUTF8"]);
+    assert_eq!(findings.banner, "relay ESMTP");
+    assert!(opened.expect("a session").offers().utf8, "offered under TLS only");
+}
+
+#[tokio::test]
+async fn starttls_that_is_asked_for_is_never_done_without() {
+    let not_offered = Scene::start_tls(when(Moment::Ehlo, Act::Say("250 relay\r\n"))).logging_in();
+    let (mend, stage, words) = not_offered.is_mended().await;
+    assert_eq!((mend, stage), (Mend::ImplicitTls, Stage::Tls));
+    assert!(words.contains("offers no STARTTLS"), "{words}");
+    let refused = Scene::start_tls(when(Moment::StartTls, Act::Say("454 4.7.0 TLS not available\r\n"))).logging_in();
+    assert_eq!(refused.fails().await, (Stage::Tls, "454 4.7.0 TLS not available".to_owned()));
+    for scene in [not_offered, refused] {
+        assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH") || line.starts_with("MAIL")));
+    }
+}
+
+#[tokio::test]
+async fn what_was_slipped_in_behind_the_220_closes_the_session() {
+    let words = "220 2.0.0 go ahead\r\n250-relay\r\n250 AUTH PLAIN\r\n";
+    let scene = Scene::start_tls(when(Moment::StartTls, Act::Say(words))).logging_in();
+    let verdict = scene.open().await.0.err().map(|verdict| *verdict);
+    assert!(
+        matches!(&verdict, Some(Verdict::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
+        "CVE-2011-0411: {verdict:?}"
+    );
+    assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS"], "nothing was said after it");
+}
+
+#[tokio::test]
+async fn what_does_not_speak_tls_is_said_to() {
+    let mut scene = Scene::implicit(willing());
+    scene.exchange.tls = ServerTls::Never;
+    let (mend, stage, words) = scene.is_mended().await;
+    assert_eq!((mend, stage), (Mend::StartTls, Stage::Tls));
+    assert!(words.contains("does not speak TLS here"), "{words}");
+}
+
+#[tokio::test]
+async fn each_certificate_that_is_not_to_be_believed_says_why_and_what_next() {
+    let mut unknown = Scene::implicit(willing());
+    let other = Authority::new();
+    unknown.trust().ca = Some(other.file());
+    let mut unknown_here = Scene::start_tls(willing());
+    unknown_here.trust().ca = None;
+    let mut mismatched = Scene::implicit(willing());
+    mismatched.host = "smtp.example.org";
+    let mut expired = Scene::implicit(willing());
+    expired.exchange.tls = ServerTls::Implicit(expired.authority.server_until(HOST, 2021));
+    let mut no_file = Scene::implicit(willing());
+    no_file.trust().ca = Some("/nowhere/ca.pem".to_owned());
+    let mut no_certificate = Scene::implicit(willing()).logging_in();
+    let login = no_certificate.authority.path("login").to_string_lossy().into_owned();
+    no_certificate.trust().ca = Some(login);
+    let table = [
+        (unknown, Mend::Ca, ["not signed by the CA in", "name the one that did"]),
+        (unknown_here, Mend::Ca, ["s", "--ca"]),
+        (mismatched, Mend::TlsName, ["is for relay.example.org, not for smtp.example.org", "--tls-name"]),
+        (expired, Mend::Relay, ["expired at 2021-12-31T00:00:00Z", "renew it"]),
+        (no_file, Mend::CaFile, ["the CA file /nowhere/ca.pem cannot be read on this node", "No such file"]),
+        (no_certificate, Mend::CaFile, ["login", "has no certificate"]),
+    ];
+    for (scene, expected, parts) in table {
+        let (mend, stage, words) = scene.is_mended().await;
+        assert_eq!((mend, stage), (expected, Stage::Tls), "{words}");
+        assert!(parts.iter().all(|part| words.contains(part)), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn another_name_can_be_believed() {
+    let mut scene = Scene::implicit(willing());
+    scene.host = "127.0.0.1";
+    scene.trust().name = Some(HOST.to_owned());
+    assert!(scene.open().await.0.is_ok());
+}
+
+#[tokio::test]
+async fn plain_is_taken_where_it_is_offered_and_login_where_not() {
+    let scene = Scene::start_tls(willing()).logging_in();
+    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Plain));
+    assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO, "AUTH PLAIN AGFubmEAaHVudGVyMg=="]);
+    let login = when(Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH CRAM-MD5 LOGIN\r\n"));
+    let scene = Scene::implicit(login).logging_in();
+    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Login));
+    assert_eq!(scene.exchange.commands(), [EHLO, "AUTH LOGIN", "YW5uYQ==", "aHVudGVyMg=="]);
+}
+
+#[tokio::test]
+async fn token_goes_by_xoauth2_and_its_refusal_is_heard() {
+    let offers = (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN XOAUTH2\r\n"));
+    let by_token = |script| {
+        let mut scene = Scene::implicit(script).logging_in();
+        scene.login = Login::Xoauth2;
+        scene
+    };
+    let scene = by_token(when(offers.0, offers.1.clone()));
+    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Xoauth2));
+    let line = "AUTH XOAUTH2 dXNlcj1hbm5hAWF1dGg9QmVhcmVyIGh1bnRlcjIBAQ==";
+    assert_eq!(scene.exchange.commands(), [EHLO, line]);
+    let scene = by_token(willing());
+    let (stage, words) = scene.fails().await;
+    assert!(stage == Stage::Auth && words == "the relay offers no AUTH XOAUTH2 here", "{words}");
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_auth_is_the_relays_trouble_and_tells_no_secret() {
+    static LOGIN_ONLY: [(Moment, Act); 2] = [
+        (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN\r\n")),
+        (Moment::Auth, Act::Say("535 5.7.8 no: aHVudGVyMg==\r\n")),
+    ];
+    let table = [
+        (when(Moment::Auth, Act::Say("535 5.7.8 bad credentials\r\n")), "535 5.7.8 bad credentials"),
+        (
+            when(Moment::Auth, Act::Say("535 no: AGFubmEAaHVudGVyMg==\r\n")),
+            "535 (not shown: it repeats the credentials)",
+        ),
+        (when(Moment::Auth, Act::Say("454 4.7.0 temporary failure\r\n")), "454 4.7.0 temporary failure"),
+        (when(Moment::Auth, Act::Say("334 more\r\n")), "334 more"),
+        (when(Moment::Auth, Act::Say("?AGFubmEAaHVudGVyMg==\r\n")), "not shown"),
+        (script(&LOGIN_ONLY), "535 (not shown: it repeats the credentials)"),
+        (when(Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH XOAUTH2\r\n")), "neither AUTH PLAIN nor AUTH LOGIN"),
+    ];
+    for (script, expected) in table {
+        let scene = Scene::implicit(script).logging_in();
+        let (stage, words) = scene.fails().await;
+        assert_eq!(stage, Stage::Auth, "{words}");
+        assert!(words.contains(expected), "{words}");
+        assert!(!words.contains("hunter2") && !words.contains("aHVudGVyMg"), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn where_auth_is_offered_after_starttls_only_that_is_said() {
+    let clear = |words: &'static str| {
+        let mut scene = Scene::start_tls(when(Moment::Ehlo, Act::Say(words))).logging_in();
+        // In the clear a password goes to this machine only.
+        (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
+        scene
+    };
+    let (mend, stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").is_mended().await;
+    assert_eq!((mend, stage), (Mend::LoginAfterStartTls, Stage::Auth));
+    assert!(words.ends_with("may after STARTTLS: --tls starttls"), "{words}");
+    let (mend, _, words) = clear("250-relay\r\n250 PIPELINING\r\n").is_mended().await;
+    assert!(mend == Mend::NoLogin && words.ends_with("nor AUTH LOGIN here"), "{mend:?} {words}");
+}
+
+#[tokio::test]
+async fn credentials_bound_to_another_relay_are_never_sent() {
+    let scene = Scene::implicit(willing()).logging_in();
+    let (opened, _) = scene.open_by(false).await;
+    let Err(verdict) = opened else { panic!("it logged in") };
+    let Verdict::Broken { stage: Stage::Auth, cause: Cause::Credentials(trouble) } = *verdict else {
+        panic!("{verdict:?}")
+    };
+    assert!(trouble.words.contains("are for another.example.org port 25 alone"), "{}", trouble.words);
+    assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
+}
+
+#[tokio::test]
+async fn credentials_that_are_missing_are_missed_before_anything_is_said() {
+    let scene = Scene::implicit(willing()).logging_in();
+    std::fs::remove_file(scene.authority.path("login")).expect("removed");
+    let (mend, stage, words) = scene.is_mended().await;
+    assert_eq!((mend, stage), (Mend::Reference, Stage::Auth));
+    assert!(words.contains("login cannot be read"), "{words}");
+    assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
+}

@@ -1,0 +1,438 @@
+//! A small SMTP server that does what its script says, in memory, and remembers what it saw; and a
+//! transport that remembers each byte that was handed to it.
+
+use std::{
+    collections::VecDeque,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex},
+    time::Instant,
+};
+use tokio_rustls::TlsAcceptor;
+
+use reveille_ledger::access::Access;
+
+use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::dialer::{Connected, Dial};
+use crate::smtp::session::dialogue::Session;
+use crate::smtp::session::envelope::Mail;
+use crate::smtp::session::gate::{Gate, GateAnswer, Shut};
+use crate::smtp::session::stream::Transport;
+use crate::smtp::session::target::Target;
+
+/// When the script is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    Banner,
+    /// EHLO, before any TLS.
+    Ehlo,
+    Helo,
+    StartTls,
+    /// EHLO under TLS.
+    SecureEhlo,
+    /// The last line of AUTH.
+    Auth,
+    Mail,
+    Rcpt,
+    Data,
+    /// The first line of a text was read.
+    InText,
+    Dot,
+    Reset,
+    Quit,
+}
+
+/// What the server does then.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Say(&'static str),
+    SayAndClose(&'static str),
+    SayAfter(Duration, &'static str),
+    Close,
+    /// Neither says nor reads anything, and keeps the connection.
+    Hang,
+    /// Says many bytes that are no reply.
+    Flood(usize),
+}
+
+/// Asked with the moment and the number of the mail on its connection, from 0.
+pub type Script = Arc<dyn Fn(Moment, usize) -> Option<Act> + Send + Sync>;
+
+/// A server that offers everything and accepts everything.
+pub fn willing() -> Script {
+    Arc::new(|_, _| None)
+}
+
+/// As [`willing`], but for one moment of every mail.
+pub fn when(moment: Moment, act: Act) -> Script {
+    Arc::new(move |at, _| (at == moment).then(|| act.clone()))
+}
+
+/// As [`willing`], but for several moments of every mail.
+pub fn script(acts: &'static [(Moment, Act)]) -> Script {
+    Arc::new(move |at, _| acts.iter().find(|(moment, _)| *moment == at).map(|(_, act)| act.clone()))
+}
+
+/// As [`willing`], without PIPELINING.
+pub fn stepwise(script: Script) -> Script {
+    Arc::new(move |moment, mail| match script(moment, mail) {
+        None if moment == Moment::Ehlo => Some(Act::Say("250-relay\r\n250 8BITMIME\r\n")),
+        act => act,
+    })
+}
+
+/// What a server saw, over all its connections.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub connections: usize,
+    pub open: usize,
+    pub most_open: usize,
+    pub commands: Vec<String>,
+    /// Texts whose end was seen, unstuffed, whatever was answered.
+    pub texts: Vec<Vec<u8>>,
+    /// Those that were answered with 2yz before anything else happened.
+    pub accepted: Vec<Vec<u8>>,
+}
+
+pub type SharedSeen = Arc<Mutex<Seen>>;
+
+/// Each byte that the client handed over, and the number of writes.
+#[derive(Debug, Default)]
+pub struct Tape {
+    pub bytes: Vec<u8>,
+    pub writes: usize,
+    /// Every write fails once this many bytes were taken.
+    pub fails_after: Option<usize>,
+}
+
+pub type SharedTape = Arc<Mutex<Tape>>;
+
+/// Dials a new server for each connection.
+#[derive(Clone)]
+pub struct Exchange {
+    pub script: Script,
+    pub seen: SharedSeen,
+    pub tape: SharedTape,
+    /// The size of the buffers between the two.
+    pub buffer: usize,
+    /// At most this much is taken by one write.
+    pub gulp: usize,
+    pub tls: ServerTls,
+}
+
+/// How a server encrypts.
+#[derive(Clone)]
+pub enum ServerTls {
+    Never,
+    /// From the first byte.
+    Implicit(TlsAcceptor),
+    /// When it is asked to.
+    WhenAsked(TlsAcceptor),
+}
+
+impl Exchange {
+    pub fn new(script: Script) -> Exchange {
+        Exchange {
+            script,
+            seen: SharedSeen::default(),
+            tape: SharedTape::default(),
+            buffer: 64 * 1024,
+            gulp: usize::MAX,
+            tls: ServerTls::Never,
+        }
+    }
+
+    pub async fn session(&self) -> Result<Session, Box<Verdict>> {
+        self.session_within(Timeouts::default()).await
+    }
+
+    pub async fn session_within(&self, timeouts: Timeouts) -> Result<Session, Box<Verdict>> {
+        Session::open(&target(), self, timeouts, &Patience::default()).await
+    }
+
+    pub fn commands(&self) -> Vec<String> {
+        self.seen.lock().commands.clone()
+    }
+}
+
+#[async_trait]
+impl Dial for Exchange {
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Connected> {
+        let (ours, theirs) = duplex(self.buffer);
+        let (script, seen, tls) = (self.script.clone(), self.seen.clone(), self.tls.clone());
+        tokio::spawn(async move {
+            {
+                let mut seen = seen.lock();
+                seen.connections += 1;
+                seen.open += 1;
+                seen.most_open = seen.most_open.max(seen.open);
+            }
+            let server = Server {
+                stream: Box::new(theirs),
+                unread: VecDeque::new(),
+                script,
+                seen: seen.clone(),
+                mail: 0,
+                has_recipient: false,
+                tls,
+                is_secure: false,
+            };
+            let _ = server.serve().await;
+            seen.lock().open -= 1;
+        });
+        Ok(Taped { inner: ours, tape: self.tape.clone(), gulp: self.gulp }.into())
+    }
+}
+
+struct Server {
+    stream: Box<dyn Transport>,
+    unread: VecDeque<u8>,
+    script: Script,
+    seen: SharedSeen,
+    mail: usize,
+    has_recipient: bool,
+    tls: ServerTls,
+    is_secure: bool,
+}
+
+/// The connection is over.
+struct Over;
+
+impl From<io::Error> for Over {
+    fn from(_: io::Error) -> Over {
+        Over
+    }
+}
+
+impl Server {
+    async fn serve(mut self) -> Result<(), Over> {
+        if let ServerTls::Implicit(acceptor) = &self.tls {
+            self.stream = Box::new(acceptor.accept(self.stream).await?);
+            self.is_secure = true;
+        }
+        self.act(Moment::Banner, "220 relay ESMTP\r\n").await?;
+        loop {
+            let line = String::from_utf8_lossy(&self.line().await?).into_owned();
+            let verb = line.split([' ', '\r']).next().unwrap_or_default().to_ascii_uppercase();
+            self.seen.lock().commands.push(line.trim_end().to_owned());
+            match verb.as_str() {
+                "EHLO" if self.is_secure => {
+                    let all = "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-AUTH PLAIN LOGIN\r\n250 SMTPUTF8\r\n";
+                    self.act(Moment::SecureEhlo, all).await?;
+                }
+                "EHLO" if matches!(self.tls, ServerTls::WhenAsked(_)) => {
+                    self.act(Moment::Ehlo, "250-relay\r\n250 STARTTLS\r\n").await?;
+                }
+                "STARTTLS" => {
+                    let said = self.act(Moment::StartTls, "220 2.0.0 go ahead\r\n").await?;
+                    if let (ServerTls::WhenAsked(acceptor), true) = (&self.tls, said.starts_with('2')) {
+                        self.stream = Box::new(acceptor.accept(self.stream).await?);
+                        self.is_secure = true;
+                    }
+                }
+                "AUTH" => {
+                    if line.trim_end() == "AUTH LOGIN" {
+                        for question in ["334 VXNlcm5hbWU6\r\n", "334 UGFzc3dvcmQ6\r\n"] {
+                            self.stream.write_all(question.as_bytes()).await?;
+                            self.stream.flush().await?;
+                            let answer = String::from_utf8_lossy(&self.line().await?).into_owned();
+                            self.seen.lock().commands.push(answer.trim_end().to_owned());
+                        }
+                    }
+                    self.act(Moment::Auth, "235 2.7.0 welcome\r\n").await?;
+                }
+                "HELO" => _ = self.act(Moment::Helo, "250 relay\r\n").await?,
+                "EHLO" => {
+                    self.act(Moment::Ehlo, "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n").await?;
+                }
+                "MAIL" => _ = self.act(Moment::Mail, "250 2.1.0 ok\r\n").await?,
+                "RCPT" => self.has_recipient |= self.act(Moment::Rcpt, "250 2.1.5 ok\r\n").await?.starts_with('2'),
+                "RSET" => {
+                    self.has_recipient = false;
+                    self.act(Moment::Reset, "250 2.0.0 ok\r\n").await?;
+                }
+                "DATA" => {
+                    if self.act(Moment::Data, "354 go on\r\n").await?.starts_with('3') {
+                        self.text().await?;
+                        self.mail += 1;
+                    }
+                }
+                "QUIT" => {
+                    self.act(Moment::Quit, "221 bye\r\n").await?;
+                    return Err(Over);
+                }
+                _ => {
+                    self.stream.write_all(b"500 what\r\n").await?;
+                    self.stream.flush().await?;
+                }
+            }
+        }
+    }
+
+    async fn text(&mut self) -> Result<(), Over> {
+        let mut text = Vec::new();
+        loop {
+            let line = self.line().await?;
+            if line == b".\r\n" {
+                break;
+            }
+            let first = text.is_empty();
+            text.extend_from_slice(line.strip_prefix(b".").unwrap_or(&line));
+            if first {
+                self.act(Moment::InText, "").await?;
+            }
+        }
+        self.seen.lock().texts.push(text.clone());
+        let somebody = std::mem::take(&mut self.has_recipient);
+        let usual = if somebody { "250 2.0.0 queued\r\n" } else { "554 5.5.1 nobody to send it to\r\n" };
+        let said = self.act(Moment::Dot, usual).await?;
+        if somebody && said.starts_with('2') {
+            self.seen.lock().accepted.push(text);
+        }
+        Ok(())
+    }
+
+    /// Does what the script wants, or says the usual; returns what it said.
+    async fn act(&mut self, moment: Moment, usual: &'static str) -> Result<&'static str, Over> {
+        match (self.script)(moment, self.mail).unwrap_or(Act::Say(usual)) {
+            Act::Say(words) => {
+                self.stream.write_all(words.as_bytes()).await?;
+                self.stream.flush().await?;
+                Ok(words)
+            }
+            Act::SayAndClose(words) => {
+                self.stream.write_all(words.as_bytes()).await?;
+                self.stream.flush().await?;
+                Err(Over)
+            }
+            Act::SayAfter(delay, words) => {
+                tokio::time::sleep(delay).await;
+                self.stream.write_all(words.as_bytes()).await?;
+                self.stream.flush().await?;
+                Ok(words)
+            }
+            Act::Close => Err(Over),
+            Act::Hang => {
+                std::future::pending::<()>().await;
+                Err(Over)
+            }
+            Act::Flood(bytes) => {
+                for _ in 0..bytes / 1000 {
+                    self.stream.write_all(&[b'2'; 1000]).await?;
+                }
+                Ok("")
+            }
+        }
+    }
+
+    async fn line(&mut self) -> Result<Vec<u8>, Over> {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                return Ok(self.unread.drain(..=end).collect());
+            }
+            let mut space = [0; 4096];
+            match self.stream.read(&mut space).await? {
+                0 => return Err(Over),
+                read => self.unread.extend(&space[..read]),
+            }
+        }
+    }
+}
+
+struct Taped {
+    inner: DuplexStream,
+    tape: SharedTape,
+    gulp: usize,
+}
+
+impl AsyncRead for Taped {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, space)
+    }
+}
+
+impl AsyncWrite for Taped {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let tape = self.tape.clone();
+        let fails = {
+            let tape = tape.lock();
+            tape.fails_after.is_some_and(|most| tape.bytes.len() >= most)
+        };
+        if fails {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let gulp = bytes.len().min(self.gulp);
+        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, &bytes[..gulp]))?;
+        let mut tape = tape.lock();
+        tape.writes += 1;
+        tape.bytes.extend_from_slice(&bytes[..written]);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+pub fn target() -> Target {
+    Target::new("relay.example.org", 25, "node-1.example.org", &Access::default()).expect("a good target")
+}
+
+pub fn mail(text: &[u8]) -> Mail {
+    Mail { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec(), dsn: None }
+}
+
+/// A gate that counts how often it was met, and remembers how much was on the tape then.
+pub struct Counting {
+    pub answer: GateAnswer,
+    pub tape: SharedTape,
+    pub met: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Counting {
+    pub fn new(exchange: &Exchange, answer: GateAnswer) -> Counting {
+        Counting { answer, tape: exchange.tape.clone(), met: Arc::default() }
+    }
+
+    pub fn open(exchange: &Exchange) -> Counting {
+        Counting::new(exchange, GateAnswer::Pass)
+    }
+
+    pub fn shut(exchange: &Exchange) -> Counting {
+        Counting::new(exchange, GateAnswer::Shut(Shut::RunPaused))
+    }
+
+    pub fn times_met(&self) -> usize {
+        self.met.lock().len()
+    }
+}
+
+impl Gate for Counting {
+    fn pass(&mut self) -> GateAnswer {
+        let taped = self.tape.lock().bytes.len();
+        self.met.lock().push(taped);
+        self.answer
+    }
+}
+
+/// Waits, generously, until `condition` holds.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < limit, "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

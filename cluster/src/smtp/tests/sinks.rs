@@ -1,0 +1,143 @@
+//! Over real TCP, against the sink that judges the whole product: what it recorded is the truth.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use reveille_ledger::access::Access;
+use reveille_sink::{FaultPlan, Handle, HoldPoint, HoldRequest, Sink, SinkOptions};
+use tokio::time::Instant;
+
+use super::server::until;
+use crate::smtp::pool::circuit::Backoff;
+use crate::smtp::pool::status::{CircuitStatus, Counters};
+use crate::smtp::pool::{Limits, Pool, Unavailable};
+use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::dialer::TcpDialer;
+use crate::smtp::session::envelope::Mail;
+use crate::smtp::session::gate::{Gate, GateAnswer};
+use crate::smtp::session::target::Target;
+
+struct Open;
+
+impl Gate for Open {
+    fn pass(&mut self) -> GateAnswer {
+        GateAnswer::Pass
+    }
+}
+
+fn sink(faults: &str) -> Sink {
+    let faults: FaultPlan = faults.parse().expect("a plan");
+    Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a sink")
+}
+
+fn pool(sink: &Handle) -> Pool {
+    let address = sink.address();
+    let target = Target::new(&address.ip().to_string(), address.port(), "node-1.example.org", &Access::default())
+        .expect("a target");
+    let limits = Limits {
+        max_sessions: 4,
+        rate_per_second: 1e6,
+        burst: 1e6,
+        backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4), ..Backoff::default() },
+        timeouts: Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() },
+        ..Limits::default()
+    };
+    Pool::new(target, Arc::new(TcpDialer::default()), limits, 7)
+}
+
+fn mail(number: usize) -> Mail {
+    Mail {
+        from: "news@example.org".to_owned(),
+        to: format!("r{number}@example.com"),
+        data: format!("Message-ID: <{number}@example.org>\r\nSubject: hello\r\n\r\n.dots\r\n.\r\nend\r\n").into_bytes(),
+        dsn: None,
+    }
+}
+
+/// Asks for permits until there is one, then sends once.
+async fn send(pool: Pool, number: usize) -> Verdict {
+    loop {
+        match pool.acquire(Instant::now() + Duration::from_secs(60)).await {
+            Ok(permit) => return permit.deliver(mail(number), Open, Patience::default()).await,
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn recorded(sink: &Handle) -> Vec<String> {
+    sink.find(|_| true).iter().map(|accepted| accepted.recipient.clone()).collect()
+}
+
+async fn books_agree(faults: &str, mails: usize) -> Counters {
+    let sink = sink(faults);
+    let handle = sink.handle();
+    let pool = pool(&handle);
+    let verdicts = join_all((0..mails).map(|number| send(pool.clone(), number))).await;
+    assert!(pool.close(Duration::from_secs(60)).await, "{faults}");
+    let status = pool.status();
+    sink.stop().await;
+    let with = |wanted: fn(&Verdict) -> bool| -> HashSet<String> {
+        let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
+        chosen.map(|(number, _)| mail(number).to).collect()
+    };
+    let accepted = with(|verdict| matches!(verdict, Verdict::Accepted { .. }));
+    let in_doubt = with(|verdict| matches!(verdict, Verdict::InDoubt { .. }));
+    let recorded = recorded(&handle);
+    let arrived: HashSet<String> = recorded.iter().cloned().collect();
+    assert_eq!(arrived.len(), recorded.len(), "{faults}: nothing arrives twice (I1)");
+    assert!(accepted.is_subset(&arrived), "{faults}: sent is recorded (I9)");
+    assert!(arrived.is_subset(&(&accepted | &in_doubt)), "{faults}: recorded is sent or in doubt (I9)");
+    assert!(recorded.len() as u64 <= status.counters.gate_passes, "{faults} (I14)");
+    assert_eq!(status.waiting_dots, 0, "{faults}");
+    status.counters
+}
+
+#[tokio::test]
+async fn without_faults_gate_passes_accepts_and_records_are_equal() {
+    let counters = books_agree("", 500).await;
+    assert_eq!((counters.accepted, counters.gate_passes), (500, 500));
+    assert!((1..=4).contains(&counters.sessions), "{}", counters.sessions);
+}
+
+#[tokio::test]
+async fn whatever_the_sink_does_at_one_stage_the_books_agree() {
+    for stage in
+        ["connect", "banner", "ehlo", "mail", "rcpt", "data", "body", "before-commit", "after-commit", "answer"]
+    {
+        for kind in ["close", "reset"] {
+            books_agree(&format!("seed=3,{stage}:{kind}@0.2"), 40).await;
+        }
+    }
+    for stage in ["banner", "ehlo", "mail", "rcpt", "data", "body", "before-commit", "between"] {
+        for kind in ["421", "451=4.3.0 later", "550=5.1.1 nobody", "554"] {
+            books_agree(&format!("seed=4,{stage}:{kind}@0.2"), 40).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn bare_replies_and_polite_closes_cost_nothing() {
+    let faults = "banner:bare,ehlo:bare,mail:bare,rcpt:bare,data:bare,answer:bare,between:close-after=20";
+    let counters = books_agree(faults, 200).await;
+    assert_eq!((counters.accepted, counters.gate_passes), (200, 200));
+    assert!(counters.sessions >= 10, "it closed after 20 mails each: {}", counters.sessions);
+}
+
+#[tokio::test]
+async fn a_held_answer_is_a_waiting_dot() {
+    let sink = sink("");
+    let handle = sink.handle();
+    let pool = pool(&handle);
+    let mut hold = handle.hold_next_answer(HoldRequest { point: HoldPoint::AfterCommit, ..HoldRequest::default() });
+    let permit = pool.acquire(Instant::now() + Duration::from_secs(60)).await.expect("a permit");
+    let delivery = permit.deliver(mail(1), Open, Patience::default());
+    let held = hold.next(Duration::from_secs(30)).await.expect("a held mail");
+    until("it waits", || pool.status().waiting_dots == 1).await;
+    assert!(held.release());
+    assert!(matches!(delivery.await, Verdict::Accepted { .. }));
+    assert_eq!(pool.status().waiting_dots, 0);
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    sink.stop().await;
+}

@@ -1,0 +1,138 @@
+//! What the lanes of one life of a node share: its relays, journal, settler and compiled contents.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reveille_ledger::Ledger;
+use reveille_ledger::content::{Content, Recipients};
+use reveille_ledger::ids::{Fence, Hash};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::journal::{Act, Journal, JournalFault, Place, Record};
+use super::settler::Settler;
+use super::tenant_queue::Turns;
+use crate::compose::Compiled;
+use crate::node::cache::Cache;
+use crate::node::context::Site;
+use crate::node::supervisor::Failing;
+use crate::smtp::registry::Relays;
+
+/// Bytes of compiled contents that are kept. A compiled content is taken to weigh a multiple of its own bytes.
+const COMPILED_BYTES_MAX: usize = 64 * 1024 * 1024;
+const COMPILED_FACTOR: usize = 8;
+const COMPILED_BYTES: usize = 4 * 1024;
+/// Rows whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
+const READS_MAX: usize = 32;
+
+/// Permits for composing: more than a node has sessions, so that only a crash suspect, which takes all, makes others
+/// wait.
+pub(crate) const COMPOSING_MAX: u32 = 1 << 16;
+
+/// The journal of one life of a node. Any fault of it stops the node.
+pub(crate) struct JournalWriter {
+    journal: Mutex<Journal>,
+    failing: Failing,
+}
+
+impl JournalWriter {
+    pub fn new(journal: Journal, failing: Failing) -> JournalWriter {
+        JournalWriter { journal: Mutex::new(journal), failing }
+    }
+
+    /// Writes one line of the journal, before the act that it announces.
+    ///
+    /// # Errors
+    /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut for good
+    /// it would only take claims away from nodes that can send. So does a second `begin` (P5): a row is worked twice.
+    pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
+        let noted = self.journal.lock().append(&[Record { place, act }]);
+        match &noted {
+            Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
+            Err(fault) => self.failing.say(&fault.to_string()),
+            Ok(()) => {}
+        }
+        noted
+    }
+}
+
+/// Shared by the lanes of one life of a node.
+pub(crate) struct Room {
+    pub site: Arc<Site>,
+    pub relays: Arc<Relays>,
+    pub journal: JournalWriter,
+    pub settler: Settler,
+    /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
+    /// for those before it alone.
+    pub composing: Semaphore,
+    /// Whose rows ask for a session next (I12).
+    pub turns: Turns,
+    /// Set when the node stops: what has not begun goes back.
+    pub drain: CancellationToken,
+    /// Reads of parts of audiences that are not over.
+    pub reads: Arc<Semaphore>,
+    /// Closed rows whose records stay, because somebody of them is assumed.
+    assumed: Mutex<BTreeSet<Fence>>,
+    /// By content and audience, whose columns it is compiled against.
+    compiled: Cache<(Hash, Hash), Compiled>,
+}
+
+/// What a run sends, and to whom: its content compiled against its audience. Of a sealed one, where they are.
+pub(crate) struct Letter {
+    pub compiled: Arc<Compiled>,
+    pub recipients: Arc<Recipients>,
+}
+
+impl Room {
+    pub fn new(
+        site: Arc<Site>,
+        relays: Arc<Relays>,
+        journal: JournalWriter,
+        settler: Settler,
+        drain: CancellationToken,
+    ) -> Room {
+        let composing = Semaphore::new(COMPOSING_MAX as usize);
+        let (turns, compiled, assumed) = (Turns::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
+        let reads = Arc::new(Semaphore::new(READS_MAX));
+        Room { site, relays, journal, settler, composing, turns, drain, reads, assumed, compiled }
+    }
+
+    /// The row is closed in the state that this node has applied. Its records stay where somebody is assumed:
+    /// the next life would take their absence for the proof that nothing was begun (P14). [`Room::forget_again`] asks
+    /// for those once more.
+    pub fn forget(&self, fence: Fence) {
+        let chunk = self.journal.journal.lock().chunk(fence);
+        let assumes = |chunk| {
+            let look = |ledger: &Ledger| ledger.closed_row(chunk, fence).map(|row| !row.assumed.is_empty());
+            self.site.replica.read(look).unwrap_or(false)
+        };
+        if chunk.is_some_and(assumes) {
+            self.assumed.lock().insert(fence);
+        } else {
+            self.journal.journal.lock().forget(fence);
+        }
+    }
+
+    /// Looks again at closed rows in which somebody was assumed: a decision may have ended that, or their run is gone.
+    pub fn forget_again(&self) {
+        let assumed = std::mem::take(&mut *self.assumed.lock());
+        assumed.into_iter().for_each(|fence| self.forget(fence));
+    }
+
+    /// The letter of a content and an audience. Decoded and compiled outside the ledger's lock, once for all who ask.
+    ///
+    /// # Errors
+    /// Why it can be composed for nobody.
+    pub fn letter(&self, content: Hash, audience: Hash) -> Result<Letter, String> {
+        let recipients = self.site.recipients(audience)?;
+        let compiled = self.compiled.get((content, audience), || {
+            let blob = self.site.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
+            let blob = blob.ok_or("the content of the run is not in the ledger")?;
+            let read = Content::from_blob(&blob).ok_or("the content of the run cannot be read")?;
+            let compiled = Compiled::new(&read, recipients.columns()).map_err(|error| error.to_string())?;
+            Ok::<_, String>((compiled, COMPILED_BYTES + COMPILED_FACTOR * blob.len()))
+        })?;
+        Ok(Letter { compiled, recipients })
+    }
+}

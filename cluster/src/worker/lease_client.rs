@@ -1,0 +1,147 @@
+//! The keeper of the node lease: asks the leader once a second, for as long as this life may send (P9). With
+//! the question goes what this node has measured of its relays (P12), and sooner when that has changed much.
+//!
+//! A node that stops gives up its lease at once and goes on asking, with that word. What it is granted then opens
+//! no gate: it only keeps its rows its own, in the leader's book, until they are settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_raft::crash;
+use reveille_raft::peer::{LeaseAnswer, LeaseQuestion, Measured};
+use tokio_util::sync::CancellationToken;
+
+use crate::audience::steward::open_parts;
+use crate::leader::barrier;
+use crate::node::context::Site;
+use crate::node::lease::ASK_EVERY;
+
+/// How soon it asks again when it got none: a new leader grants once its epoch is applied, and until then
+/// nobody sends.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How often it looks whether there are news of the relays. The first mails of a while go by what was assumed
+/// of a relay: this is how long they do.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The steps of a stop, as the keeper and the lanes see them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stopping {
+    /// The node stops: nothing begins any more.
+    pub asked: CancellationToken,
+    /// The leader knows, and whatever it had granted by then is in the log.
+    pub known: CancellationToken,
+    /// Every outcome is settled: the leader may forget this life.
+    pub settled: CancellationToken,
+}
+
+/// Keeps the lease until the node stops, and its rows until they are settled.
+pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
+    let mut role = site.replica.role();
+    while !stopping.settled.is_cancelled() {
+        let (told, stops) = (site.measured(), stopping.asked.is_cancelled());
+        if stops {
+            site.lease.end();
+            crash::point("lifecycle.drain");
+        }
+        let granted = tokio::select! {
+            granted = ask(&site, told.clone(), stops) => granted,
+            () = stopping.asked.cancelled(), if !stops => continue,
+            () = stopping.settled.cancelled() => break,
+        };
+        if granted && stops {
+            stopping.known.cancel();
+        }
+        tokio::select! {
+            () = until_next(&site, granted, &told) => {}
+            () = stopping.asked.cancelled(), if !stops => {}
+            // A new leader knows of no lease: ask it at once.
+            changed = role.changed() => if changed.is_err() {
+                // The replica is gone, and the node is about to stop: nobody is left to ask.
+                site.lease.end();
+                stopping.settled.cancelled().await;
+            },
+            () = stopping.settled.cancelled() => break,
+        }
+    }
+    site.lease.end();
+}
+
+/// Asks once; was it granted?
+async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
+    let applied = site.replica.read(|ledger| ledger.head().applied);
+    let lacking = if site.parts.is_lacking() { site.parts.named_lacking(&open_parts(site)) } else { Vec::new() };
+    let question = LeaseQuestion { holder: site.me, applied, lacking, measured, stopping };
+    let sent_at = site.lease_clock();
+    let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
+    match peer.renew_lease(question, ASK_EVERY).await {
+        Ok(LeaseAnswer::Granted { lease, floor, .. }) => {
+            if !stopping {
+                site.lease.prolong(sent_at, lease, floor);
+            }
+            return true;
+        }
+        Ok(LeaseAnswer::Refused(refusal)) => tracing::debug!(refusal, "no lease"),
+        Err(error) => tracing::debug!(%error, "the lease could not be asked for"),
+    }
+    false
+}
+
+/// Waits until it is to ask again.
+async fn until_next(site: &Site, granted: bool, told: &Measured) {
+    if !granted {
+        return tokio::time::sleep(ASK_AGAIN).await;
+    }
+    let ask_at = tokio::time::Instant::now() + ASK_EVERY;
+    while tokio::time::Instant::now() < ask_at {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if is_news(told, &site.measured()) {
+            return;
+        }
+    }
+}
+
+/// Has a relay become known, or twice as fast or as slow as the leader was told?
+fn is_news(told: &Measured, now: &Measured) -> bool {
+    let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
+    now.relays.iter().any(|(name, flow)| {
+        let Some(before) = told.relays.get(name) else { return true };
+        let other_pace = differs(before.rate_milli.into(), flow.rate_milli.into());
+        match (before.dialogue, flow.dialogue) {
+            (Some(before), Some(now)) => other_pace || differs(before.as_micros(), now.as_micros()),
+            (None, Some(_)) => true,
+            // What is forgotten is no news.
+            (_, None) => other_pace,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_raft::peer::RelayFlow;
+
+    use super::*;
+
+    fn measured(dialogue_ms: Option<u64>, rate_milli: u64) -> Measured {
+        let flow = RelayFlow { dialogue: dialogue_ms.map(Duration::from_millis), rate_milli };
+        Measured { relays: [("mailbox".to_owned(), flow)].into(), settle: None }
+    }
+
+    #[test]
+    fn a_relay_that_becomes_known_or_twice_as_fast_or_slow_is_news() {
+        let told = measured(Some(100), 1_000);
+        assert!(!is_news(&told, &told));
+        assert!(!is_news(&told, &measured(Some(199), 501)));
+        assert!(is_news(&told, &measured(Some(200), 1_000)));
+        assert!(is_news(&told, &measured(Some(50), 1_000)));
+        assert!(is_news(&told, &measured(Some(100), 500)), "it is throttled");
+        assert!(!is_news(&told, &measured(None, 1_000)), "it was not used for a while");
+        assert!(is_news(&measured(None, 1_000), &told));
+        assert!(is_news(&Measured::default(), &told), "it is new");
+    }
+
+    #[test]
+    fn a_relay_that_may_take_nothing_is_news_once() {
+        assert!(is_news(&measured(Some(1), 1_000), &measured(Some(1), 0)));
+        assert!(!is_news(&measured(Some(1), 0), &measured(Some(1), 0)));
+    }
+}

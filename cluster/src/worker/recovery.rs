@@ -1,0 +1,109 @@
+//! Recovery (P10): what earlier lives of this node left open is settled from their journals.
+//!
+//! Called once this life's `NodeUp` is applied: from then on the rows of earlier lives are complete, since
+//! nobody can be granted another. A journal that proves nothing leaves everything that was claimed in
+//! doubt. What a decision has closed meanwhile is settled too: who was assumed and never begun is disproved, and
+//! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no row of its life is
+//! open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::command::RowOutcome;
+use reveille_ledger::ids::{Fence, Holder, Incarnation};
+use reveille_ledger::{Ledger, Row, Standing};
+use tokio_util::sync::CancellationToken;
+
+use super::journal::{self, Journal, Owner, Reading};
+use crate::node::context::Site;
+use crate::node::proposal;
+
+/// How long this node's own state may take to show what was settled.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken
+/// it, or on `cancel`.
+pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, cancel: &CancellationToken) {
+    let mut lives = site.replica.read(|ledger| former_lives(ledger, site.me));
+    match journal::leftovers(folder, site.me.node) {
+        Ok(leftovers) => lives.extend(leftovers.into_iter().map(|leftover| leftover.incarnation)),
+        Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
+    }
+    for incarnation in lives.into_iter().filter(|incarnation| *incarnation < site.me.incarnation) {
+        let life = Holder { node: site.me.node, incarnation };
+        let owner = Owner { cluster: site.cluster(), holder: life };
+        let reading = Journal::read(folder, &owner, boot);
+        let outcomes = site.replica.read(|ledger| outcomes(ledger, life, &reading));
+        match &reading {
+            Reading::Whole(_) => {
+                tracing::info!(life = life.incarnation.0, rows = outcomes.len(), "an earlier life left its journal");
+            }
+            Reading::Nothing(why) => tracing::warn!(
+                life = life.incarnation.0,
+                rows = outcomes.len(),
+                why,
+                "the journal of an earlier life proves nothing: what it had claimed is in doubt"
+            ),
+        }
+        if let Ok(Some(index)) = proposal::settle(site, outcomes, cancel).await {
+            let _ = site.replica.wait_applied(index, Instant::now() + PATIENCE).await;
+        }
+    }
+    if !cancel.is_cancelled() {
+        sweep(site, folder);
+    }
+}
+
+/// Deletes the journals of lives that have nothing open.
+fn sweep(site: &Site, folder: &Path) {
+    let leftovers = match journal::leftovers(folder, site.me.node) {
+        Ok(leftovers) => leftovers,
+        Err(error) => return tracing::warn!(%error, "old journals cannot be listed"),
+    };
+    let open = site.replica.read(|ledger| former_lives(ledger, site.me));
+    for leftover in leftovers {
+        let life = Holder { node: site.me.node, incarnation: leftover.incarnation };
+        if life.incarnation < site.me.incarnation
+            && !open.contains(&life.incarnation)
+            && let Err(error) = journal::delete(folder, life)
+        {
+            tracing::warn!(%error, "an old journal stays behind");
+        }
+    }
+}
+
+/// Earlier lives of this node that have open rows.
+fn former_lives(ledger: &Ledger, me: Holder) -> BTreeSet<Incarnation> {
+    let holders = ledger.rows().iter().map(|(_, row)| row.holder);
+    let former = holders.filter(|holder| holder.node == me.node && holder.incarnation < me.incarnation);
+    former.map(|holder| holder.incarnation).collect()
+}
+
+/// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a
+/// decision: a whole journal resolves them, another one adds nothing.
+fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome> {
+    let open = ledger.rows().iter().filter(|(_, row)| row.holder == life).map(|(fence, row)| (*fence, row.clone()));
+    let rows: BTreeMap<Fence, Row> = open.chain(closed_rows(ledger, life, reading)).collect();
+    let outcome = |(fence, row): (Fence, Row)| {
+        let mut slots = row.claimed.clone();
+        slots.add(&row.in_doubt);
+        if let Reading::Whole(rows) = reading {
+            slots.add(&row.assumed);
+            slots.add(&rows.accepted(fence).and(&row.granted).and_not(&row.sent));
+        }
+        (!slots.is_empty()).then(|| reading.outcome(row.page, row.chunk, fence, &slots))
+    };
+    rows.into_iter().filter_map(outcome).collect()
+}
+
+/// The closed rows of a life about which its journal can say anything new: those that it names, since an acceptance
+/// counts for ever, and those in which somebody is assumed, since its silence disproves that. A large run leaves
+/// hundreds of thousands of others, of all nodes: they stay packed.
+fn closed_rows(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<(Fence, Row)> {
+    let Reading::Whole(rows) = reading else { return Vec::new() };
+    let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_row(chunk, fence)?)));
+    let named = named.filter(|(_, row)| row.holder == life);
+    let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(Standing::Assumed).is_empty());
+    named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_rows_by(life, *chunk))).collect()
+}

@@ -1,0 +1,151 @@
+//! The settler: gathers what became of recipients and proposes it, many in one entry.
+//!
+//! Outcomes come from lanes and from recovery. Each is proposed until the ledger has taken it: a settle
+//! that comes twice changes nothing more (P4), so an unknown answer is simply asked again. Nothing is lost
+//! while the process lives; if it dies, the journal says the same things (P11).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::command::{Refused, RowOutcome, Said, Unsendable, Why};
+use reveille_ledger::ids::Fence;
+use reveille_raft::crash;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::journal::Place;
+use super::outcome_metrics;
+use crate::node::context::Site;
+use crate::node::proposal;
+
+/// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the lanes wait, and
+/// with them the hand-offs, which is what must happen when nothing can be settled.
+const QUEUE_MAX: usize = 8_192;
+/// Outcomes that are settled together. What exceeds an entry all the same is halved (`until_taken`).
+const BATCH_MAX: usize = 4_096;
+/// How long outcomes are gathered while others are under way: it costs little lateness and saves many entries.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The relay took it.
+    Accepted,
+    /// What became of a test mail, and which relay was asked; in which words, where it took it.
+    Said(Said, Box<Fate>),
+    /// Definitely not handed off.
+    Released(Why),
+    /// Not handed off, because it opted out.
+    Suppressed,
+    /// Definitely refused.
+    Refused(Refused),
+    /// Nobody knows.
+    InDoubt,
+    /// It cannot be composed.
+    Unsendable(Unsendable),
+}
+
+/// Where lanes leave outcomes.
+#[derive(Clone)]
+pub struct Settler {
+    queue: mpsc::Sender<(Place, Fate)>,
+}
+
+impl Settler {
+    /// The handle, and the actor that is to be run until every handle is gone.
+    pub(crate) fn new(site: Arc<Site>) -> (Settler, Actor) {
+        let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
+        (Settler { queue }, Actor { site, outcomes })
+    }
+
+    /// Leaves an outcome; waits while the queue is full.
+    pub async fn settle(&self, place: Place, fate: Fate) {
+        outcome_metrics::count_mail(&fate);
+        if self.queue.send((place, fate)).await.is_err() {
+            tracing::error!(fence = %place.fence, "the settler is gone: this outcome stays in the journal");
+        }
+        crash::point("settle.half-a-batch");
+    }
+}
+
+/// The actor behind [`Settler`].
+pub(crate) struct Actor {
+    site: Arc<Site>,
+    outcomes: mpsc::Receiver<(Place, Fate)>,
+}
+
+impl Actor {
+    /// Runs until every handle is gone and everything is settled.
+    pub async fn run(mut self) {
+        while let Some(first) = self.outcomes.recv().await {
+            let came_at = self.site.clock.monotonic();
+            let mut batch = vec![first];
+            while batch.len() < BATCH_MAX
+                && let Ok(next) = self.outcomes.try_recv()
+            {
+                batch.push(next);
+            }
+            let wait = if self.is_all(batch.len()) { Duration::ZERO } else { GATHER };
+            let end = Instant::now() + wait;
+            while batch.len() < BATCH_MAX
+                && let Ok(Some(next)) =
+                    timeout(end.saturating_duration_since(Instant::now()), self.outcomes.recv()).await
+            {
+                batch.push(next);
+            }
+            self.put(gather(batch)).await;
+            self.site.note_settled(came_at);
+        }
+    }
+
+    /// Is this as much as the node has claimed? Then nobody else is to be waited for.
+    fn is_all(&self, outcomes: usize) -> bool {
+        let me = self.site.me;
+        self.site.replica.read(|ledger| {
+            let own = ledger.rows().iter().filter(|(_, row)| row.holder == me);
+            own.map(|(_, row)| row.claimed.len() as usize).sum::<usize>() <= outcomes
+        })
+    }
+
+    async fn put(&self, outcomes: Vec<RowOutcome>) {
+        crash::point("settle.before-propose");
+        match proposal::settle(&self.site, outcomes, &CancellationToken::new()).await {
+            Ok(_) => crash::point("settle.after-commit"),
+            Err(cause) => tracing::warn!(?cause, "outcomes are not settled: they stay in the journal"),
+        }
+    }
+}
+
+/// Outcomes of the same row together.
+pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowOutcome> {
+    let mut rows: BTreeMap<Fence, RowOutcome> = BTreeMap::new();
+    for (place, fate) in batch {
+        let row = rows.entry(place.fence).or_insert_with(|| RowOutcome::empty(place.page, place.chunk, place.fence));
+        let fate = match fate {
+            Fate::Said(said, fate) => {
+                row.said = Some(said);
+                *fate
+            }
+            fate => fate,
+        };
+        match fate {
+            Fate::Accepted => {
+                row.accepted.insert(place.slot);
+            }
+            Fate::Released(why) => row.release(why, place.slot),
+            Fate::Suppressed => {
+                row.suppressed.insert(place.slot);
+            }
+            Fate::InDoubt => {
+                row.in_doubt.insert(place.slot);
+            }
+            Fate::Refused(refused) => row.refused.push(refused),
+            Fate::Unsendable(cause) => row.unsendable.push((place.slot, cause)),
+            // Nobody says it twice of one mail.
+            Fate::Said(..) => {}
+        }
+    }
+    rows.into_values().collect()
+}
