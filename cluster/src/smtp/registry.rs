@@ -113,7 +113,7 @@ impl Relays {
         }
     }
 
-    /// Names of rules whose relay is not in the ledger, and was at the last look, or there was none before.
+    /// Names of reply rules that match no relay now and were not reported by the previous call.
     fn new_idle_rules(&self, ledger: &Ledger) -> Vec<String> {
         let idle = self.reply_rules.keys().filter(|name| !ledger.relays().contains(name)).cloned().collect();
         let before = std::mem::replace(&mut *self.idle_rules.lock(), idle);

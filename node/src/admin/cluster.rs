@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::leader::transfer;
 use reveille_cluster::ops::backlog::Backlog;
-use reveille_ledger::ids::{Hash, NodeId, RunId};
-use reveille_ledger::{Ledger, Run};
+use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
+use reveille_ledger::{Ledger, Node, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
@@ -81,7 +81,11 @@ impl Admin {
         let head = self.site.replica.read(|ledger| ledger.head().clone());
         let epoch = head.epoch;
         let (blocked, blocked_count) = self.site.replica.read(blocked);
-        let shown = members.iter().map(|(node, member)| standing(*node, member, described.remove(node), &raft));
+        let backoffs = self.site.replica.read(crash_backoffs);
+        let shown = members.iter().map(|(node, member)| MemberStatus {
+            crash_backoff_until: backoffs.get(node).copied().map(views::timestamp),
+            ..standing(*node, member, described.remove(node), &raft)
+        });
         GetClusterStatusResponse {
             cluster: self.site.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
             incarnation: head.cluster_incarnation,
@@ -136,6 +140,12 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
     }
 }
 
+/// Nodes that get no claims after repeated deaths (P12), and until when.
+fn crash_backoffs(ledger: &Ledger) -> BTreeMap<NodeId, Time> {
+    let until = |node: &Node| node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now);
+    ledger.nodes().iter().filter_map(|(id, node)| Some((*id, until(node)?))).collect()
+}
+
 /// P20: runs of which something waits for what no live node has, as many as are told, and how many there are.
 fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
@@ -185,6 +195,7 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         no_room: said.no_room,
         stopping: said.stopping,
         checkpoints: said.checkpoints.into_iter().map(checkpoint).collect(),
+        crash_backoff_until: None,
     }
 }
 

@@ -268,13 +268,20 @@ fn hello_name(name: String) -> Result<String, ConfigError> {
             Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
             None => address.parse::<std::net::Ipv4Addr>().is_ok(),
         },
-        None => name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)),
+        None if name.is_empty() => true,
+        None => name.len() <= 253 && name.parse::<std::net::Ipv4Addr>().is_err() && name.split('.').all(is_label),
     };
     if fits {
         return Ok(name);
     }
     let next = "write the full name of this machine, such as mail-1.example.com, or its address as [192.0.2.1]";
     Err(setting("hello_name", format!("'{name}' is neither a host name nor an address in brackets"), next))
+}
+
+/// A label of a host name (RFC 1123 2.1).
+fn is_label(label: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=63).contains(&label.len()) && label.bytes().all(plain) && !label.starts_with('-') && !label.ends_with('-')
 }
 
 /// Nobody has to prove who they are yet: what others reach must be asked for in so many words.

@@ -149,6 +149,13 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     patient.status.members[1].no_room = "3 MiB are free".into();
     assert_eq!(patient.clone().found().await, (Some(1), vec!["problem no_room".into()]));
     patient.status.members[1].no_room.clear();
+    patient.status.members[1].crash_backoff_until = Some(prost_types::Timestamp::default());
+    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning crash_backoff".into()]));
+    let mut alone = patient.clone();
+    alone.status.members.drain(2..);
+    alone.status.members.remove(0);
+    assert!(alone.found().await.1.contains(&"problem crash_backoff".into()), "no other node sends");
+    patient.status.members[1].crash_backoff_until = None;
     patient.status.members[1].lag = Some(5_000);
     patient.status.members[1].applied_index = Some(4);
     patient.status.members[1].checkpoints = vec![v1::Checkpoint { index: 4, state_hash: "another".into() }];

@@ -23,7 +23,7 @@ pub trait RowForm: Serialize + DeserializeOwned {
         encode(self)
     }
 
-    /// How many bytes [`RowForm::to_row`] gives, without making them.
+    /// How many bytes [`RowForm::to_row`] gives; by default without making them.
     fn row_len(&self, _level: u32) -> usize {
         // Plain data in memory: postcard has nothing to refuse there.
         1 + postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default()).unwrap_or_default()

@@ -3,7 +3,7 @@
 //! Replicas of two releases apply the same entry, so a number must not change with the build. A release that changes
 //! one adds a set for its level below, such as `const LEVEL_2: Limits = Limits { slice: 512, ..LEVEL_1 };`. `apply`
 //! and all that propose go by the level of the ledger that they read ([`Ledger::limits`]). A command line has no ledger:
-//! it goes by the newest level that its build knows, and the node decides.
+//! it uses the limits of its release's highest level (`LEVEL`), and the node decides.
 //!
 //! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet: before one
 //! changes, it moves into the table. The tests below record both.

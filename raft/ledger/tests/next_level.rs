@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, Entry, NodeUp, RaiseLevel};
 use reveille_ledger::ids::{Holder, Incarnation, NodeId, RunId};
-use reveille_ledger::impossible::Impossible;
+use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{LEVEL, Ledger, level};
@@ -132,10 +132,12 @@ fn after_the_level_is_raised_a_node_of_the_former_release_is_not_taken() {
 fn limits_are_those_of_the_level() {
     let claim = |world: &mut World| {
         let (page, holder) = (RunId { index: 999, place: 0 }, Holder { node: NodeId(2), incarnation: Incarnation(9) });
-        world.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, 511), holder }]))
+        world.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, 512), holder }]))
     };
     let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
-    assert_ne!(former, next, "512 recipients are too many at level 1, and at level 2 the page is not there");
+    let too_large = Refusal::TooLarge { what: Bounded::Slice, bound: 256 };
+    assert_eq!(former, Outcome::Refused(too_large));
+    assert_eq!(next, Outcome::Refused(Refusal::HolderGone), "512 recipients fit; incarnation 9 never was");
 }
 
 #[test]

@@ -11,8 +11,8 @@
 //!
 //! An open circuit lets nothing pass until its back-off is over. Then somebody opens a session, without a
 //! mail: a relay that is silent holds none. Once one is open, one mail probes. What ends well closes the
-//! circuit, what fails opens it for twice as long. A mail that can ask nothing over its session proves that sessions
-//! open, and no more. A parked relay has answered: there the mail comes at once.
+//! circuit, what fails opens it for twice as long. An email that ends before MAIL, or whose MAIL is refused because of
+//! itself or its sender, proves that sessions open, and no more. A parked relay has answered: there the mail comes at once.
 //! It knows nothing of rates: a relay that says "too fast" works.
 
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub enum Told {
     Answered,
     /// MAIL was answered well, and nothing was handed over.
     Reached,
-    /// A session is open, and no MAIL was sent over it.
+    /// A session is open; MAIL proves nothing: it was not sent, or refused because of the email or its sender.
     Greeted,
     /// No session.
     NotOpened(String),
@@ -200,10 +200,11 @@ impl Circuit {
             Told::Accepted | Told::Answered if probe => self.close(),
             Told::Reached if probe && self.needs <= Proof::Mail => self.close(),
             Told::Greeted if probe && self.needs == Proof::Session => self.close(),
-            Told::Accepted | Told::Answered | Told::Reached | Told::Greeted | Told::Nothing if probe => {
-                self.probed_in_vain(now);
+            Told::Accepted | Told::Answered | Told::Reached | Told::Greeted | Told::Nothing => {
+                if probe {
+                    self.probed_in_vain(now);
+                }
             }
-            Told::Accepted | Told::Answered | Told::Reached | Told::Greeted | Told::Nothing => {}
             Told::QuotaUsedUp(cause) if decides => self.park(cause, now),
             Told::NotOpened(cause) if decides => self.open(cause, Proof::Session, now, jitter),
             Told::MailFailed(cause) if decides => self.open(cause, Proof::Mail, now, jitter),

@@ -65,7 +65,7 @@ impl Permit {
             let mut gate = Watched { gate, shared: shared.clone(), waiting: None, passed: Arc::clone(&passed) };
             self.shared.tasks.spawn(async move {
                 let running = shared.begin();
-                let mut opening = Box::pin(session(&shared, held));
+                let mut opening = Box::pin(session(&shared, held, &mail));
                 let opened = match patience.to_open().bound(FAR, &mut opening).await {
                     Ok(opened) => opened,
                     Err(cause) => {
@@ -88,8 +88,8 @@ impl Permit {
                     Err(verdict) => (None, *verdict),
                 };
                 let told = what_it_told(&verdict, running.lasts(), shared.has_open_session());
-                // The next session may be greeted by EHLO.
-                let ends = matches!(verdict, Verdict::NoSmtpUtf8 { asked: false });
+                // The next session asks the relay again.
+                let ends = matches!(verdict, Verdict::NoSmtpUtf8 { .. });
                 shared.learn(&verdict, ticket, told, running);
                 let retired = held.and_then(|held| if ends { Some(held) } else { shared.keep(held) });
                 // Whoever hears the verdict finds the place free, unless a farewell needs it.
@@ -148,12 +148,17 @@ async fn finish_opening(
     shared.note(told, &mut ticket);
 }
 
-/// The given session or the next idle one that still lives, else a new one.
-async fn session(shared: &Shared, held: Option<Held>) -> Result<Held, Box<Verdict>> {
+/// The given session or the next idle one that still lives, else a new one. A new one replaces a used session that
+/// lacks the SMTPUTF8 that the email needs: the relay may have been given it since.
+async fn session(shared: &Shared, held: Option<Held>, mail: &Mail) -> Result<Held, Box<Verdict>> {
     let mut candidate = held;
     while let Some(mut held) = candidate {
         if held.session.is_still_idle().await {
-            return Ok(held);
+            if held.session.offers().utf8 || held.session.mails() == 0 || !mail.needs_smtputf8() {
+                return Ok(held);
+            }
+            held.quit().await;
+            break;
         }
         candidate = shared.take_idle();
     }
@@ -174,7 +179,7 @@ pub(crate) fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: 
             (stage, Scope::Throttle { .. }) if *stage < Stage::Mail && others_open => Told::Nothing,
             (stage, _) if *stage < Stage::Mail => Told::NotOpened(format!("{stage:?}: {code} {text}")),
             (Stage::Mail, Scope::Relay) => Told::MailFailed(format!("{stage:?}: {code} {text}")),
-            (Stage::Mail, _) => Told::Nothing,
+            (Stage::Mail, _) => Told::Greeted,
             _ => Told::Reached,
         },
         Verdict::Broken { cause: Cause::NotBegunInTime, stage } if tried_for >= SLOW => {

@@ -54,7 +54,7 @@ pub enum Verdict {
     /// An address in it is beyond ASCII, and the relay's EHLO offered no SMTPUTF8 with 8BITMIME: nothing was written, and
     /// another relay may take it.
     NoSmtpUtf8 {
-        /// The relay answered EHLO. One that was greeted by HELO offers nothing now, and may next time.
+        /// The relay accepted EHLO. After HELO it offers nothing now, and may in the next session.
         asked: bool,
     },
     /// The gate stayed shut: nothing of the terminator was written, and the socket is closed.

@@ -71,7 +71,7 @@ impl Notify {
 /// What the relay said in its answer to EHLO that matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// It answered EHLO. By HELO a relay offers nothing, whatever it has.
+    /// It accepted EHLO. After HELO a relay offers nothing, whatever it has.
     pub by_ehlo: bool,
     /// MAIL, RCPT and DATA may go in one write (RFC 2920).
     pub pipelining: bool,
@@ -196,7 +196,7 @@ impl Verdict {
         *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", Scope::Content)
     }
 
-    /// No relay of the pool offers what an address needs, and at least one of them did not answer EHLO: a refusal of our
+    /// No relay of the pool offers what an address needs, and at least one of them refused EHLO: a refusal of our
     /// own that is tried again.
     pub fn smtputf8_is_not_known() -> Verdict {
         let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";

@@ -23,8 +23,9 @@ use tokio::{
 use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, willing};
 use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::status::CircuitStatus;
+use crate::smtp::pool::permit::Permit;
 use crate::smtp::pool::{Limits, Pool, Unavailable};
-use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::replies::verdict::{Scope, Verdict};
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Patience, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
@@ -242,32 +243,72 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     assert_eq!(dialer.dialed.load(Ordering::SeqCst), 3);
 }
 
-/// What an email needs that the relay does not offer says nothing against the relay: it answers.
-#[tokio::test(start_paused = true)]
-async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
-    let dialer = Arc::new(Unreachable {
-        exchange: Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n"))),
-        refusals_left: AtomicUsize::new(1),
-        dialed: AtomicUsize::new(0),
-    });
-    let pool = Pool::new(target(), dialer.clone(), quick(), 7);
-    assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
+/// The permit of the email that probes a relay whose first session could not be opened.
+async fn probe_after_lost_session(pool: &Pool) -> Permit {
+    assert!(matches!(send(pool, "a").await, Verdict::Broken { .. }));
     let limit = Instant::now() + Duration::from_secs(60);
-    let permit = loop {
+    loop {
         assert!(Instant::now() < limit, "no probe");
         match pool.acquire(soon()).await {
-            Ok(permit) => break permit,
+            Ok(permit) => return permit,
             Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
             Err(other) => panic!("{other}"),
         }
-    };
+    }
+}
+
+fn refuses_one_session(exchange: Exchange) -> Arc<Unreachable> {
+    Arc::new(Unreachable { exchange, refusals_left: AtomicUsize::new(1), dialed: AtomicUsize::new(0) })
+}
+
+/// What an email needs that the relay does not offer says nothing against the relay: it answers.
+#[tokio::test(start_paused = true)]
+async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
+    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n")));
+    let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
+    let permit = probe_after_lost_session(&pool).await;
     let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
+#[tokio::test(start_paused = true)]
+async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
+    let exchange = Exchange::new(when(Moment::Mail, Act::Say("552 5.3.4 message too big for system\r\n")));
+    let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
+    let permit = probe_after_lost_session(&pool).await;
+    let verdict = permit.deliver(mail(b"b"), Open, Patience::default()).await;
+    assert!(
+        matches!(&verdict, Verdict::Refused { stage: Stage::Mail, scope, .. } if *scope != Scope::Relay),
+        "{verdict:?}"
+    );
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+}
+
+/// The relay takes SMTPUTF8 since its configuration was read again: sessions from before do not know.
 #[tokio::test]
-async fn session_without_ehlo_ends_after_email_that_needs_smtputf8() {
+async fn used_session_is_no_evidence_against_smtputf8() {
+    let upgraded = Arc::new(AtomicBool::new(false));
+    let offers = upgraded.clone();
+    let exchange = Exchange::new(Arc::new(move |moment, _| match moment {
+        Moment::Ehlo if offers.load(Ordering::SeqCst) => None,
+        Moment::Ehlo => Some(Act::Say("250-relay\r\n250 8BITMIME\r\n")),
+        _ => None,
+    }));
+    let pool = pool(&exchange, quick());
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    let beyond = || Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    assert_eq!(permit.deliver(beyond(), Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
+    assert!(matches!(send(&pool, "c").await, Verdict::Accepted { .. }));
+    upgraded.store(true, Ordering::SeqCst);
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let verdict = permit.deliver(beyond(), Open, Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn session_ends_after_email_that_it_cannot_carry() {
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("502 5.5.1 not now\r\n")));
     let pool = pool(&exchange, quick());
     assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));

@@ -106,7 +106,8 @@ fn for_a_node(
     if let (Some(node), None) = (nodes.next(), nodes.next())
         && let Some(until) = node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now)
     {
-        return format!("for {}, which died several times within ten minutes and rests until {until}", node.name);
+        let deaths = ledger.limits().deaths_kept;
+        return format!("for {}, which died {deaths} times within ten minutes and rests until {until}", node.name);
     }
     let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
         ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))

@@ -6,6 +6,7 @@ use reveille_proto::admin::v1::{Checkpoint, GetClusterStatusResponse, MemberRole
 
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
+use crate::cli::instant;
 use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool::PoolView;
@@ -25,6 +26,7 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
     let mut findings = leadership(status);
     findings.extend(status.members.iter().filter_map(standing));
     findings.extend(status.members.iter().filter_map(room));
+    findings.extend(crash_backoffs(&status.members));
     findings.extend(states(&status.members));
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
@@ -96,6 +98,22 @@ fn room(member: &MemberStatus) -> Option<Finding> {
     let next =
         format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
     Some(Finding::problem("no_room", what, why, next))
+}
+
+/// Nodes that get no claims because they died three times within ten minutes.
+fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
+    let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_until.is_none();
+    let others_send = members.iter().any(|member| sends(&member));
+    let told = members.iter().filter_map(|member| {
+        let until = instant::from_wire(member.crash_backoff_until.as_ref()?)?;
+        let what = format!("{} died three times within ten minutes and sends nothing until {until}", name(member));
+        let next = format!("look for the cause in the log of {}; it sends again by itself", name(member));
+        Some(match others_send {
+            true => Finding::warning("crash_backoff", what, "the other nodes send what it would have sent", next),
+            false => Finding::problem("crash_backoff", what, "no other node can send: emails wait until then", next),
+        })
+    });
+    told.collect()
 }
 
 /// Equal index, equal state: replicas that differ are a bug of ours, or a damaged folder.

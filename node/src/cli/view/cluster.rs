@@ -130,6 +130,8 @@ struct MemberStatusView {
     tzdb: Option<String>,
     /// Why it takes no parts of audiences.
     no_room: Option<String>,
+    /// It died several times within ten minutes, and gets no claims before.
+    crash_backoff_until: Option<String>,
     /// It gives back what it has, and ends.
     stopping: bool,
 }
@@ -217,6 +219,10 @@ impl StatusView {
             let no_room = member.no_room.as_ref()?;
             Some(format!("{} takes no parts of audiences: {no_room}; free space there", member.name))
         }));
+        troubles.extend(self.members.iter().filter_map(|member| {
+            let until = member.crash_backoff_until.as_ref()?;
+            Some(format!("{} died three times within ten minutes and sends nothing until {until}", member.name))
+        }));
         troubles
     }
 
@@ -281,6 +287,7 @@ impl From<v1::MemberStatus> for MemberStatusView {
             version: status.version,
             tzdb: status.tzdb,
             no_room: some(status.no_room),
+            crash_backoff_until: text(status.crash_backoff_until.as_ref()),
             stopping: status.stopping,
         }
     }

@@ -7,7 +7,7 @@ use crate::bitmap::Bitmap;
 use crate::causes::{DeathCause, PauseReason};
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
-use crate::form::encode;
+use crate::form::RowForm;
 use crate::ids::RunId;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
@@ -58,7 +58,7 @@ impl Ledger {
     /// stay in the run's history, which has rows of its own.
     pub(super) fn fit_in_page(&self, run: RunId, reason: PauseReason) -> PauseReason {
         let Some((_, page, _)) = self.page_of(run).filter(|_| !reason.words().is_empty()) else { return reason };
-        match encode(page).len() + reason.words().len() > self.limits().page_bytes {
+        match page.row_len(self.head.level) + reason.words().len() > self.limits().page_bytes {
             true => reason.without_words(),
             false => reason,
         }
