@@ -19,9 +19,9 @@ use reveille_raft::{ClusterId, Member};
 use reveille_sink::{Sink, SinkOptions};
 use uuid::Uuid;
 
-use crate::assemble::Node;
-use crate::config::{Config, Settings, UnsubscribeSettings};
-use crate::start::stop_when_told;
+use crate::server::config::{Config, Settings, UnsubscribeSettings};
+use crate::server::node::NodeServer;
+use crate::server::start::stop_when_told;
 
 /// The mailbox's usual port.
 const MAILBOX_PORT: u16 = 7625;
@@ -58,13 +58,13 @@ pub struct Args {
 
 /// Runs the node and its mailbox.
 pub async fn run(args: Args) -> Result<()> {
-    crate::logging::start();
+    crate::server::logging::start();
     std::fs::create_dir_all(&args.data_dir)
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
     let sink = mailbox(&args)?;
     let asked = stop_when_told()?;
     let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
-    let node = Node::start(config(&args)?, args.accept_clock, pages).await?;
+    let node = NodeServer::start(config(&args)?, args.accept_clock, pages).await?;
     make_cluster(&node).await?;
     let relay = Relay {
         name: "mailbox".to_owned(),
@@ -147,7 +147,7 @@ fn key(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-async fn make_cluster(node: &Node) -> Result<()> {
+async fn make_cluster(node: &NodeServer) -> Result<()> {
     let replica = &node.site.replica;
     if replica.cluster().is_none() {
         let member = Member { name: "dev".to_owned(), address: node.peer_address.to_string(), votes: true };

@@ -1,21 +1,10 @@
 //! The binary `reveille`: a node of a cluster, and the commands that speak to one.
 
-mod admin;
-mod assemble;
 mod cli;
-mod config;
 mod demo;
 mod dev;
-mod fqdn;
-mod health;
-mod http;
-mod human;
-mod life;
-mod logging;
-mod measures;
-mod service;
-mod start;
-mod unsubscribe;
+mod format;
+mod server;
 
 use std::process::ExitCode;
 

@@ -16,8 +16,8 @@ use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::failure::{Exit, Failure};
-use crate::admin::LEADERLESS;
-use crate::config::Config;
+use crate::server::admin::LEADERLESS;
+use crate::server::config::Config;
 
 /// How long a command waits for some node to take its request, while nodes answer that none can.
 const PATIENCE: Duration = Duration::from_secs(5);

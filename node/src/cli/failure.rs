@@ -10,7 +10,7 @@ use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::{FieldViolation, StatusExt};
 
-use super::human;
+use super::format;
 use super::recipients::BadRow;
 
 /// What a script learns from the exit code. Numbers are fixed.
@@ -143,7 +143,7 @@ impl Failure {
     /// all of them are named, where these are not all.
     pub fn bad_rows(path: &Path, what: &str, bad: BadRows, all: Option<String>) -> Failure {
         let all = all.filter(|_| bad.count > bad.shown.len() as u64).map(|all| format!("; {all}")).unwrap_or_default();
-        let rows = human::counted(bad.count, "row");
+        let rows = format::counted(bad.count, "row");
         let message = format!("{rows} of {} cannot be used, so nothing was {what}{all}", path.display());
         let line = bad.shown.first().map(|bad| bad.line).unwrap_or_default();
         let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
@@ -157,7 +157,7 @@ impl Failure {
         let Some(BadRows { count, shown }) = self.bad_rows.as_deref() else { return text };
         shown.iter().for_each(|bad| text.push_str(&format!("\n  {bad}")));
         if let Some(more) = count.checked_sub(shown.len() as u64).filter(|more| *more > 0) {
-            text.push_str(&format!("\n  and {} more", human::count(more)));
+            text.push_str(&format!("\n  and {} more", format::count(more)));
         }
         text
     }

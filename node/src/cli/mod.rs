@@ -45,8 +45,8 @@ use reveille_cluster::node::lifecycle::StationError;
 use reveille_ledger::refusal::Refusal;
 use reveille_raft::Fault;
 
-use crate::human;
-use crate::life::LifeError;
+use crate::format;
+use crate::server::node_identity::LifeError;
 use args::{Cli, Command, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
@@ -89,7 +89,7 @@ async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
     match cli.command {
         Command::Demo(args) => demo(args).await,
         Command::Dev(args) => process(Box::pin(crate::dev::run(args)).await),
-        Command::Start(args) => process(Box::pin(crate::start::run(*args)).await),
+        Command::Start(args) => process(Box::pin(crate::server::start::run(*args)).await),
         Command::Ask(question) => until_interrupted(&cli.global, question, terminal).await,
     }
 }
@@ -97,7 +97,7 @@ async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
 /// How a process ended, with the whole chain of causes. It takes its signals itself, and stops in order.
 fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     ended.map_err(|error| {
-        let (exit, reason, next) = if error.is::<crate::config::ConfigError>() {
+        let (exit, reason, next) = if error.is::<crate::server::config::ConfigError>() {
             (Exit::Usage, "GENERAL", "reveille config check names what is wrong with a configuration")
         } else if is_outdated(&error) {
             let next = "put back the data folder that this node ran with last; if it is gone, leave this node stopped, and \

@@ -27,14 +27,14 @@ const STARTS_IN: Duration = Duration::from_secs(2);
 const SESSIONS: u32 = 4;
 
 /// The admin API of a cluster.
-pub struct Admin {
+pub struct DemoClient {
     channel: Channel,
     each: Vec<Channel>,
 }
 
-impl Admin {
+impl DemoClient {
     /// Spreads its requests over these nodes.
-    pub fn new(endpoints: Vec<String>) -> Result<Admin> {
+    pub fn new(endpoints: Vec<String>) -> Result<DemoClient> {
         let endpoint = |address: &String| -> Result<Endpoint> {
             Ok(Endpoint::from_shared(format!("http://{address}"))?
                 .connect_timeout(Duration::from_secs(1))
@@ -42,7 +42,7 @@ impl Admin {
         };
         let endpoints: Vec<Endpoint> = endpoints.iter().map(endpoint).collect::<Result<_>>()?;
         let each = endpoints.iter().map(Endpoint::connect_lazy).collect();
-        Ok(Admin { channel: Channel::balance_list(endpoints.into_iter()), each })
+        Ok(DemoClient { channel: Channel::balance_list(endpoints.into_iter()), each })
     }
 
     fn first(&self) -> Result<Channel> {

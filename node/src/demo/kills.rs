@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink};
 
-use super::client::Admin;
+use super::client::DemoClient;
 use super::processes::Nodes;
-use super::progress::Progress;
+use super::progress::DemoProgress;
 
 /// How long a held answer waits at most.
 const HOLD_FOR: Duration = Duration::from_secs(20);
@@ -81,8 +81,8 @@ impl Kills {
         run: &str,
         sink: &Sink,
         nodes: &mut Nodes,
-        admin: &Admin,
-        progress: &mut Progress,
+        admin: &DemoClient,
+        progress: &mut DemoProgress,
     ) -> Result<()> {
         let Some(planned) = self.planned.iter_mut().find(|planned| !matches!(planned.step, Step::Done)) else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Kills {
 }
 
 /// The victim; none when there is none at this moment. A leader that sends nothing hands over first.
-async fn choose(kill: Kill, nodes: &Nodes, admin: &Admin, silent: &mut BTreeSet<String>) -> Option<String> {
+async fn choose(kill: Kill, nodes: &Nodes, admin: &DemoClient, silent: &mut BTreeSet<String>) -> Option<String> {
     let leader = admin.leader().await.ok()?;
     if nodes.running().iter().all(|name| silent.contains(name)) {
         silent.clear();
@@ -168,7 +168,13 @@ fn epoch_of(fence: Option<&str>) -> u64 {
 
 /// How long after the kill the first mail of a later epoch was claimed, by the ledger's own account of a mail
 /// that arrived; none while there is none. Mails that were claimed before the kill go on meanwhile.
-async fn first_claim_after(sink: &Sink, admin: &Admin, run: &str, epoch: u64, killed: SystemTime) -> Option<Duration> {
+async fn first_claim_after(
+    sink: &Sink,
+    admin: &DemoClient,
+    run: &str,
+    epoch: u64,
+    killed: SystemTime,
+) -> Option<Duration> {
     let (recipient, fence) = {
         let mails = sink.mails();
         // Among the newest: claims of both epochs are sent side by side for a while.

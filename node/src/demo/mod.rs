@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use reveille_sink::{Sink, SinkOptions};
 
-use client::Admin;
+use client::DemoClient;
 use judgement::Judgement;
 use kills::{Kill, Kills};
 use processes::Nodes;
-use progress::Progress;
+use progress::DemoProgress;
 
 /// The run is stretched over at least this long by the relay's budget, so that kills meet open dialogues.
 const SENDING_SECONDS: u32 = 18;
@@ -85,7 +85,7 @@ pub async fn run(args: Args) -> Result<bool> {
 }
 
 async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> Result<bool> {
-    let admin = Admin::new(nodes.endpoints())?;
+    let admin = DemoClient::new(nodes.endpoints())?;
     admin.init(nodes.peers()).await.context("the cluster could not be made")?;
     let leader = admin.leader().await?;
     eprintln!("cluster    {} nodes, {leader} leads", args.nodes);
@@ -96,7 +96,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     let run = admin.start_campaign("campaign", args.recipients).await?;
     eprintln!("campaign   {} recipients, {rate:.0} mails/s over the cluster, run {run}", args.recipients);
     let mut kills = Kills::plan(&args.kill, args.recipients);
-    let mut progress = Progress::new(args.recipients);
+    let mut progress = DemoProgress::new(args.recipients);
     let patience = PATIENCE + Duration::from_secs(seconds.into());
     let until = Instant::now() + patience;
     loop {
@@ -123,7 +123,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
 }
 
 /// Judges until nothing is in doubt any more, or patience ends.
-async fn judge(args: &Args, sink: &Sink, admin: &Admin, run: &str, kills: &Kills) -> Result<Judgement> {
+async fn judge(args: &Args, sink: &Sink, admin: &DemoClient, run: &str, kills: &Kills) -> Result<Judgement> {
     let until = Instant::now() + DOUBT_PATIENCE;
     loop {
         let state = admin.run(run).await?;

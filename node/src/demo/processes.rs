@@ -14,7 +14,7 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One node, whether its process runs or not.
-pub struct Node {
+pub struct NodeProcess {
     /// `n1`, `n2` …: also what it says in EHLO.
     pub name: String,
     folder: PathBuf,
@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 /// All nodes of the demo.
-pub struct Nodes(Vec<Node>);
+pub struct Nodes(Vec<NodeProcess>);
 
 impl Nodes {
     /// Starts `count` nodes with their data below `folder` and their journals in `journals`, and waits until each
@@ -37,7 +37,7 @@ impl Nodes {
         let mut nodes = Vec::new();
         for number in 1..=count {
             let name = format!("n{number}");
-            let mut node = Node {
+            let mut node = NodeProcess {
                 folder: folder.join(&name),
                 journals: journals.to_owned(),
                 name,
@@ -66,7 +66,7 @@ impl Nodes {
     }
 
     /// The node of that name.
-    pub fn named(&mut self, name: &str) -> Option<&mut Node> {
+    pub fn named(&mut self, name: &str) -> Option<&mut NodeProcess> {
         self.0.iter_mut().find(|node| node.name == name)
     }
 
@@ -90,7 +90,7 @@ impl Nodes {
     }
 }
 
-impl Node {
+impl NodeProcess {
     /// Starts the process; its output goes to `node.log` in its folder.
     pub fn start(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.folder)?;

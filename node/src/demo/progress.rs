@@ -10,20 +10,20 @@ use reveille_proto::admin::v1::Run;
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// What the demo shows while it runs.
-pub struct Progress {
+pub struct DemoProgress {
     bar: Option<ProgressBar>,
     recipients: u32,
     next_line: Instant,
 }
 
-impl Progress {
+impl DemoProgress {
     /// For a campaign of this many recipients.
-    pub fn new(recipients: u32) -> Progress {
+    pub fn new(recipients: u32) -> DemoProgress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("  {bar:40.green} {pos}/{len} arrived  {msg}");
             ProgressBar::new(recipients.into()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Progress { bar, recipients, next_line: Instant::now() }
+        DemoProgress { bar, recipients, next_line: Instant::now() }
     }
 
     /// Shows what arrived and what the ledger says.

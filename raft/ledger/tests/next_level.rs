@@ -136,8 +136,8 @@ fn limits_are_those_of_the_level() {
     };
     let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
     let too_large = Refusal::TooLarge { what: Bounded::Slice, bound: 256 };
-    assert_eq!(former, Outcome::Refused(too_large));
-    assert_eq!(next, Outcome::Refused(Refusal::HolderGone), "512 recipients fit; incarnation 9 never was");
+    assert_eq!(former, Outcome::Claimed(vec![Err(too_large)]));
+    assert_eq!(next, Outcome::Claimed(vec![Err(Refusal::HolderGone)]), "512 recipients fit; incarnation 9 never was");
 }
 
 #[test]

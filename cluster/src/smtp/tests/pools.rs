@@ -22,8 +22,8 @@ use tokio::{
 
 use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, willing};
 use crate::smtp::pool::circuit::Backoff;
-use crate::smtp::pool::status::CircuitStatus;
 use crate::smtp::pool::permit::Permit;
+use crate::smtp::pool::status::CircuitStatus;
 use crate::smtp::pool::{Limits, Pool, Unavailable};
 use crate::smtp::replies::verdict::{Scope, Verdict};
 use crate::smtp::session::cause::Cause;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::config::Settings;
+use crate::server::config::Settings;
 
 /// The noun.
 #[derive(Debug, Args)]

@@ -160,7 +160,7 @@ pub enum Command {
     /// One node with a mailbox that catches all mail, for trying things out
     Dev(crate::dev::Args),
     /// A node of a real cluster
-    Start(Box<crate::start::Args>),
+    Start(Box<crate::server::start::Args>),
     /// A question to a cluster.
     #[command(flatten)]
     Ask(Question),

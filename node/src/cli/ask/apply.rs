@@ -8,10 +8,10 @@ mod read;
 use super::Desk;
 use crate::cli::args::{ApplyFiles, Format, ManifestFiles};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::manifest::write;
 use crate::cli::view::View;
 use crate::cli::view::apply::{AppliedView, Outcome};
+use crate::format;
 
 use plan::Plan;
 pub(super) use plan::compared;
@@ -140,7 +140,7 @@ fn talk(desk: &Desk<'_>, views: &[AppliedView]) {
     let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
     let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
-    desk.terminal.say(&format!("{}: {}", human::counted(views.len() as u64, "document"), counts.join(", ")));
+    desk.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "document"), counts.join(", ")));
 }
 
 /// One that failed tells itself. Of several some may be made: then it is partly done.
@@ -152,7 +152,7 @@ fn verdict(done: &[Done], is_made: bool) -> Result<(), Stop> {
         return Err((*first).clone().into());
     }
     let is_partly = is_made && done.iter().any(|one| one.view.outcome.is_well());
-    let count = human::counted(done.len() as u64, "document");
+    let count = format::counted(done.len() as u64, "document");
     let unchanged = if is_made { "" } else { "; nothing was changed" };
     let mut message = format!("{} of {count} failed{unchanged}", failed.len());
     for (one, failure) in failed.iter().take(FAILURES_TOLD) {

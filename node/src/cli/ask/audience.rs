@@ -12,9 +12,9 @@ use super::{Desk, Page, upload};
 use crate::cli::args::{AudienceArgs, AudienceCommand, Format, GenerateArgs};
 use crate::cli::client::{Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::view::audience::AudienceView;
 use crate::cli::view::relay::RemovedView;
+use crate::format;
 
 /// How far it is, is said this often.
 const SAY_EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ async fn write(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result<()
                 // With -o json an error is alone on stderr.
                 if said.elapsed() >= SAY_EVERY && desk.terminal.format() == Format::Table {
                     said = Instant::now();
-                    let parts = human::counted(word.parts.into(), "part");
+                    let parts = format::counted(word.parts.into(), "part");
                     desk.terminal.say(&format!("{} of {parts} on a majority", word.written));
                 }
             }

@@ -7,9 +7,9 @@ use super::Desk;
 use crate::cli::args::BackfillArgs;
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::instant::{text, to_wire};
 use crate::cli::view::backfill::BackfillView;
+use crate::format;
 
 /// Occurrences that one command opens, where it does not say how many.
 const MAX: u32 = 1_000;
@@ -40,10 +40,10 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<
 
 /// What a backfill would open, in words.
 fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
-    let never = human::counted((looked.opened + looked.inside_gap).into(), "occurrence");
-    let mut rest = format!("{} opened before", human::count(looked.opened_before.into()));
+    let never = format::counted((looked.opened + looked.inside_gap).into(), "occurrence");
+    let mut rest = format!("{} opened before", format::count(looked.opened_before.into()));
     if looked.inside_gap > 0 {
-        rest += &format!("; {} inside the min gap stay closed", human::count(looked.inside_gap.into()));
+        rest += &format!("; {} inside the min gap stay closed", format::count(looked.inside_gap.into()));
     }
     format!("{never} of {} between {} and {} never opened ({rest})", args.name, args.from, args.to)
 }
@@ -62,7 +62,7 @@ fn told(desk: &Desk<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) 
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
-        message: format!("what comes after {} has not been looked at", human::counted(MAX.into(), "occurrence")),
+        message: format!("what comes after {} has not been looked at", format::counted(MAX.into(), "occurrence")),
         next: Some(next),
         ..Failure::default()
     }

@@ -9,7 +9,7 @@ use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 use crate::cli::doctor::folder;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenView};
-use crate::config::{ConfigError, Said, Settings, keys, sample};
+use crate::server::config::{ConfigError, ConfigLayer, Settings, keys, sample};
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
@@ -40,7 +40,7 @@ fn init(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
 }
 
 async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
-    let said = Said::read(Some(file), std::env::vars(), Settings::default()).map_err(failure)?;
+    let said = ConfigLayer::read(Some(file), std::env::vars(), Settings::default()).map_err(failure)?;
     let config = said.check().map_err(failure)?;
     for (name, binding) in config.credentials.iter() {
         if let Err(message) = binding.check().await {
@@ -75,7 +75,7 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
 }
 
 fn show(desk: &Desk<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
-    let said = Said::read(args.config.as_deref(), std::env::vars(), args.settings);
+    let said = ConfigLayer::read(args.config.as_deref(), std::env::vars(), args.settings);
     let effective = said.and_then(|said| said.effective()).map_err(failure)?;
     desk.terminal.show(&EffectiveView::new(effective, args.origin))
 }

@@ -13,10 +13,10 @@ use reveille_proto::admin::v1::{
 use super::Desk;
 use crate::cli::args::{ContentArgs, CreateArgs, RecipientArgs};
 use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure, Stop};
-use crate::cli::human;
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::{self, Recipients};
 use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
+use crate::format;
 
 /// Creates it.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
@@ -191,7 +191,7 @@ fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleRespons
         desk.terminal.say(&format!("left out: {bad}"));
     }
     if !answer.duplicates.is_empty() {
-        let duplicates = human::counted(answer.duplicates.len() as u64, "duplicate");
+        let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
         desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
     }
     for warning in &answer.warnings {

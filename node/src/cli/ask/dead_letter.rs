@@ -15,10 +15,10 @@ use crate::cli::args::{
 };
 use crate::cli::client::{Client, Nature};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::instant::to_wire;
 use crate::cli::view::dead_letter::{DeadLetterView, Groups};
 use crate::cli::view::moved::MovedView;
+use crate::format;
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
@@ -139,7 +139,7 @@ where
         let batch = page(token.clone()).await.map_err(|failure| match total.moved {
             0 => failure,
             moved => {
-                let before = human::counted(moved, "recipient");
+                let before = format::counted(moved, "recipient");
                 Failure { message: format!("after {before} {verb}: {}", failure.message), ..failure }
             }
         })?;
@@ -161,7 +161,7 @@ fn whom(letters: &Letters) -> Result<String, Failure> {
     match (run, letters.recipients.as_slice()) {
         (Some(run), [one]) => return Ok(format!("{one} of run {run}")),
         (Some(run), more @ [_, ..]) => {
-            return Ok(format!("{} of run {run}", human::counted(more.len() as u64, "recipient")));
+            return Ok(format!("{} of run {run}", format::counted(more.len() as u64, "recipient")));
         }
         (Some(run), []) if filter.is_empty() && !letters.all => {
             let message = format!("whose of run {run}? nobody is named");
@@ -268,7 +268,7 @@ where
     let run = letters.run.clone();
     if letters.dry_run || asks {
         let looked = total(verb, |token| asked(true, token)).await?;
-        let counted = format!("{} {words}", human::counted(looked.moved, "dead letter"));
+        let counted = format!("{} {words}", format::counted(looked.moved, "dead letter"));
         let counted = counted.trim_end();
         if letters.dry_run || looked.moved == 0 && letters.recipients.is_empty() {
             // With -o json an error is alone on stderr.
@@ -304,7 +304,7 @@ fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop>
 /// Who stays dead because a run is cancelled, or because another mail is too near, is said; and partly done.
 fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
     let left = |count: u64, why: &str| {
-        let counted = human::counted(count, "dead letter");
+        let counted = format::counted(count, "dead letter");
         (count > 0).then(|| format!("{counted} left: {why}"))
     };
     let told = [

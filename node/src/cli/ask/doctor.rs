@@ -26,10 +26,10 @@ use crate::cli::client::Nature;
 use crate::cli::doctor::work::Work;
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::instant::duration_ms;
 use crate::cli::view::doctor::{DoctorView, Finding, Severity};
-use crate::config::{Said, Settings};
+use crate::format;
+use crate::server::config::{ConfigLayer, Settings};
 
 /// Rows of one page.
 const PAGE_SIZE: i32 = 1_000;
@@ -75,8 +75,8 @@ fn verdict(view: &DoctorView) -> Result<(), Stop> {
     if problems == 0 {
         return Ok(());
     }
-    let warnings = human::counted(view.count(Severity::Warning), "warning");
-    let message = format!("{}, {warnings}", human::counted(problems, "problem"));
+    let warnings = format::counted(view.count(Severity::Warning), "warning");
+    let message = format!("{}, {warnings}", format::counted(problems, "problem"));
     let next = Some("each finding names its own next step".to_owned());
     Err(Failure { reason: "UNWELL".into(), message, next, ..Failure::default() }.into())
 }
@@ -87,7 +87,7 @@ fn folders(args: &DoctorArgs) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         return Ok(args.data_dir.iter().map(|folder| ("data_dir", folder.clone())).collect());
     }
     let flags = Settings { data_dir: args.data_dir.clone(), ..Settings::default() };
-    let said = Said::read(args.config.as_deref(), std::env::vars(), flags);
+    let said = ConfigLayer::read(args.config.as_deref(), std::env::vars(), flags);
     let config = said.and_then(|said| said.check()).map_err(super::config::failure)?;
     Ok(vec![("data_dir", config.data_dir), ("journal_dir", config.journal_dir)])
 }
@@ -213,7 +213,7 @@ impl Asker<'_, '_> {
                 return Some(found);
             }
         }
-        let count = human::count(found.len() as u64);
+        let count = format::count(found.len() as u64);
         self.desk.terminal.say(&format!("a list goes on after {count} rows: the rest was not looked at"));
         Some(found)
     }

@@ -7,9 +7,9 @@ use super::{Desk, Page, Seen, whom};
 use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
+use crate::format;
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: DoubtArgs) -> Result<(), Stop> {
@@ -60,7 +60,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
     let looked = desk.client.ask(Nature::Read, question.clone(), call).await?;
-    let counted = format!("{} in doubt, {words}{}", human::counted(looked.resolved, "mail"), known(&looked.groups));
+    let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "mail"), known(&looked.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || looked.resolved == 0 {
         // With -o json an error is alone on stderr.
@@ -96,7 +96,7 @@ fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
     if view.inside_gap == 0 {
         return Ok(());
     }
-    let left = human::counted(view.inside_gap, "mail");
+    let left = format::counted(view.inside_gap, "mail");
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
@@ -109,7 +109,7 @@ fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
 
 /// What is known of them, in a few words.
 fn known(groups: &[DoubtGroup]) -> String {
-    let told = |group: &DoubtGroup| format!("{} on {}: {}", human::count(group.count), group.node, group.cause);
+    let told = |group: &DoubtGroup| format!("{} on {}: {}", format::count(group.count), group.node, group.cause);
     let told: Vec<String> = groups.iter().map(told).collect();
     if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) }
 }

@@ -8,8 +8,8 @@ use super::{Desk, PAGE_SIZE, Page};
 use crate::cli::args::ExportFormat;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::harmless;
-use crate::cli::human;
 use crate::cli::view::Row;
+use crate::format;
 
 /// A row that is also a line of CSV.
 pub trait Record: Row {
@@ -55,7 +55,7 @@ where
     }
     if let (Some(target), Some(file)) = (target, &file) {
         target.finish()?;
-        desk.terminal.say(&format!("{} in {}", human::counted(count, R::ONE), file.display()));
+        desk.terminal.say(&format!("{} in {}", format::counted(count, R::ONE), file.display()));
     }
     Ok(())
 }

@@ -21,15 +21,15 @@ use tokio::time::timeout;
 
 use super::imported::{judged, marked};
 use super::{Desk, preview, relay};
-use crate::admin::unfit;
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, Plan, Planned, Source, template};
 use crate::cli::input;
 use crate::cli::view::import::{ImportView, Outcome};
 use crate::cli::view::instant::InstantView;
+use crate::format;
+use crate::server::admin::unfit;
 
 /// Bytes of a file that is looked at; cron's own limit is far below.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -239,7 +239,7 @@ fn often(next: &[InstantView]) -> Option<String> {
     let instants = next.iter().filter_map(|next| next.instant.parse::<Timestamp>().ok());
     let instants: Vec<i64> = instants.map(Timestamp::as_millisecond).collect();
     let gap = instants.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).min()?;
-    let words = || format!("it comes again after {}: each recipient gets a mail every time", human::duration(gap));
+    let words = || format!("it comes again after {}: each recipient gets a mail every time", format::duration(gap));
     (gap < OFTEN_MS).then(words)
 }
 
@@ -278,9 +278,9 @@ async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure
     if count == 0 {
         return Ok(None);
     }
-    let schedules = human::counted(count as u64, "schedule");
+    let schedules = format::counted(count as u64, "schedule");
     let left = entries.len() - count;
-    let left = if left == 0 { String::new() } else { format!("; {} left out", human::counted(left as u64, "line")) };
+    let left = if left == 0 { String::new() } else { format!("; {} left out", format::counted(left as u64, "line")) };
     desk.terminal.confirm(&format!("Create {schedules}, paused{left} (--dry-run shows them)?"))?;
     let mut stopped = None;
     for entry in entries {
@@ -338,7 +338,7 @@ fn talk(desk: &Desk<'_>, views: &[ImportView]) {
     let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
     if !counts.is_empty() {
-        desk.terminal.say(&format!("{}: {}", human::counted(views.len() as u64, "job"), counts.join(", ")));
+        desk.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "job"), counts.join(", ")));
     }
     let of_machine = |view: &&ImportView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
@@ -363,7 +363,7 @@ fn verdict(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop>
         1 => "was",
         _ => "were",
     };
-    let message = format!("{} of {} {verb} left out", missing.len(), human::counted(views.len() as u64, "job"));
+    let message = format!("{} of {} {verb} left out", missing.len(), format::counted(views.len() as u64, "job"));
     let place = format!("{}:{}", path.display(), first.line);
     let (exit, reason) = match nothing_came {
         true if missing.iter().all(|view| view.outcome == Outcome::Failed) => (Exit::Conflict, "NOTHING_IMPORTED"),

@@ -46,7 +46,7 @@ use uuid::Uuid;
 use super::args::{Global, Paging, Picked, Watch};
 use super::client::{Client, Nature};
 use super::failure::{Exit, Failure, Stop};
-use super::human;
+use super::format;
 use super::instant::duration_ms;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
@@ -218,7 +218,7 @@ impl<'a> Desk<'a> {
     /// Says on stderr that an answer came from local state.
     fn note(&self, freshness: Option<&Freshness>) {
         let Some(freshness) = freshness else { return };
-        let age = freshness.age.as_ref().map(|age| format!(", {} old", human::duration(duration_ms(age))));
+        let age = freshness.age.as_ref().map(|age| format!(", {} old", format::duration(duration_ms(age))));
         let words = format!("log index {}{}", freshness.index, age.unwrap_or_default());
         match freshness.stale {
             true => self.terminal.say(&format!("stale: from the node's local state at {words}")),
@@ -268,6 +268,6 @@ fn whom(picked: &Picked) -> Result<String, Failure> {
             return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
         }
         [one] => format!("{one} of run {}", picked.run),
-        more => format!("{} of run {}", human::counted(more.len() as u64, "recipient"), picked.run),
+        more => format!("{} of run {}", format::counted(more.len() as u64, "recipient"), picked.run),
     })
 }

@@ -11,7 +11,6 @@ use super::{CHECKED, Desk, Page, Seen, apply, backfill, create, preview, several
 use crate::cli::args::{ScheduleArgs, ScheduleCommand, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::human;
 use crate::cli::import::plan::LABEL;
 use crate::cli::manifest::export;
 use crate::cli::view::View;
@@ -19,6 +18,7 @@ use crate::cli::view::history::HistoryView;
 use crate::cli::view::run::TriggerView;
 use crate::cli::view::schedule::{DeletedView, LabelledView, ResumeView, ScheduleView};
 use crate::cli::word::name as name_of;
+use crate::format;
 
 /// What a node that knows no bodies did.
 pub(super) const NO_BODY: &str = "it told no body";
@@ -149,11 +149,11 @@ async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
 
 /// What a resume does about the instants that fell into the pause.
 fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
-    let opens = human::counted(view.opens_count.into(), "run");
+    let opens = format::counted(view.opens_count.into(), "run");
     let verb = if view.opens_count == 1 { "opens" } else { "open" };
     let mut words = format!("{opens} {verb} at once for what {} missed while it was paused", schedule.name);
     if view.explained_count > 0 {
-        let skipped = human::counted(view.explained_count.into(), "missed instant");
+        let skipped = format::counted(view.explained_count.into(), "missed instant");
         words += &format!("; {skipped} will not open, and the history says why");
     }
     if view.opens_count > 0 && schedule.labels.contains_key(LABEL) {

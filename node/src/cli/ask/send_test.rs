@@ -14,9 +14,9 @@ use super::{Desk, create, update};
 use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::send_test::{Outcome, SendTestView};
+use crate::format;
 
 /// How long the mail may take, unless `--timeout` says otherwise.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -97,7 +97,7 @@ fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
         listed: None,
     };
     let Audience { columns, recipients, .. } = create::recipients(&file)?.audience;
-    let there = human::counted(recipients.len() as u64, "recipient");
+    let there = format::counted(recipients.len() as u64, "recipient");
     let place = usize::try_from(args.row).unwrap_or(usize::MAX) - 1;
     match recipients.into_iter().nth(place) {
         Some(row) => {

@@ -11,9 +11,9 @@ use super::{CHECKED, Desk, schedule};
 use crate::cli::args::Format;
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::view::schedule::ScheduleView;
 use crate::cli::view::several::{Outcome, PausedView, SeveralView};
+use crate::format;
 
 /// Schedules that one command changes.
 const SEVERAL_MAX: u32 = 1_000;
@@ -59,7 +59,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
         rows.push(look(desk, &tenant, &act, schedule.own_name()).await?);
     }
     if !left.is_empty() {
-        let few = human::counted(left.len() as u64, "schedule");
+        let few = format::counted(left.len() as u64, "schedule");
         desk.terminal.say(&format!("{few} of {all} left as they are: not {}", act.acts_on()));
     }
     if dry_run {
@@ -72,7 +72,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
         return if desk.terminal.format() == Format::Table { Ok(()) } else { list(desk, &act, &rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
-    let count = human::counted(rows.len() as u64, "schedule");
+    let count = format::counted(rows.len() as u64, "schedule");
     desk.terminal.confirm(&format!("{} {count}: {}?", capital(act.verb()), names.join(", ")))?;
     let mut stopped = None;
     for row in &mut rows {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cli::human;
+use crate::format;
 
 /// Looks further back than this tell nothing of now.
 const SPAN: Duration = Duration::from_secs(30);
@@ -59,9 +59,9 @@ impl Goes {
     /// `3,912/s, over in 3h 12m`; nothing where nobody knows, and of what is over.
     pub fn words(&self) -> String {
         let Some(per_second) = self.per_second.filter(|_| !self.is_over) else { return String::new() };
-        let rate = format!("{}/s", human::rate(per_second));
+        let rate = format!("{}/s", format::rate(per_second));
         match self.eta_ms() {
-            Some(eta_ms) => format!("{rate}, over in {}", human::duration(eta_ms)),
+            Some(eta_ms) => format!("{rate}, over in {}", format::duration(eta_ms)),
             None => rate,
         }
     }

@@ -18,10 +18,10 @@ use super::{Desk, WITHIN};
 use crate::cli::args::Format;
 use crate::cli::client::{Client, Nature};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::recipients::BadRow;
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
+use crate::format;
 
 /// Rows that cannot be used of which each is told; the others are counted.
 const BAD_ROWS_TOLD: usize = 1_000;
@@ -141,7 +141,7 @@ impl Import {
         if self.view.rows == 0 || self.view.dry_run {
             return failure;
         }
-        let rows = human::counted(self.view.rows, "row");
+        let rows = format::counted(self.view.rows, "row");
         let message = format!("after {rows}, whose opt-outs hold: {}", failure.message);
         let next = match failure.next.as_deref() {
             None | Some(AGAIN) => AGAIN.to_owned(),
@@ -166,7 +166,7 @@ fn end(desk: &Desk<'_>, view: ImportedView) -> Result<(), Stop> {
     if view.bad_rows == 0 {
         return Ok(());
     }
-    let mut message = format!("{} cannot be used", human::counted(view.bad_rows, "row"));
+    let mut message = format!("{} cannot be used", format::counted(view.bad_rows, "row"));
     for bad in view.bad.iter().take(BAD_ROWS_SHOWN) {
         message.push_str(&format!("\n  line {}: {}", bad.line, bad.problem));
     }

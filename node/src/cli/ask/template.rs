@@ -13,8 +13,8 @@ use reveille_ledger::limits::limits;
 use super::{Desk, create, send_test};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::human;
 use crate::cli::view::template::{HeaderView, MailView};
+use crate::format;
 
 /// Who sends and who gets it, where nobody is named.
 const SENDER: &str = "sender@example.com";
@@ -89,7 +89,7 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
     let count = listed.audience.recipients.len();
     let place = usize::try_from(row).unwrap_or(usize::MAX) - 1;
     let Some(chosen) = listed.audience.recipients.into_iter().nth(place) else {
-        let there = human::counted(count as u64, "recipient");
+        let there = format::counted(count as u64, "recipient");
         return Err(Failure::usage("--row", format!("there is no row {row}: {there}"), "a row from 1 on"));
     };
     Ok((listed.audience.columns, named(&chosen.address, chosen.values)?))

@@ -9,10 +9,10 @@ use super::create::{at_line, part, recipients};
 use crate::cli::args::{ContentChange, Format, UpdateArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::human;
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::Recipients;
 use crate::cli::view::update::UpdateView;
+use crate::format;
 
 /// Changes it, or shows what would change.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
@@ -30,7 +30,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
     let duplicates = seen.duplicates.len() as u64;
     let plan = UpdateView::from(seen);
     if duplicates > 0 {
-        let duplicates = human::counted(duplicates, "duplicate");
+        let duplicates = format::counted(duplicates, "duplicate");
         desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
     }
     if dry_run {

@@ -26,10 +26,10 @@ use super::Desk;
 use crate::cli::args::{Format, ImportAudienceArgs};
 use crate::cli::client::{Client, Nature, is_passing};
 use crate::cli::failure::{BadRows, Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
 use crate::cli::view::audience::ImportView;
+use crate::format;
 
 /// Parts that travel at once: some twelve MB in memory here, and at most three of the largest.
 const AT_ONCE: usize = 3;
@@ -89,7 +89,7 @@ impl Import<'_> {
         let words = || {
             let (sent, there) = self.progress.parts();
             let were = if there > 0 { format!(", {there} of them were there") } else { String::new() };
-            let all = human::counted(all.into(), "part");
+            let all = format::counted(all.into(), "part");
             self.progress.told(format!("{} of {all} on a majority{were}", sent + there))
         };
         {
@@ -114,7 +114,7 @@ impl Import<'_> {
             let survey = source.list().survey();
             survey.map(|survey| (source, survey))
         });
-        let words = || format!("{} read", human::counted(self.progress.read.load(Ordering::Relaxed), "row"));
+        let words = || format!("{} read", format::counted(self.progress.read.load(Ordering::Relaxed), "row"));
         let failed =
             |panic: tokio::task::JoinError| Failure::general(format!("reading failed: {panic}"), "the same again");
         self.telling(words, reading).await.map_err(failed)?
@@ -136,10 +136,10 @@ impl Import<'_> {
             self.desk.terminal.say(&format!("left out: {bad}"));
         }
         if let Some(more) = survey.refused.checked_sub(survey.shown.len() as u64).filter(|more| *more > 0) {
-            self.desk.terminal.say(&format!("left out: {} more", human::counted(more, "row")));
+            self.desk.terminal.say(&format!("left out: {} more", format::counted(more, "row")));
         }
         if survey.duplicates() > 0 {
-            let duplicates = human::counted(survey.duplicates().into(), "duplicate");
+            let duplicates = format::counted(survey.duplicates().into(), "duplicate");
             self.desk.terminal.say(&format!("{duplicates} left out: the first row of an address stays"));
         }
         Ok(())
@@ -223,7 +223,7 @@ impl Import<'_> {
         let question = SealAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts, request_id };
         let words = || {
             let (checked, parts) = (self.progress.checked.load(Ordering::Relaxed), question.parts.len() as u64);
-            self.progress.told(format!("{checked} of {} checked", human::counted(parts, "part")))
+            self.progress.told(format!("{checked} of {} checked", format::counted(parts, "part")))
         };
         let sealed = self.enduring("the seal".to_owned(), async || self.sealed(question.clone()).await);
         self.telling(words, sealed).await

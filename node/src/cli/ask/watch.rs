@@ -13,9 +13,9 @@ use super::speed::{Goes, Speed};
 use super::{Desk, WITHIN};
 use crate::cli::client::{Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::human;
 use crate::cli::view::View;
 use crate::cli::view::run::RunView;
+use crate::format;
 
 /// Characters of the bar.
 const BAR_WIDTH: u64 = 40;
@@ -96,7 +96,7 @@ fn bar((done, all): (u64, u64), goes: &str, elapsed: Duration) -> String {
     let part = |of: u64| of.saturating_mul(done).checked_div(all).unwrap_or(of);
     let full = usize::try_from(part(BAR_WIDTH)).unwrap_or_default();
     let rest = usize::try_from(BAR_WIDTH).unwrap_or_default().saturating_sub(full);
-    let elapsed = human::duration(i64::try_from(elapsed.as_secs()).unwrap_or_default().saturating_mul(1_000));
+    let elapsed = format::duration(i64::try_from(elapsed.as_secs()).unwrap_or_default().saturating_mul(1_000));
     let goes = if goes.is_empty() { String::new() } else { format!("  {goes}") };
     format!("{}{} {:>3} %{goes}  {elapsed}", "█".repeat(full), "░".repeat(rest), part(100))
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_proto::admin::v1::{Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus};
 
 use crate::cli::clocks::{self, Verdict};
-use crate::cli::human;
 use crate::cli::instant;
 use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool::PoolView;
+use crate::format;
 
 /// A follower is some entries behind at any moment; a busy second has hundreds.
 const LAG_MAX: u64 = 1_000;
@@ -85,7 +85,7 @@ fn standing(member: &MemberStatus) -> Option<Finding> {
         return Some(Finding::warning("node", what, why, next));
     }
     let lag = member.lag.filter(|lag| *lag > LAG_MAX)?;
-    let what = format!("{} lacks {} log entries of what is committed", name(member), human::count(lag));
+    let what = format!("{} lacks {} log entries of what is committed", name(member), format::count(lag));
     let why = "it sends nothing under a claim that it has not applied, and fails over late";
     Some(Finding::warning("lag", what, why, format!("{STATUS}, again: it must shrink; else look at its disk and CPU")))
 }
@@ -155,11 +155,11 @@ fn agreement(status: &GetClusterStatusResponse) -> Vec<Finding> {
         Verdict::Agree => {}
         Verdict::Off(off) => findings.extend(off.into_iter().map(|(name, offset)| {
             let way = if offset < 0 { "behind" } else { "ahead of" };
-            let what = format!("the clock of {name} is {} {way} the others", human::duration(offset));
+            let what = format!("the clock of {name} is {} {way} the others", format::duration(offset));
             Finding::problem("clock", what, why, SET)
         })),
         Verdict::Apart(behind, ahead, apart) => {
-            let what = format!("the clocks of {behind} and {ahead} are {} apart", human::duration(apart));
+            let what = format!("the clocks of {behind} and {ahead} are {} apart", format::duration(apart));
             let why = "one of them is wrong: an instant would come early or late if that node led alone (P18)";
             findings.push(Finding::problem("clock", what, why, FIND_OUT));
         }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use reveille_proto::admin::v1::{Campaign, CampaignState, DeadLetter, Doubt, Run, RunState, Schedule, ScheduleState};
 
 use super::named;
-use crate::cli::human;
 use crate::cli::instant;
 use crate::cli::view::doctor::Finding;
+use crate::format;
 
 /// An instant is overdue after 5 s; the rest is room for the clock of the machine that asks.
 const OVERDUE_MS: i64 = 30_000;
@@ -61,7 +61,7 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
             let due = instant::from_wire(next.opens.as_ref().or(next.instant.as_ref())?)?;
             let late_ms = now.as_millisecond() - due.as_millisecond();
             (late_ms > OVERDUE_MS).then(|| {
-                let what = format!("schedule {name} is {} overdue, since {due}", human::duration(late_ms));
+                let what = format!("schedule {name} is {} overdue, since {due}", format::duration(late_ms));
                 let why =
                     "its mail is late; the leader cannot commit, its clocks disagree, or this machine's clock is off";
                 Finding::problem("overdue", what, why, "reveille cluster status")
@@ -99,7 +99,7 @@ fn paused(run: &Run) -> Option<Finding> {
         return None;
     }
     let counts = run.counts.unwrap_or_default();
-    let waiting = human::counted((counts.pending + counts.claimed).into(), "recipient");
+    let waiting = format::counted((counts.pending + counts.claimed).into(), "recipient");
     let reason = if run.reason.is_empty() { "no reason was given" } else { &run.reason };
     let what = format!("run {} of {} is paused with {waiting} waiting: {reason}", run.run, run.schedule);
     let next = format!("reveille run show {0}, mend the cause, reveille run resume {0}", run.run);
@@ -118,11 +118,11 @@ fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp) -> Vec<Finding> {
         of.first().map(|first| (sum, named(&of), format!("reveille run show {first}")))
     };
     let expired = told(|run| run.counts.unwrap_or_default().expired).map(|(sum, of, next)| {
-        let what = format!("{} expired within a day, in {of}", human::counted(sum, "recipient"));
+        let what = format!("{} expired within a day, in {of}", format::counted(sum, "recipient"));
         Finding::warning("expired", what, "they got no mail: relays are slower than the work, or were down", next)
     });
     let twice = told(|run| run.known_duplicates).map(|(sum, of, next)| {
-        let what = format!("{} accepted twice within a day, in {of}", human::counted(sum, "mail"));
+        let what = format!("{} accepted twice within a day, in {of}", format::counted(sum, "mail"));
         Finding::warning("duplicate", what, "two mails came where one was meant, and the ledger knows", next)
     });
     expired.into_iter().chain(twice).collect()
@@ -130,7 +130,7 @@ fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp) -> Vec<Finding> {
 
 fn waiting(doubts: &[Doubt], dead_letters: &[DeadLetter]) -> Vec<Finding> {
     let told = |mut runs: Vec<&str>| {
-        let count = human::count(runs.len() as u64);
+        let count = format::count(runs.len() as u64);
         runs.sort_unstable();
         runs.dedup();
         runs.first().map(|_| (count, named(&runs)))

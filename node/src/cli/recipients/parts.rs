@@ -17,9 +17,9 @@ use reveille_ledger::content::{COLUMNS_MAX, PARTS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
 
 use super::{BadRow, Reader, Text};
-use crate::admin::PART_BYTES_MAX;
 use crate::cli::failure::{BAD_ROWS_SHOWN, Failure};
-use crate::cli::human;
+use crate::format;
+use crate::server::admin::PART_BYTES_MAX;
 
 /// Recipients of an audience.
 const RECIPIENTS_MAX: u32 = PARTS_MAX as u32 * CHUNK;
@@ -140,7 +140,7 @@ impl List<'_> {
         match u32::try_from(recipients).ok().filter(|count| *count <= RECIPIENTS_MAX) {
             Some(recipients) => Ok(Survey { columns, rows, refused, shown, recipients, repeats, digest }),
             None => {
-                let (has, most) = (human::count(recipients), human::count(RECIPIENTS_MAX.into()));
+                let (has, most) = (format::count(recipients), format::count(RECIPIENTS_MAX.into()));
                 Err(self.wrong(format!("{has} recipients are more than {most}; split the list")))
             }
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
-use crate::cli::{human, instant};
+use crate::cli::{format, instant};
 
 /// A sealed audience.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,9 +75,9 @@ impl View for ImportView {
 
     fn text(&self, paint: bool) -> String {
         let mut pairs = self.audience.pairs();
-        pairs.push(("rows read", human::count(self.rows).into()));
+        pairs.push(("rows read", format::count(self.rows).into()));
         pairs.push(("refused", Cell::count(self.refused, Tone::Bad)));
-        pairs.push(("duplicates", human::count(self.duplicates.into()).into()));
+        pairs.push(("duplicates", format::count(self.duplicates.into()).into()));
         pairs.push(("parts sent", format!("{}, and {} were there", self.parts_sent, self.parts_there).into()));
         card(pairs, paint)
     }
@@ -90,7 +90,7 @@ impl AudienceView {
         vec![
             ("audience", self.name.as_str().into()),
             ("tenant", self.tenant.as_str().into()),
-            ("recipients", human::count(self.recipients.into()).into()),
+            ("recipients", format::count(self.recipients.into()).into()),
             ("columns", Cell::or_dash(columns)),
             ("parts", self.parts.to_string().into()),
             ("lacking here", self.lacks()),
@@ -122,7 +122,7 @@ impl Row for AudienceView {
         let columns = self.columns.join(", ");
         vec![
             self.name.as_str().into(),
-            human::count(self.recipients.into()).into(),
+            format::count(self.recipients.into()).into(),
             Cell::or_dash(Some(columns.as_str()).filter(|columns| !columns.is_empty())),
             self.parts.to_string().into(),
             self.lacks(),

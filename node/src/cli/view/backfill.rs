@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::instant::InstantView;
 use super::{View, some};
-use crate::cli::human;
 use crate::cli::instant::text;
+use crate::format;
 
 /// What a backfill opened, or would open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ impl View for BackfillView {
     }
 
     fn text(&self, _paint: bool) -> String {
-        let mut said = human::counted(self.opened.into(), "occurrence");
+        let mut said = format::counted(self.opened.into(), "occurrence");
         if let (Some(first), Some(last)) = (&self.first, &self.last) {
             said = format!("{said}, {} to {}", first.local, last.local);
         }
@@ -56,7 +56,7 @@ impl View for BackfillView {
         let said = match self.inside_gap {
             0 => said,
             inside => {
-                format!("{said}; {} inside the min gap, where nobody would get a mail", human::count(inside.into()))
+                format!("{said}; {} inside the min gap, where nobody would get a mail", format::count(inside.into()))
             }
         };
         match &self.rest {

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
-use crate::cli::human;
+use crate::format;
 
 /// Mails past the gate that people are told by name; a node has hundreds at once.
 const CROSSED_SHOWN: usize = 10;
@@ -50,13 +50,13 @@ impl BarrierView {
         if self.crossed.is_empty() {
             return sentence;
         }
-        let mails = human::counted(self.crossed.len() as u64, "mail");
+        let mails = format::counted(self.crossed.len() as u64, "mail");
         sentence.push_str(&format!("; past the gate before, {mails} may still arrive:"));
         for CrossingView { run, number, fence } in self.crossed.iter().take(CROSSED_SHOWN) {
             sentence.push_str(&format!("\n  {run} #{number} ({fence})"));
         }
         if let Some(more) = self.crossed.len().checked_sub(CROSSED_SHOWN).filter(|more| *more > 0) {
-            sentence.push_str(&format!("\n  and {} more; -o json names them all", human::count(more as u64)));
+            sentence.push_str(&format!("\n  and {} more; -o json names them all", format::count(more as u64)));
         }
         sentence
     }

@@ -10,9 +10,9 @@ use super::forecast::{ForecastView, ProgressView};
 use super::run::RunView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
-use crate::cli::human;
 use crate::cli::instant::{duration_ms, text};
 use crate::cli::word::word;
+use crate::format;
 
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -117,7 +117,7 @@ impl CampaignView {
     fn recipients(&self) -> Cell {
         match self.recipients {
             0 => Cell::or_dash(None),
-            recipients => human::count(recipients.into()).into(),
+            recipients => format::count(recipients.into()).into(),
         }
     }
 }
@@ -130,7 +130,7 @@ impl View for CampaignView {
     fn text(&self, paint: bool) -> String {
         let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
         let forecast = self.forecast.as_ref().map(ForecastView::sentence);
-        let start_within = self.start_within_ms.map(human::duration);
+        let start_within = self.start_within_ms.map(format::duration);
         let mut pairs = vec![
             ("campaign", format!("{} ({})", self.name, self.tenant).into()),
             ("state", Cell::toned(self.state.as_str(), self.tone())),

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::View;
 use super::sheet::{Cell, card};
-use crate::cli::human;
 use crate::cli::instant::{duration_ms, text};
+use crate::format;
 
 /// The test clock as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ impl From<&v1::AdvanceClockResponse> for AdvancedView {
             (word.claimed, "claimed recipient"),
             (word.late, "overdue run"),
         ];
-        let left = left.iter().filter(|(count, _)| *count > 0).map(|(count, what)| human::counted(*count, what));
+        let left = left.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format::counted(*count, what));
         AdvancedView {
             from: text(word.from.as_ref()),
             to: text(word.now.as_ref()),
@@ -73,7 +73,7 @@ impl AdvancedView {
     /// Where a walk stands, in one line.
     pub fn standing(&self) -> String {
         let now = self.to.as_deref().unwrap_or("?");
-        let (steps, fired) = (human::counted(self.steps, "step"), human::count(self.fired));
+        let (steps, fired) = (format::counted(self.steps, "step"), format::count(self.fired));
         let waits = if self.waits_for.is_empty() { String::new() } else { format!(", waits for {}", self.waits_for) };
         format!("{now}: {steps}, {fired} fired{waits}")
     }
@@ -87,7 +87,7 @@ impl View for ClockView {
     fn text(&self, paint: bool) -> String {
         let pairs = vec![
             ("now", Cell::or_dash(self.now.as_deref())),
-            ("ahead", human::duration(self.offset_ms).into()),
+            ("ahead", format::duration(self.offset_ms).into()),
             ("next due", Cell::or_dash(self.next_due.as_deref())),
         ];
         card(pairs, paint)
@@ -104,8 +104,8 @@ impl View for AdvancedView {
             "{} to {}: {}, {} fired, in {:.1} s",
             self.from.as_deref().unwrap_or("?"),
             self.to.as_deref().unwrap_or("?"),
-            human::counted(self.steps, "step"),
-            human::count(self.fired),
+            format::counted(self.steps, "step"),
+            format::count(self.fired),
             self.seconds
         )
     }

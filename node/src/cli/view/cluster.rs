@@ -7,9 +7,9 @@ use super::pool::PoolView;
 use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, Verdict};
-use crate::cli::human;
 use crate::cli::instant::{duration_ms, text};
 use crate::cli::word::word;
+use crate::format;
 
 /// Role of a member that did not answer.
 const UNREACHABLE: &str = "unreachable";
@@ -102,7 +102,7 @@ impl From<v1::BlockedRun> for BlockedView {
 /// Of blocked runs, those that a status does not tell one by one.
 pub fn more_blocked(all: u32, told: usize) -> Option<String> {
     let more = u64::from(all).saturating_sub(told as u64);
-    (more > 0).then(|| format!("{} blocked beside these", human::counted(more, "run")))
+    (more > 0).then(|| format!("{} blocked beside these", format::counted(more, "run")))
 }
 
 impl BlockedView {
@@ -197,7 +197,7 @@ impl StatusView {
             ));
         }
         if let (Some(silence), true) = (self.leaderless_ms, troubles.is_empty()) {
-            let silence = human::duration(silence);
+            let silence = format::duration(silence);
             troubles.push(format!("no leader was heard for {silence}, though a majority of the voters answers"));
         }
         if self.epoch.is_some() && !self.clocks_agree {
@@ -208,11 +208,11 @@ impl StatusView {
             Verdict::Agree => {}
             Verdict::Off(off) => troubles.extend(off.into_iter().map(|(name, offset)| {
                 let way = if offset < 0 { "behind" } else { "ahead of" };
-                format!("the clock of {name} is {} {way} the others; set it", human::duration(offset))
+                format!("the clock of {name} is {} {way} the others; set it", format::duration(offset))
             })),
             Verdict::Apart(behind, ahead, apart) => troubles.push(format!(
                 "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
-                human::duration(apart)
+                format::duration(apart)
             )),
         }
         troubles.extend(self.members.iter().filter_map(|member| {
@@ -252,15 +252,15 @@ impl BacklogView {
     /// In words: how many, how old, how fast, how long.
     pub fn told(&self) -> String {
         let least = if self.lower_bound { "at least " } else { "" };
-        let recipients = human::counted(self.recipients, "recipient");
+        let recipients = format::counted(self.recipients, "recipient");
         let waiting = match self.waiting {
             0 => String::new(),
             1 => format!(" ({least}1 of its instants waits its turn)"),
-            waiting => format!(" ({least}{} of its instants wait their turn)", human::count(waiting)),
+            waiting => format!(" ({least}{} of its instants wait their turn)", format::count(waiting)),
         };
         let oldest = self.oldest.as_ref().map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
         let goes = match (self.shrinks_per_second, self.eta_ms) {
-            (Some(rate), Some(eta)) => format!("; {rate:.1} a second, over in {}", human::duration(eta)),
+            (Some(rate), Some(eta)) => format!("; {rate:.1} a second, over in {}", format::duration(eta)),
             _ if self.measured => "; it does not shrink".to_owned(),
             _ => String::new(),
         };
@@ -335,7 +335,7 @@ impl View for StatusView {
     fn text(&self, paint: bool) -> String {
         let nobody = self
             .leaderless_ms
-            .map_or_else(|| "none known".to_owned(), |silence| format!("none heard for {}", human::duration(silence)));
+            .map_or_else(|| "none known".to_owned(), |silence| format!("none heard for {}", format::duration(silence)));
         let leader = self.leader.as_deref().map_or_else(|| Cell::toned(nobody, Tone::Bad), Cell::from);
         let clocks = match (self.epoch, self.clocks_agree) {
             // Nobody has compared them yet.
@@ -353,7 +353,7 @@ impl View for StatusView {
             ("clocks", clocks),
         ];
         if let Some(offset) = self.test_clock_offset_ms {
-            pairs.push(("test clock", Cell::toned(format!("{} ahead", human::duration(offset)), Tone::Notable)));
+            pairs.push(("test clock", Cell::toned(format!("{} ahead", format::duration(offset)), Tone::Notable)));
         }
         let columns = ["NAME", "ROLE", "ADDRESS", "LIFE", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
         let off = match self.clocks() {
@@ -386,7 +386,7 @@ impl MemberStatusView {
             || Cell::or_dash(None),
             |offset| {
                 let tone = if clock_is_off { Tone::Bad } else { Tone::Plain };
-                Cell::toned(format!("{}{}", if offset < 0 { "-" } else { "+" }, human::duration(offset)), tone)
+                Cell::toned(format!("{}{}", if offset < 0 { "-" } else { "+" }, format::duration(offset)), tone)
             },
         );
         let hash = self.state_hash.as_deref().map(|hash| hash.chars().take(8).collect::<String>());

@@ -4,7 +4,7 @@ use serde::Serialize;
 use toml::Value;
 
 use super::View;
-use crate::config::Origin;
+use crate::server::config::Origin;
 
 /// The sample, printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ struct EntryView {
 }
 
 impl EffectiveView {
-    /// From what [`Said::effective`](crate::config::Said::effective) gives.
+    /// From what [`ConfigLayer::effective`](crate::server::config::ConfigLayer::effective) gives.
     pub fn new(effective: Vec<(String, Value, Origin)>, origin: bool) -> EffectiveView {
         let entry =
             |(key, value, origin): (String, Value, Origin)| EntryView { key, value, origin: origin.to_string() };

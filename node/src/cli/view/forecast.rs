@@ -3,9 +3,9 @@
 use reveille_proto::admin::v1::{self, ForecastBound};
 use serde::Serialize;
 
-use crate::cli::human;
 use crate::cli::instant::text;
 use crate::cli::word::word;
+use crate::format;
 
 /// Whether it can be sent in time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,9 +37,9 @@ impl From<v1::Forecast> for ForecastView {
 impl ForecastView {
     /// `needs 3,472 mails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
     pub fn sentence(&self) -> String {
-        let needs = format!("needs {} mails/s", human::rate(self.needed_per_second));
-        let gives = human::rate(self.budget_per_second.unwrap_or_default());
-        let room = human::count(self.first_day_room.unwrap_or_default().into());
+        let needs = format!("needs {} mails/s", format::rate(self.needed_per_second));
+        let gives = format::rate(self.budget_per_second.unwrap_or_default());
+        let room = format::count(self.first_day_room.unwrap_or_default().into());
         let given = match self.kind {
             ForecastBound::NoRelay => "no relay is in its pool: nothing is sent".to_owned(),
             ForecastBound::Unspecified | ForecastBound::Nothing => "no rate bounds it, so no end is known".to_owned(),
@@ -74,6 +74,6 @@ impl ProgressView {
             Some(ends) => format!(": ends at {ends}"),
             None => ": too slow for all of it, what is left at its finish by expires".to_owned(),
         };
-        format!("{} mails/s on average while it was open{ends}", human::rate(self.per_second))
+        format!("{} mails/s on average while it was open{ends}", format::rate(self.per_second))
     }
 }

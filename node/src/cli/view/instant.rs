@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::sheet::{Cell, Tone, table};
 use super::{Row, View};
-use crate::cli::human;
 use crate::cli::instant::text;
+use crate::format;
 
 /// One instant at which a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ impl From<v1::Instant> for InstantView {
 /// Instants as a table: local time, how far, and what a clock change did.
 pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String {
     let row = |one: &InstantView| {
-        let distance = one.instant.parse().map(|at| human::distance(at, now)).unwrap_or_default();
+        let distance = one.instant.parse().map(|at| format::distance(at, now)).unwrap_or_default();
         vec![
             one.local.as_str().into(),
             Cell::toned(one.instant.as_str(), Tone::Dim),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::View;
 use super::doubt::GroupView;
-use crate::cli::human;
+use crate::format;
 
 /// The answer to a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,7 +34,7 @@ impl View for MovedView {
     }
 
     fn text(&self, _paint: bool) -> String {
-        let counted = human::counted(self.moved, "recipient");
+        let counted = format::counted(self.moved, "recipient");
         match (self.dry_run, self.index) {
             (true, _) => format!("{counted} would be {}", self.verb),
             (false, Some(index)) => format!("{counted} {}, log index {index}", self.verb),

@@ -7,9 +7,9 @@ use super::barrier::{BarrierView, CrossingView};
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::ask::export::Record;
-use crate::cli::human;
 use crate::cli::instant::text;
 use crate::cli::recipients::BadRow;
+use crate::format;
 
 /// An opt-out that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -222,8 +222,8 @@ impl View for ImportedView {
     }
 
     fn text(&self, _paint: bool) -> String {
-        let rows = human::counted(self.rows, "row");
-        let (added, known) = (human::count(self.added), human::count(self.known));
+        let rows = format::counted(self.rows, "row");
+        let (added, known) = (format::count(self.added), format::count(self.known));
         if self.dry_run {
             return format!("{rows}: {added} would opt out, {known} have already or stand there again");
         }

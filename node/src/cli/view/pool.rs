@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
-use crate::cli::human;
 use crate::cli::instant::text;
+use crate::format;
 
 /// A pool and what is set of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,8 +49,8 @@ impl From<v1::Pool> for PoolView {
 impl PoolView {
     /// That its day is used up, and what waits.
     pub fn told(&self) -> String {
-        let cap = human::count(self.cap_today.unwrap_or_default().into());
-        let waits = human::counted(self.waiting, "mail");
+        let cap = format::count(self.cap_today.unwrap_or_default().into());
+        let waits = format::counted(self.waiting, "mail");
         let verb = if self.waiting == 1 { "waits" } else { "wait" };
         format!("pool {}: today's cap of {cap} is used up; {waits} {verb} until 00:00 UTC", self.name)
     }
@@ -62,7 +62,7 @@ impl PoolView {
     fn used(&self) -> Cell {
         let tone = if self.is_used_up() { Tone::Notable } else { Tone::Plain };
         match self.cap_today {
-            Some(_) => Cell::toned(human::count(self.used_today.into()), tone),
+            Some(_) => Cell::toned(format::count(self.used_today.into()), tone),
             None => Cell::or_dash(None),
         }
     }
@@ -93,13 +93,13 @@ impl Row for PoolView {
 
     fn cells(&self) -> Vec<Cell> {
         let relays = self.relays.join(", ");
-        let cap = self.cap_today.map(|cap| human::count(cap.into()));
+        let cap = self.cap_today.map(|cap| format::count(cap.into()));
         vec![
             self.name.as_str().into(),
             Cell::or_dash(Some(relays.as_str()).filter(|relays| !relays.is_empty())),
             Cell::or_dash(cap.as_deref()),
             self.used(),
-            human::count(self.waiting).into(),
+            format::count(self.waiting).into(),
         ]
     }
 }

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
-use crate::cli::human;
 use crate::cli::instant::{self, duration_ms};
 use crate::cli::word::word;
+use crate::format;
 
 /// A relay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -249,7 +249,7 @@ impl View for RelayTestView {
             ("relay", self.name.as_str().into()),
             ("reachable", verdict),
             ("from node", self.node.as_str().into()),
-            ("took", human::duration(self.elapsed_ms).into()),
+            ("took", format::duration(self.elapsed_ms).into()),
             ("banner", Cell::or_dash(self.banner.as_deref())),
         ];
         if !self.extensions.is_empty() {

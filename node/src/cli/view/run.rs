@@ -6,9 +6,9 @@ use serde::{Serialize, Serializer};
 use super::barrier::BarrierView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
-use crate::cli::human;
 use crate::cli::instant::text;
 use crate::cli::word::word;
+use crate::format;
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -114,7 +114,7 @@ impl CanaryView {
     /// `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`; once it is decided, as it stood then: the run has
     /// gone on since, and its own counts tell how they fare.
     fn words(&self) -> String {
-        let count = |count: u32| human::count(count.into());
+        let count = |count: u32| format::count(count.into());
         let (to_come, all) = (count(self.undecided), count(self.recipients));
         let (bad, most) = (count(self.bad), count(self.bad_max));
         match self.verdict.as_str() {
@@ -160,8 +160,8 @@ impl CountsView {
     /// What is not zero, `sent` first.
     fn words(&self) -> String {
         let others = self.named().into_iter().filter(|(name, count, _)| *count > 0 && *name != "sent");
-        let others = others.map(|(name, count, _)| format!(", {name} {}", human::count(count.into())));
-        format!("sent {}{}", human::count(self.sent.into()), others.collect::<String>())
+        let others = others.map(|(name, count, _)| format!(", {name} {}", format::count(count.into())));
+        format!("sent {}{}", format::count(self.sent.into()), others.collect::<String>())
     }
 }
 
@@ -199,7 +199,7 @@ impl RunView {
         let waits = self.canary.as_ref().filter(|canary| canary.verdict == "undecided");
         let canary = waits.map(|canary| format!("; canary {}", canary.words())).unwrap_or_default();
         let blocked = self.blocked.as_ref().map(|why| format!("; blocked: {why}")).unwrap_or_default();
-        let (done, all, counts) = (human::count(done), human::count(all), self.counts.words());
+        let (done, all, counts) = (format::count(done), format::count(all), self.counts.words());
         format!("{} {}: {done} of {all}, {counts}{canary}{blocked}", self.run, self.state)
     }
 
@@ -215,7 +215,7 @@ impl RunView {
             format!(
                 "{}, {} in doubt: reveille in-doubt list --run {}",
                 self.state,
-                human::count(count.into()),
+                format::count(count.into()),
                 self.run
             )
         })
@@ -224,10 +224,12 @@ impl RunView {
     /// What a cancel would do to it.
     pub fn would_cancel(&self) -> String {
         let CountsView { pending, claimed, in_doubt, .. } = self.counts;
-        let recipients = human::counted(pending.into(), "recipient");
+        let recipients = format::counted(pending.into(), "recipient");
         let rest = match claimed + in_doubt {
             0 => String::new(),
-            under_way => format!("; {} under way only if they turn out not to be sent", human::count(under_way.into())),
+            under_way => {
+                format!("; {} under way only if they turn out not to be sent", format::count(under_way.into()))
+            }
         };
         format!("{recipients} would be cancelled{rest}")
     }
@@ -238,7 +240,7 @@ impl RunView {
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
             ("run", Cell::toned("would open now", Tone::Notable)),
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
-            ("audience", human::count(self.audience.into()).into()),
+            ("audience", format::count(self.audience.into()).into()),
         ];
         card(pairs, paint)
     }
@@ -285,7 +287,7 @@ impl View for RunView {
             ("opened", opened),
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
             ("log index", format!("opened at {}{finished}", self.opened_index).into()),
-            ("audience", human::count(self.audience.into()).into()),
+            ("audience", format::count(self.audience.into()).into()),
         ];
         let counts = self.counts.named().into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
@@ -341,10 +343,10 @@ impl From<v1::TriggerScheduleResponse> for TriggerView {
 impl CancelledRunView {
     /// `r12.0: 300 recipients cancelled, 14 claimed`
     fn words(&self) -> String {
-        let cancelled = human::counted(self.cancelled.into(), "recipient");
+        let cancelled = format::counted(self.cancelled.into(), "recipient");
         let claimed = match self.claimed {
             0 => String::new(),
-            claimed => format!(", {} claimed and sent unless released", human::count(claimed.into())),
+            claimed => format!(", {} claimed and sent unless released", format::count(claimed.into())),
         };
         format!("{}: {cancelled} cancelled{claimed}", self.run)
     }
@@ -360,7 +362,7 @@ impl View for TriggerView {
         let mut lines: Vec<String> =
             self.cancelled_runs.iter().map(|one| format!("{verb} run {}", one.words())).collect();
         if self.cancelled_runs_more > 0 {
-            lines.push(format!("{verb} {} more", human::counted(self.cancelled_runs_more.into(), "run")));
+            lines.push(format!("{verb} {} more", format::counted(self.cancelled_runs_more.into(), "run")));
         }
         lines.insert(0, self.run.text(paint));
         lines.join("\n")
@@ -379,7 +381,7 @@ impl Row for RunView {
             self.nominal.as_str().into(),
             self.cause.as_str().into(),
             Cell::toned(self.state.as_str(), self.tone()),
-            human::count(self.audience.into()).into(),
+            format::count(self.audience.into()).into(),
             Cell::count(self.counts.sent.into(), Tone::Good),
             Cell::count(self.counts.dead.into(), Tone::Bad),
             Cell::count(self.counts.in_doubt.into(), Tone::Bad),

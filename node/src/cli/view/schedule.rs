@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::instant::{InstantView, instants};
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
-use crate::cli::human;
 use crate::cli::instant::{duration_ms, from_wire, text};
 use crate::cli::word::word;
+use crate::format;
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -230,7 +230,7 @@ fn when_text(when: &v1::When) -> String {
             format!("daily {hour:02}:{minute:02} {days}").trim_end().to_owned()
         }
         Some(Pattern::Every(every)) => {
-            let period = human::duration(every.period.as_ref().map(duration_ms).unwrap_or_default());
+            let period = format::duration(every.period.as_ref().map(duration_ms).unwrap_or_default());
             // The Unix epoch is the default.
             match every.anchor.filter(|anchor| (anchor.seconds, anchor.nanos) != (0, 0)) {
                 Some(anchor) => format!("every {period} from {}", text(Some(&anchor)).unwrap_or_default()),
@@ -252,8 +252,8 @@ impl View for ScheduleView {
         let late = format!(
             "catch up {}, start within {}, finish by {}",
             policies.catch_up,
-            human::duration(policies.start_within_ms),
-            human::duration(policies.finish_by_ms)
+            format::duration(policies.start_within_ms),
+            format::duration(policies.finish_by_ms)
         );
         let sending = format!("in doubt {}, {} attempts", policies.in_doubt, policies.max_attempts);
         let state = match (&self.reason, &self.waits_for) {
@@ -269,19 +269,19 @@ impl View for ScheduleView {
             ("name", Cell::from(self.name.as_str())),
             ("state", Cell::toned(state, self.tone())),
             ("when", when.into()),
-            ("recipients", human::count(self.recipients.into()).into()),
+            ("recipients", format::count(self.recipients.into()).into()),
             ("clocks", dst.into()),
             ("late", late.into()),
             ("overlap", policies.overlap.replace('_', " ").into()),
             ("sending", sending.into()),
-            ("kept", human::duration(policies.retention_ms).into()),
+            ("kept", format::duration(policies.retention_ms).into()),
             ("pool", self.pool.as_str().into()),
         ];
         if policies.jitter_ms > 0 {
-            pairs.push(("jitter", human::duration(policies.jitter_ms).into()));
+            pairs.push(("jitter", format::duration(policies.jitter_ms).into()));
         }
         if policies.min_gap_ms > 0 {
-            pairs.push(("min gap", human::duration(policies.min_gap_ms).into()));
+            pairs.push(("min gap", format::duration(policies.min_gap_ms).into()));
         }
         if self.of_campaign {
             pairs.push(("campaign", format!("reveille campaign status {}", self.name).into()));
@@ -320,7 +320,7 @@ impl Row for ScheduleView {
             self.when.as_str().into(),
             self.zone.as_str().into(),
             Cell::or_dash(self.next.first().map(|next| next.local.as_str())),
-            human::count(self.recipients.into()).into(),
+            format::count(self.recipients.into()).into(),
         ]
     }
 }

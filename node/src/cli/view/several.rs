@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
-use crate::cli::human;
+use crate::format;
 
 /// What became of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,9 +77,9 @@ impl SeveralView {
     pub fn in_words(&self) -> String {
         match (self.opens_count, self.explained_count) {
             (0, 0) => self.name.clone(),
-            (opens, 0) => format!("{} ({} for what it missed)", self.name, human::counted(opens.into(), "run")),
+            (opens, 0) => format!("{} ({} for what it missed)", self.name, format::counted(opens.into(), "run")),
             (opens, explained) => {
-                let opens = human::counted(opens.into(), "run");
+                let opens = format::counted(opens.into(), "run");
                 format!("{} ({opens} for what it missed, {explained} explained)", self.name)
             }
         }

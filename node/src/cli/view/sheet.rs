@@ -34,7 +34,7 @@ impl Cell {
 
     /// A count: dim when it is zero.
     pub fn count(number: u64, tone: Tone) -> Cell {
-        Cell::toned(crate::cli::human::count(number), if number == 0 { Tone::Dim } else { tone })
+        Cell::toned(crate::format::count(number), if number == 0 { Tone::Dim } else { tone })
     }
 
     /// The text, or a dim dash.

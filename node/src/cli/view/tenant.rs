@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::sheet::{Cell, card};
 use super::{Row, View};
-use crate::cli::human;
+use crate::format;
 
 /// A tenant and its bounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,13 +56,13 @@ impl Row for TenantView {
 
     fn cells(&self) -> Vec<Cell> {
         let rate = self.rate_per_second.map(|rate| format!("{rate}/s"));
-        let concurrency = self.concurrency.map(|most| human::count(most.into()));
+        let concurrency = self.concurrency.map(|most| format::count(most.into()));
         vec![
             self.name.as_str().into(),
             Cell::or_dash(rate.as_deref()),
             Cell::or_dash(concurrency.as_deref()),
             self.share.to_string().into(),
-            human::count(self.claimed.into()).into(),
+            format::count(self.claimed.into()).into(),
         ]
     }
 }

@@ -8,7 +8,7 @@ use super::View;
 use super::instant::InstantView;
 use super::schedule::ScheduleView;
 use super::sheet::{Cell, Tone, table};
-use crate::cli::human;
+use crate::format;
 
 /// Fields of a schedule that follow from others, or from every change.
 const FOLLOWING: [&str; 5] = ["next", "etag", "index", "state", "waits_for"];
@@ -98,7 +98,7 @@ impl ChangeView {
             Value::String(text) if self.field.ends_with("_hash") => text.chars().take(HASH_SHOWN).collect(),
             Value::String(text) if text.is_empty() => "\"\"".to_owned(),
             Value::String(text) => text.clone(),
-            Value::Number(ms) if self.field.ends_with("_ms") => human::duration(ms.as_i64().unwrap_or_default()),
+            Value::Number(ms) if self.field.ends_with("_ms") => format::duration(ms.as_i64().unwrap_or_default()),
             other => other.to_string(),
         }
     }
@@ -112,11 +112,11 @@ impl UpdateView {
         }
         let mut lines: Vec<String> = self.changes.iter().map(ChangeView::line).collect();
         if self.opens_count > 0 {
-            let due = human::counted(self.opens_count.into(), "instant");
+            let due = format::counted(self.opens_count.into(), "instant");
             lines.push(format!("{due} of the former timing, due by now, still opened as it was"));
         }
         if self.explained_count > 0 {
-            let missed = human::counted(self.explained_count.into(), "missed instant");
+            let missed = format::counted(self.explained_count.into(), "missed instant");
             lines.push(format!("{missed} of the former timing did not open: see the history"));
         }
         lines

@@ -15,10 +15,10 @@ use super::read::{Asked, Message};
 use crate::cli::ask::{Desk, schedule};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::human;
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::export;
 use crate::cli::view::apply::Outcome;
+use crate::format;
 
 /// All that a document says; what it does not say is set to its default.
 const WHOLE: [&str; 11] =
@@ -139,7 +139,7 @@ async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Fai
     };
     let was = answer.former.unwrap_or_default();
     let mut notes = duplicates(&answer.duplicates);
-    let count = |number: u32| human::counted(number.into(), "instant");
+    let count = |number: u32| format::counted(number.into(), "instant");
     if answer.opens_count > 0 {
         notes.push(format!("{} of the former timing, due by now, still opens as it was", count(answer.opens_count)));
     }
@@ -167,7 +167,7 @@ async fn plan_creation(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Fai
 }
 
 fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
-    let words = || format!("{} left out", human::counted(duplicates.len() as u64, "duplicate"));
+    let words = || format!("{} left out", format::counted(duplicates.len() as u64, "duplicate"));
     if duplicates.is_empty() { Vec::new() } else { vec![words()] }
 }
 

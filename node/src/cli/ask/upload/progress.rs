@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::human;
+use crate::format;
 
 /// What the threads and tasks of one import have done.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Progress {
     pub fn cut_short(&self, failure: Failure) -> Failure {
         const AGAIN: &str = "the same command again: what is there is not sent again";
         let (sent, there) = self.parts();
-        let parts = human::counted((sent + there).into(), "part");
+        let parts = format::counted((sent + there).into(), "part");
         let message = format!("{}; on a majority of nodes: {parts}", failure.message);
         let next = failure.next.map_or_else(|| AGAIN.to_owned(), |first| format!("{first}; then {AGAIN}"));
         Failure { message, next: Some(next), ..failure }

@@ -1,0 +1,132 @@
+//! Contents and audiences on their way from the ledger to an answer.
+//!
+//! Their bytes are copied while the state is looked at and decoded after it was let go: a list of ten
+//! thousand recipients is not decoded while entries wait to be applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reveille_cluster::audience::PartFault;
+use reveille_ledger::Ledger;
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::content::{Content, Recipient, Recipients};
+use reveille_ledger::ids::Hash;
+
+use super::{Admin, ApiError, refusal};
+
+/// Bytes that are copied for one page of an answer; a page that needs more ends early.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Blobs that were copied.
+#[derive(Default)]
+pub struct Blobs {
+    bytes: BTreeMap<Hash, Vec<u8>>,
+    total: usize,
+}
+
+impl Blobs {
+    /// Copies a blob, once.
+    pub fn take(&mut self, ledger: &Ledger, hash: Hash) {
+        if self.bytes.contains_key(&hash) {
+            return;
+        }
+        let bytes = ledger.blob(&hash).map(<[u8]>::to_vec).unwrap_or_default();
+        self.total += bytes.len();
+        self.bytes.insert(hash, bytes);
+    }
+
+    /// Enough for one page?
+    pub fn is_full(&self) -> bool {
+        self.total >= BYTES_MAX
+    }
+
+    fn recipients(&self, hash: &Hash) -> Option<Recipients> {
+        self.bytes.get(hash).and_then(|bytes| Recipients::from_blob(bytes))
+    }
+
+    /// The sender of a content, as given.
+    pub fn sender(&self, hash: &Hash) -> Option<String> {
+        Some(Content::from_blob(self.bytes.get(hash)?)?.sender)
+    }
+}
+
+impl Admin {
+    /// Recipients by audience and number, in the order in which they are asked for; none where one is not known
+    /// here. Those of sealed audiences are read from their parts, where no task waits behind that (P20).
+    pub(crate) async fn recipients(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<Option<Recipient>> {
+        let mut decoded: BTreeMap<Hash, Option<Recipients>> = BTreeMap::new();
+        let mut found = Vec::with_capacity(wanted.len());
+        let mut places = Vec::new();
+        for (at, (hash, number)) in wanted.iter().enumerate() {
+            let audience = decoded.entry(*hash).or_insert_with(|| blobs.recipients(hash));
+            found.push(match audience {
+                Some(Recipients::Inline(audience)) => audience.recipients.get(*number as usize).cloned(),
+                Some(Recipients::Sealed(seal)) => {
+                    places.extend(seal.place(*number).map(|place| (at, place)));
+                    None
+                }
+                None => None,
+            });
+        }
+        let site = Arc::clone(&self.site);
+        let read = tokio::task::spawn_blocking(move || {
+            // A part is read once for all of them, in its order.
+            places.sort_unstable_by_key(|(_, place)| *place);
+            let mut found = Vec::with_capacity(places.len());
+            for of_part in places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other) {
+                let Some((_, (part, _))) = of_part.first() else { continue };
+                let wanted: Vec<u16> = of_part.iter().map(|(_, (_, place))| *place).collect();
+                let read = site.parts.read(*part, &wanted).unwrap_or_default();
+                found.extend(of_part.iter().zip(read).map(|((at, _), (_, recipient))| (*at, recipient)));
+            }
+            found
+        });
+        for (at, recipient) in read.await.unwrap_or_default() {
+            if let Some(place) = found.get_mut(at) {
+                *place = Some(recipient);
+            }
+        }
+        found
+    }
+
+    /// Their addresses, as given; by number where one is not known here.
+    pub(crate) async fn addresses(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<String> {
+        let found = self.recipients(blobs, wanted).await.into_iter();
+        let address = |(recipient, (_, number)): (Option<Recipient>, &(Hash, u32))| {
+            recipient.map_or_else(|| format!("#{number}"), |recipient| recipient.address)
+        };
+        found.zip(wanted).map(address).collect()
+    }
+
+    /// The numbers of those who have these address keys. A sealed audience is read from end to end.
+    pub(crate) async fn numbers(
+        &self,
+        blobs: &Blobs,
+        audience: Hash,
+        keys: BTreeSet<String>,
+    ) -> Result<BTreeMap<String, u32>, ApiError> {
+        let seal = match blobs.recipients(&audience) {
+            _ if keys.is_empty() => return Ok(BTreeMap::new()),
+            None => return Ok(BTreeMap::new()),
+            Some(Recipients::Inline(audience)) => {
+                let all = (0..).zip(audience.recipients).map(|(number, recipient)| (recipient.key, number));
+                return Ok(all.filter(|(key, _)| keys.contains(key)).collect());
+            }
+            Some(Recipients::Sealed(seal)) => seal,
+        };
+        let site = Arc::clone(&self.site);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut found = BTreeMap::new();
+            for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
+                let here = site.parts.find(*part, &keys)?;
+                found.extend(here.into_iter().map(|(place, key)| (key, first + u32::from(place))));
+                if found.len() == keys.len() {
+                    break;
+                }
+            }
+            Ok(found)
+        });
+        let read = read.await.map_err(|error| refusal::broken(format!("reading an audience failed: {error}")))?;
+        read.map_err(|fault: PartFault| refusal::not_possible(fault.to_string()).next("name it by number: '#17'"))
+    }
+}

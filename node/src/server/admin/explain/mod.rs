@@ -1,0 +1,195 @@
+//! One recipient's story as events, in the order of log indices.
+//!
+//! Told from what the ledger keeps beside the run, so it is there after the log was purged: the rows, with
+//! what became of whom in each; the rulings that befell it without a row; its dead letter and its opt-out.
+
+mod event;
+mod waits;
+
+use reveille_ledger::canary::Trial;
+use reveille_ledger::command::Cause;
+use reveille_ledger::explain::{Chapter, Story};
+use reveille_ledger::ids::RunId;
+use reveille_ledger::moments::What;
+use reveille_ledger::rulings::{Ruled, Ruling};
+use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
+use reveille_proto::admin::v1::Event;
+
+use super::validate::in_words;
+use super::views::{made_way, node_name, timestamp, waited_for};
+pub use waits::WaitContext;
+
+/// Where the recipient stands, and how it came there; none when there is no such recipient. `key` is its address
+/// key, where that is known here.
+pub fn tell(
+    ledger: &Ledger,
+    (id, number, key): (RunId, u32, Option<&str>),
+    around: &WaitContext,
+) -> Option<(Standing, Vec<Event>)> {
+    let (_, page, place) = ledger.page_of(id)?;
+    let (run, story) = (page.runs.get(place)?, ledger.story(id, number)?);
+    let mut events = vec![opened((id, number), page, run)];
+    for chapter in &story.rows {
+        events.push(claimed(ledger, chapter));
+        events.extend(settled(ledger, chapter, run));
+    }
+    let own = story.rulings.iter().filter(|(_, ruling)| ruling.slots.is_some());
+    events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
+    let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
+    // What happened to its run after it was over does not concern it.
+    let of_all = story.rulings.iter().filter(|(_, ruling)| ruling.slots.is_none());
+    let of_all = of_all.filter(|(index, _)| *index < last || !story.standing.is_terminal());
+    events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
+    complete_with_letter(&story, run, &mut events);
+    events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
+    events.extend(key.and_then(|key| taken_back(ledger, &page.tenant, key)));
+    // Stable: what one entry did stays in the order in which it is told here.
+    events.sort_by_key(|event| event.index);
+    let last = events.last().map_or(id.index, |event| event.index);
+    let waits = waits::told(ledger, (id, number), (page, run, &story), around);
+    events.extend(waits.map(|detail| event(last, "waits", detail)));
+    Some((story.standing, events))
+}
+
+fn event(index: u64, what: &str, detail: impl Into<String>) -> Event {
+    Event { index, what: what.to_owned(), detail: detail.into(), ..Event::default() }
+}
+
+fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
+    let why = match run.cause {
+        Cause::Due => "due",
+        Cause::CatchUp => "missed and caught up; it was due",
+        Cause::Trigger => "triggered",
+        Cause::Backfill => "backfilled; it was due",
+        Cause::Test => "a test mail of",
+    };
+    let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
+    let canary = match run.canary {
+        Some(_) if run.is_of_canary(number) => "; of its canary, which goes first",
+        _ => "",
+    };
+    let detail = format!("{} {}, {why} {}{waited}{canary}", run.name, run.nominal, run.due);
+    Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
+}
+
+fn in_hand(ledger: &Ledger, chapter: &Chapter, event: Event) -> Event {
+    Event { node: node_name(ledger, chapter.holder.node), fence: chapter.fence.to_string(), ..event }
+}
+
+fn claimed(ledger: &Ledger, chapter: &Chapter) -> Event {
+    let detail = format!("life {}", chapter.holder.incarnation.0);
+    let event = Event { instant: Some(timestamp(chapter.claimed_at)), ..event(chapter.fence.index, "claimed", detail) };
+    in_hand(ledger, chapter, event)
+}
+
+/// What became of it in this row; nothing while it is still claimed.
+fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
+    let mut events = Vec::new();
+    for moment in &chapter.moments {
+        let at = |what: &str, detail: String| {
+            let event = Event { instant: Some(timestamp(moment.at)), ..event(moment.index, what, detail) };
+            in_hand(ledger, chapter, event)
+        };
+        let (what, detail) = event::told(moment);
+        events.push(with_answer(at(what, detail), &moment.what));
+        match event::led_to(moment) {
+            Some(Standing::Dead) => events.push(at("dead", event::died_of(moment))),
+            Some(Standing::Expired) => events.push(at("expired", not_sent_by(run, None))),
+            Some(Standing::Cancelled) => events.push(at("cancelled", cancelled(run))),
+            _ => {}
+        }
+    }
+    events
+}
+
+/// With the parts of a relay's answer, for programs.
+fn with_answer(event: Event, what: &What) -> Event {
+    match what {
+        What::Taken(said) => {
+            let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
+            Event { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
+        }
+        What::Asked(relay) => Event { relay: relay.clone(), ..event },
+        What::Refused { code, enhanced, text, .. } => {
+            Event { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
+        }
+        _ => event,
+    }
+}
+
+fn cancelled(run: &Run) -> String {
+    match run.state {
+        RunState::Cancelled { made_way_for: Some(other) } => made_way(other),
+        _ => "the run was cancelled".to_owned(),
+    }
+}
+
+fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
+    enhanced.map(|(class, subject, detail)| format!("{class}.{subject}.{detail}")).unwrap_or_default()
+}
+
+/// With the answer that deferred it last, which is why.
+fn not_sent_by(run: &Run, deferred: Option<u16>) -> String {
+    let cause = deferred.map(|code| format!("; its relay deferred it, the last time with {code}")).unwrap_or_default();
+    format!("not sent by {}{cause}", run.finish_by)
+}
+
+/// What befell it without a row's doing.
+fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
+    let (what, detail) = match &ruling.what {
+        Ruled::Paused(reason) => ("run paused", reason.to_string()),
+        Ruled::Resumed => ("run resumed", String::new()),
+        Ruled::Cancelled => ("cancelled", cancelled(run)),
+        Ruled::Expired => ("expired", not_sent_by(run, story.deferred)),
+        Ruled::Died => ("dead", String::new()),
+        Ruled::Requeued(pool) => {
+            let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
+            ("requeued", format!("by an operator: attempts are counted anew{pool}"))
+        }
+        Ruled::Discarded => ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned()),
+        Ruled::Revived => {
+            ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())
+        }
+        Ruled::TooNear => ("suppressed", too_near(story, run)),
+        Ruled::CanaryPassed => ("canary passed", canary(run)),
+    };
+    Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
+}
+
+/// P6: what its verdict was made of.
+fn canary(run: &Run) -> String {
+    let Some(Trial { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
+    format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
+}
+
+/// P17: which mail it was too near to; the run that sent it may be pruned.
+fn too_near(story: &Story, run: &Run) -> String {
+    let gap = in_words(run.policies.min_gap_ms);
+    let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
+    format!("min_gap: it got a mail{of}, or may have, less than {gap} from this run's instant")
+}
+
+/// The letter tells of the last death more than its event knows by itself.
+fn complete_with_letter(story: &Story, run: &Run, events: &mut [Event]) {
+    let Some(letter) = &story.dead else { return };
+    let answer = match letter.code {
+        0 => letter.text().to_owned(),
+        code => event::answer(code, letter.enhanced, letter.text()),
+    };
+    let since = Some(timestamp(letter.since));
+    if let Some(death) = events.iter_mut().rev().find(|event| event.what == "dead" && event.instant == since) {
+        death.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
+    }
+}
+
+fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
+    let opted_out = ledger.opted_out().get(&(tenant.to_owned(), key.to_owned()))?;
+    let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
+    Some(Event { instant: Some(timestamp(opted_out.at)), ..event })
+}
+
+fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
+    let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
+    let event = event(back.index, "opt-out taken back", back.reason.clone());
+    Some(Event { instant: Some(timestamp(back.at)), ..event })
+}

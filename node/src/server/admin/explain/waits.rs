@@ -1,0 +1,144 @@
+//! Why a pending recipient is not taken: its run, its wave and its pool, as the ledger has them; and its relays,
+//! as the node that answers sees them now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_cluster::leader::claims::catch_up::{is_late, late_rate};
+use reveille_cluster::smtp::{CircuitStatus, Status};
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::canary::Trial;
+use reveille_ledger::command::Relay;
+use reveille_ledger::explain::Story;
+use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::pool::Day;
+use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
+
+use crate::server::admin::views::blocked;
+
+/// What the answering node knows beside the ledger.
+pub struct WaitContext {
+    /// Its name.
+    pub node: String,
+    /// Its relays, by name.
+    pub relays: BTreeMap<String, Status>,
+    /// Parts of audiences that it lacks (P20).
+    pub lacking: BTreeSet<Hash>,
+}
+
+/// What recipient `number` of a run waits for; none where it does not wait.
+pub fn told(
+    ledger: &Ledger,
+    (id, number): (RunId, u32),
+    (page, run, story): (&Page, &Run, &Story),
+    around: &WaitContext,
+) -> Option<String> {
+    if story.standing != Standing::Pending {
+        return None;
+    }
+    let now = ledger.head().now;
+    let place = ledger.place_of(id, number);
+    let pool = place.map_or(page.pool.as_str(), |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
+    Some(match &run.state {
+        RunState::Paused { reason } => {
+            let reason = reason.to_string();
+            let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+            format!("the run is paused{reason}")
+        }
+        _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),
+        _ if run.waits_for_canary() && !run.is_of_canary(number) => for_canary(run),
+        _ => match story.waits_until.filter(|until| *until > now) {
+            Some(until) if story.kept_apart_by.is_some() => {
+                let other = story.kept_apart_by.map(|run| run.to_string()).unwrap_or_default();
+                format!("min_gap: it is claimed in {other}, less than the gap away; looked at again at {until}")
+            }
+            Some(until) => {
+                let also = obstacle(ledger, pool, around).map(|obstacle| format!("; and {obstacle}"));
+                format!("for the next attempt, not before {until}{}", also.unwrap_or_default())
+            }
+            None => for_a_node(ledger, (id, number), (page, pool), around),
+        },
+    })
+}
+
+/// P6: how those who go before it fare.
+fn for_canary(run: &Run) -> String {
+    let Some(Trial { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
+    format!(
+        "for the canary: of {recipients} recipients {undecided} are undecided, {bad} dead or in doubt and {bad_max} may be"
+    )
+}
+
+/// What keeps its pool from taking anything now.
+fn obstacle(ledger: &Ledger, pool: &str, around: &WaitContext) -> Option<String> {
+    let relays: Vec<&Relay> =
+        ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == pool).collect();
+    if relays.is_empty() {
+        let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
+        return Some(format!("for a relay: pool '{pool}' has none; next: {add}"));
+    }
+    let shut = |relay: &&Relay| shut(&relay.name, around.relays.get(&relay.name)?);
+    let shut: Vec<String> = relays.iter().filter_map(shut).collect();
+    (shut.len() == relays.len()).then(|| format!("for a relay, as {} sees them: {}", around.node, shut.join("; ")))
+}
+
+/// It could be taken now, and no node has taken it.
+fn for_a_node(
+    ledger: &Ledger,
+    (id, number): (RunId, u32),
+    (page, pool): (&Page, &str),
+    around: &WaitContext,
+) -> String {
+    if let Some(obstacle) = obstacle(ledger, pool, around) {
+        return obstacle;
+    }
+    let run = ledger.run(id);
+    if let Some(run) = run.filter(|run| run.blocked.is_some_and(|blocked| blocked.part == number / CHUNK)) {
+        return blocked(run);
+    }
+    let audience = run.and_then(|run| ledger.seal(&run.audience));
+    let part = audience.and_then(|seal| Some((seal.place(number)?.0, seal.name)));
+    if let Some((part, name)) = part.filter(|(part, _)| around.lacking.contains(part)) {
+        let node = &around.node;
+        return format!("for a node that has its part of audience '{name}': {node} lacks part {part:?} and fetches it");
+    }
+    // Of several nodes one never rests (P12).
+    let mut nodes = ledger.nodes().iter().map(|(_, node)| node);
+    if let (Some(node), None) = (nodes.next(), nodes.next())
+        && let Some(until) = node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now)
+    {
+        let deaths = ledger.limits().deaths_kept;
+        return format!("for {}, which died {deaths} times within ten minutes and rests until {until}", node.name);
+    }
+    let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
+        ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
+    });
+    if ledger.room_today(pool, ledger.head().now) == Some(0) {
+        let until = Day::of(ledger.head().now).end();
+        return format!("for {until}: today's cap of pool '{pool}', which is warmed up, is used up");
+    }
+    let tenant = ledger.tenant(&page.tenant);
+    if let Some(most) = tenant.at_once().filter(|most| ledger.claimed_of(&page.tenant) >= *most) {
+        return format!("for others of tenant '{}', which may have {most} under way at once", page.tenant);
+    }
+    let paced = tenant.rate().map(|rate| format!("; tenant '{}' has {rate} a second at most", page.tenant));
+    let paced = paced.unwrap_or_default();
+    match (suspect, late_rate(ledger, pool).filter(|_| is_late(page))) {
+        (true, _) => "for a node to take it alone: it was being prepared when its holder died".to_owned(),
+        (false, Some(rate)) => {
+            format!(
+                "for its turn: what is late goes after what is on time, in pool '{pool}' {rate} a second at most{paced}"
+            )
+        }
+        (false, None) => format!("for a node to take it{paced}"),
+    }
+}
+
+/// What keeps a relay from taking anything now.
+fn shut(name: &str, status: &Status) -> Option<String> {
+    match &status.circuit {
+        CircuitStatus::Closed => None,
+        CircuitStatus::Open { cause, .. } => Some(format!("relay {name} fails, {cause}")),
+        CircuitStatus::Parked { cause, .. } => Some(format!("relay {name} takes no more today, {cause}")),
+        CircuitStatus::HalfOpen { cause } => Some(format!("relay {name} is being probed, {cause}")),
+    }
+}

@@ -1,0 +1,233 @@
+//! Field masks of a schedule: which of its fields a request changes.
+//!
+//! A path names a field of `ScheduleBody`, or one of `policies` and `content`. Whatever it names is taken
+//! from the request, also when it is absent there: so a field is cleared. `labels.KEY` is one label; all after the
+//! first dot is its key. `when.daily.days` is a part of a timing: the other parts stay where the pattern stays.
+
+use prost::Message;
+use prost_types::FieldMask;
+use reveille_ledger::ids::Hash;
+use reveille_ledger::labels::is_key;
+use reveille_proto::admin::v1::when::Pattern;
+use reveille_proto::admin::v1::{Daily, Every, ScheduleBody, When};
+
+use super::ApiError;
+use super::validate::Fields;
+
+/// Paths that were read, sorted and each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    paths: Vec<String>,
+}
+
+/// One line a message: its fields, by name.
+macro_rules! fields {
+    ($($name:ident),*; $($message:ident: $($part:ident),*;)*) => {
+        /// All paths but those of a timing.
+        const PATHS: &[&str] = &[
+            $(stringify!($name),)*
+            $(stringify!($message), $(concat!(stringify!($message), ".", stringify!($part)),)*)*
+        ];
+
+        /// Moves what a path names.
+        fn take(path: &str, to: &mut ScheduleBody, from: &mut ScheduleBody) {
+            match path {
+                $(stringify!($name) => to.$name = std::mem::take(&mut from.$name),)*
+                $(stringify!($message) => to.$message = std::mem::take(&mut from.$message),)*
+                _ => match path.split_once('.') {
+                    $(Some((stringify!($message), part)) => {
+                        let from = from.$message.get_or_insert_default();
+                        let to = to.$message.get_or_insert_default();
+                        match part {
+                            $(stringify!($part) => to.$part = std::mem::take(&mut from.$part),)*
+                            _ => {}
+                        }
+                    })*
+                    _ => {}
+                },
+            }
+        }
+    };
+}
+fields! {
+    when, zone, start, end, max_runs, pool, priority, audience, labels;
+    policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
+        overlap, min_gap, jitter;
+    content: sender, reply_to, subject, text, html, headers, variables, bulk;
+}
+
+/// Before the key of one label.
+const LABEL: &str = "labels.";
+/// Parts of a timing.
+const TIMING: &[&str] =
+    &["when.daily.hour", "when.daily.minute", "when.daily.days", "when.every.period", "when.every.anchor"];
+
+/// Moves a part of a timing. A pattern of another kind is replaced by one that has this part only.
+fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
+    let pattern = match path.strip_prefix("when.daily.") {
+        Some(part) => {
+            let (mut daily, given) = (daily(to).unwrap_or_default(), daily(from).unwrap_or_default());
+            match part {
+                "hour" => daily.hour = given.hour,
+                "minute" => daily.minute = given.minute,
+                _ => daily.days = given.days,
+            }
+            Pattern::Daily(daily)
+        }
+        None => {
+            let (mut every, given) = (every(to).unwrap_or_default(), every(from).unwrap_or_default());
+            match path {
+                "when.every.period" => every.period = given.period,
+                _ => every.anchor = given.anchor,
+            }
+            Pattern::Every(every)
+        }
+    };
+    to.when = Some(When { pattern: Some(pattern) });
+}
+
+fn daily(body: &ScheduleBody) -> Option<Daily> {
+    match body.when.as_ref()?.pattern.as_ref()? {
+        Pattern::Daily(daily) => Some(daily.clone()),
+        _ => None,
+    }
+}
+
+fn every(body: &ScheduleBody) -> Option<Every> {
+    match body.when.as_ref()?.pattern.as_ref()? {
+        Pattern::Every(every) => Some(*every),
+        _ => None,
+    }
+}
+
+impl Mask {
+    /// The paths of a request; what is no path is said, with those that are.
+    pub fn read(fields: &mut Fields, mask: Option<FieldMask>) -> Mask {
+        let mut paths = mask.unwrap_or_default().paths;
+        paths.sort();
+        paths.dedup();
+        // Who names the whole has named its parts.
+        let wholes: Vec<String> = paths.iter().filter(|path| !path.contains('.')).cloned().collect();
+        paths.retain(|path| path.split_once('.').is_none_or(|(whole, _)| !wholes.iter().any(|named| named == whole)));
+        if paths.is_empty() {
+            fields.refuse("update_mask", format!("names nothing; give some of {}", known()));
+        }
+        let names_of = |kind: &str| paths.iter().any(|path| path.starts_with(kind));
+        if names_of("when.daily.") && names_of("when.every.") {
+            fields.refuse("update_mask", "names parts of two patterns; give those of `when.daily` or of `when.every`");
+        }
+        let is_known = |path: &str| {
+            PATHS.contains(&path) || TIMING.contains(&path) || path.strip_prefix(LABEL).is_some_and(is_key)
+        };
+        for path in paths.iter().filter(|path| !is_known(path)) {
+            fields.refuse("update_mask", format!("{path:?} can not be changed; give some of {}", known()));
+        }
+        Mask { paths }
+    }
+
+    /// Does it name this field, or a part of it?
+    pub fn names(&self, field: &str) -> bool {
+        self.paths.iter().any(|path| path.split('.').next() == Some(field))
+    }
+
+    /// Is a pattern whole once this is laid over the body? A part alone does not make another kind of pattern.
+    pub fn check_timing(&self, body: &ScheduleBody) -> Result<(), ApiError> {
+        let names = |path: &str| self.paths.iter().any(|named| named == path);
+        let names_of = |kind: &str| self.paths.iter().any(|path| path.starts_with(kind));
+        if names_of("when.daily.") && !names("when.daily.hour") && daily(body).is_none() {
+            let message = "the schedule is not daily: give the time of day too (--daily)";
+            return Err(ApiError::of_field("schedule.when.daily", message));
+        }
+        if names_of("when.every.") && !names("when.every.period") && every(body).is_none() {
+            let message = "the schedule has no period: give it too (--every)";
+            return Err(ApiError::of_field("schedule.when.every", message));
+        }
+        Ok(())
+    }
+
+    /// Takes what it names from `asked`.
+    pub fn lay_over(&self, body: &mut ScheduleBody, mut asked: ScheduleBody) {
+        for path in &self.paths {
+            match path.strip_prefix(LABEL) {
+                None if TIMING.contains(&path.as_str()) => take_timing(path, body, &asked),
+                None => take(path, body, &mut asked),
+                Some(key) => match asked.labels.remove(key) {
+                    Some(value) => drop(body.labels.insert(key.to_owned(), value)),
+                    None => drop(body.labels.remove(key)),
+                },
+            }
+        }
+    }
+
+    /// Tells one change from another: by the paths and by what they take, whatever else a request holds.
+    pub fn hash(&self, asked: &ScheduleBody) -> Hash {
+        let mut taken =
+            ScheduleBody { tenant: asked.tenant.clone(), name: asked.name.clone(), ..ScheduleBody::default() };
+        self.lay_over(&mut taken, asked.clone());
+        Hash::of([self.paths.join(",").as_bytes(), b"\0", &taken.encode_to_vec()].concat().as_slice())
+    }
+}
+
+/// All paths, for people.
+fn known() -> String {
+    format!("{}, {}, {LABEL}KEY", PATHS.join(", "), TIMING.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reveille_proto::admin::v1;
+
+    fn mask(paths: &[&str]) -> Mask {
+        let mut fields = Fields::default();
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let mask = Mask::read(&mut fields, Some(FieldMask { paths }));
+        fields.done(Some(mask)).expect("known paths")
+    }
+
+    fn body(priority: u32, subject: &str) -> ScheduleBody {
+        let content = v1::Content { subject: subject.to_owned(), sender: "a@x.org".to_owned(), ..Default::default() };
+        ScheduleBody { priority, content: Some(content), max_runs: Some(3), ..ScheduleBody::default() }
+    }
+
+    #[test]
+    fn only_what_is_named_changes_and_what_is_absent_is_cleared() {
+        let mut changed = body(1, "old");
+        mask(&["content.subject", "max_runs"])
+            .lay_over(&mut changed, ScheduleBody { max_runs: None, ..body(9, "new") });
+        assert_eq!(changed, ScheduleBody { max_runs: None, ..body(1, "new") });
+    }
+
+    #[test]
+    fn one_label_changes_and_the_others_stay() {
+        let labelled = |labels: &[(&str, &str)]| ScheduleBody {
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..ScheduleBody::default()
+        };
+        let mut changed = labelled(&[("team", "ops"), ("env", "dev"), ("a.b", "1")]);
+        let asked = labelled(&[("env", "prod"), ("a.b", "2"), ("tier", "3")]);
+        mask(&["labels.env", "labels.team", "labels.a.b"]).lay_over(&mut changed, asked.clone());
+        assert_eq!(changed, labelled(&[("env", "prod"), ("a.b", "2")]));
+        mask(&["labels", "labels.env"]).lay_over(&mut changed, asked.clone());
+        assert_eq!(changed, asked, "who names the whole replaces it");
+    }
+
+    #[test]
+    fn equal_changes_are_known_whatever_else_the_request_holds() {
+        let subject = mask(&["content.subject"]);
+        assert_eq!(subject.hash(&body(1, "new")), subject.hash(&body(2, "new")));
+        assert_ne!(subject.hash(&body(1, "new")), subject.hash(&body(1, "newer")));
+        assert_ne!(subject.hash(&body(1, "new")), mask(&["content"]).hash(&body(1, "new")));
+    }
+
+    #[test]
+    fn an_unknown_path_is_named_with_those_that_are_known() {
+        let mut fields = Fields::default();
+        Mask::read(&mut fields, Some(FieldMask { paths: vec!["name".to_owned(), "zone".to_owned()] }));
+        let fault = fields.done(Some(())).expect_err("a name is for ever");
+        assert!(format!("{fault:?}").contains("\"name\" can not be changed; give some of when, zone"), "{fault:?}");
+        let mut fields = Fields::default();
+        Mask::read(&mut fields, Some(FieldMask { paths: vec!["labels.".to_owned()] }));
+        assert!(fields.done(Some(())).is_err(), "no label is without a key");
+    }
+}

@@ -1,0 +1,204 @@
+//! The listener of the admin API: all services behind one port, with their bounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
+use reveille_proto::DESCRIPTORS;
+use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
+use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
+use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
+use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
+use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
+use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
+use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
+use reveille_proto::admin::v1::pool_service_server::PoolServiceServer;
+use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
+use reveille_proto::admin::v1::run_service_server::RunServiceServer;
+use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
+use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
+use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::{Code, Status};
+
+use super::{Admin, deadline, refusal};
+
+/// Bytes of one request: the largest schedule has some 1.3 MB.
+const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of one answer: a thousand dead letters with the longest texts.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Requests under way on one connection; further ones wait.
+const REQUESTS_MAX: usize = 128;
+/// Streams of one connection, watched runs among them.
+const STREAMS_MAX: u32 = 256;
+/// A connection that does not answer a ping for this long is gone.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PONG_WITHIN: Duration = Duration::from_secs(20);
+/// The one call that takes longer than others: a client stream is answered when all of it has come. It bounds each
+/// piece and all of them itself (`upload`).
+const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
+/// How the text of `prost` begins for bytes that are no message.
+const NO_MESSAGE: &str = "failed to decode Protobuf message";
+/// How long requests under way may go on after the node was told to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+
+/// Answers on `listener` until `stop`, and a moment longer for what is under way.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    admin: Admin,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
+    health.set_serving::<ScheduleServiceServer<Admin>>().await;
+    let routes = router(&admin)?.add_service(health_service).into_axum_router();
+    let memory = from_fn_with_state(listen::memory(), |State(memory), request: Request, next: Next| async move {
+        match request.uri().path() == UPLOAD {
+            // It takes piece after piece, and bounds them itself.
+            true => next.run(request).await,
+            false => listen::within_memory(memory, request, next)
+                .await
+                .unwrap_or_else(|| Status::from(refusal::out_of_memory()).into_http()),
+        }
+    });
+    let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(memory).layer(from_fn(is_grpc)));
+    let serving = Server::builder()
+        .concurrency_limit_per_connection(REQUESTS_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(PING_EVERY))
+        .http2_keepalive_timeout(Some(PONG_WITHIN))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(Incoming::new(listener, "admin", HTTP2_PREFACE), stop.clone().cancelled_owned());
+    let stopped = async {
+        stop.cancelled().await;
+        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        health.set_not_serving::<ScheduleServiceServer<Admin>>().await;
+        tokio::time::sleep(STOP_WITHIN).await;
+    };
+    tokio::select! {
+        served = serving => Ok(served?),
+        () = stopped => Ok(()),
+    }
+}
+
+/// All services of the API, and reflection of them.
+///
+/// # Errors
+/// When the descriptors that were built in do not decode.
+pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Error> {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name(ClusterServiceServer::<Admin>::NAME)
+        .with_service_name(ClockServiceServer::<Admin>::NAME)
+        .with_service_name(RelayServiceServer::<Admin>::NAME)
+        .with_service_name(ScheduleServiceServer::<Admin>::NAME)
+        .with_service_name(RunServiceServer::<Admin>::NAME)
+        .with_service_name(DoubtServiceServer::<Admin>::NAME)
+        .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
+        .with_service_name(OptOutServiceServer::<Admin>::NAME)
+        .with_service_name(AudienceServiceServer::<Admin>::NAME)
+        .with_service_name(CampaignServiceServer::<Admin>::NAME)
+        .with_service_name(TenantServiceServer::<Admin>::NAME)
+        .with_service_name(PoolServiceServer::<Admin>::NAME)
+        .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
+        .build_v1()?;
+    let mut routes = Routes::new(reflection);
+    macro_rules! add {
+        ($($server:ident),*) => {
+            $(routes = routes.add_service(
+                $server::from_arc(Arc::clone(admin))
+                    .max_decoding_message_size(REQUEST_BYTES_MAX)
+                    .max_encoding_message_size(ANSWER_BYTES_MAX),
+            );)*
+        };
+    }
+    add!(
+        ClusterServiceServer,
+        ClockServiceServer,
+        RelayServiceServer,
+        ScheduleServiceServer,
+        RunServiceServer,
+        DoubtServiceServer,
+        DeadLetterServiceServer,
+        OptOutServiceServer,
+        AudienceServiceServer,
+        CampaignServiceServer,
+        TenantServiceServer,
+        PoolServiceServer
+    );
+    Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
+}
+
+/// Refuses what is not gRPC before a service reads it.
+async fn is_grpc(request: Request, next: Next) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        return next.run(request).await;
+    }
+    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this port speaks gRPC: the content type is application/grpc\n")
+        .into_response()
+}
+
+/// No call but [`UPLOAD`] takes longer until its answer begins, whatever its client does.
+fn bounded(routes: Router, longest: Duration) -> Router {
+    routes.layer(from_fn_with_state(longest, within))
+}
+
+async fn within(State(longest): State<Duration>, request: Request, next: Next) -> Response {
+    if request.uri().path() == UPLOAD {
+        return next.run(request).await;
+    }
+    let answer = tokio::time::timeout(longest, next.run(request)).await;
+    answer.unwrap_or_else(|_| Status::deadline_exceeded("the call took too long").into_http())
+}
+
+/// `tonic` refuses a message above the bound, or one that is no message, before a service sees it: the former without a
+/// reason that a program could read, the latter as an error of ours.
+async fn named(response: Response) -> Response {
+    let Some(status) = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty()) else {
+        return response;
+    };
+    match status.code() {
+        Code::OutOfRange => Status::from(refusal::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http(),
+        Code::Internal if status.message().starts_with(NO_MESSAGE) => {
+            Status::invalid_argument(status.message()).into_http()
+        }
+        _ => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::routing::post;
+    use tonic::codegen::Service as _;
+
+    #[tokio::test]
+    async fn a_part_has_its_own_time_and_every_other_call_the_longest() {
+        assert!(UPLOAD.starts_with(&format!("/{}/", AudienceServiceServer::<Admin>::NAME)));
+        let longest = Duration::from_millis(50);
+        let slow = move || async move { tokio::time::sleep(4 * longest).await };
+        let stuck = || std::future::pending::<()>();
+        let mut routes = bounded(Router::new().route(UPLOAD, post(slow)).route("/other/Call", post(stuck)), longest);
+        let mut code = async |path: &str| {
+            let request = Request::post(path).body(Body::empty()).expect("a request");
+            let answer = routes.call(request).await.expect("an answer");
+            Status::from_header_map(answer.headers()).map(|status| status.code())
+        };
+        assert_eq!(code(UPLOAD).await, None, "it was not cut short");
+        assert_eq!(code("/other/Call").await, Some(Code::DeadlineExceeded));
+    }
+}

@@ -1,0 +1,62 @@
+//! A schedule by its name, in commands and in filters: one that is not there is said, with those called nearly so.
+
+use reveille_ledger::decide::calendar::nearest_names;
+use reveille_ledger::{Ledger, TEST_NAME};
+
+use crate::server::admin::paging::LOOK_MAX;
+use crate::server::admin::{ApiError, refusal};
+
+/// Names among which a near one is looked for: how far they are is worked out for each.
+const NAMES_MAX: usize = 2_000;
+
+/// No schedule of this tenant has the name.
+pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
+    if ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())) {
+        return refusal::no_schedule_but_campaign(name);
+    }
+    let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
+    let names = schedules.filter(|one| one.tenant == tenant).map(|schedule| schedule.name.clone());
+    refusal::no_schedule(name).near(&near(name, names))
+}
+
+/// The same for a campaign.
+pub fn absent_campaign(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
+    let from = ledger.campaigns().range((tenant.to_owned(), String::new())..);
+    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
+    refusal::no_campaign(name).near(&near(name, names))
+}
+
+/// The same for a sealed audience.
+pub fn absent_audience(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
+    let from = ledger.audiences().range((tenant.to_owned(), String::new())..);
+    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
+    refusal::no_audience(name).near(&near(name, names))
+}
+
+/// The same for a relay.
+pub fn absent_relay(ledger: &Ledger, name: &str) -> ApiError {
+    refusal::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))
+}
+
+/// The names that are nearly this one.
+pub fn near(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let names: Vec<String> = names.take(NAMES_MAX).collect();
+    nearest_names(name, &names).into_iter().map(str::to_owned).collect()
+}
+
+/// A filter that names a schedule has to mean something: one that is there, or one that is deleted and has left runs.
+pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), ApiError> {
+    if name.is_empty() || name == TEST_NAME || ledger.schedule_named(tenant, name).is_some() {
+        return Ok(());
+    }
+    // Among more runs than one answer looks through, nobody can say that there is none.
+    let mut pages = ledger.pages().iter();
+    let of_name = pages
+        .by_ref()
+        .take(LOOK_MAX)
+        .any(|(_, page)| page.tenant == tenant && page.runs.iter().any(|run| run.name == name));
+    let mut summaries = ledger.summaries().iter();
+    let pruned = summaries.by_ref().take(LOOK_MAX).any(|(_, run)| run.tenant == tenant && run.name == name);
+    let has_left_runs = of_name || pruned || pages.next().is_some() || summaries.next().is_some();
+    if has_left_runs { Ok(()) } else { Err(absent_schedule(ledger, tenant, name)) }
+}

@@ -1,0 +1,159 @@
+//! Names of runs and recipients, in a night in which the clocks change.
+
+use super::*;
+use reveille_ledger::command::{Command, Entry, EpochStart, Prune, Reading, ScheduleCreate, Trigger};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::{Pattern, When};
+use reveille_ledger::decide::catch_up::{Jitter, first, plan_fire};
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId};
+use reveille_ledger::policy::{Overlap, Policies};
+use tonic::Code;
+
+const ZONE: &str = "America/New_York";
+
+/// A schedule of one recipient.
+pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
+    let when = When::Cron { expression: expression.to_owned() };
+    let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
+    let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
+    let address = "a@example.org".to_owned();
+    ScheduleCreate {
+        request: None,
+        tenant: "default".to_owned(),
+        name: "night".to_owned(),
+        next: first(&pattern, &zone, &policies.dst, after, (None, None), Jitter::NONE),
+        when,
+        zone: ZONE.to_owned(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies,
+        pool: "default".to_owned(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: address.clone(),
+            reply_to: None,
+            subject: String::new(),
+            text: None,
+            html: None,
+            headers: Vec::new(),
+            variables: Vec::new(),
+            bulk: false,
+        },
+        audience: Audience {
+            columns: Vec::new(),
+            recipients: vec![Recipient { key: address.clone(), address, values: Vec::new() }],
+        }
+        .into(),
+        after,
+        tzdb: zone.tzdb,
+        labels: reveille_ledger::labels::Labels::default(),
+    }
+}
+
+/// A ledger in which a schedule has fired once in the night of the gap, and was triggered once.
+fn fired(expression: &str, zones: &Zones) -> Ledger {
+    let now: jiff::Timestamp = "2026-03-08T07:00:30Z".parse().expect("an instant");
+    let now = Time::from(now);
+    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let mut ledger = Ledger::new();
+    let mut index = 0;
+    let mut play = |ledger: &mut Ledger, command| {
+        index += 1;
+        ledger.apply(index, &Entry { epoch: Epoch(1), now, command });
+    };
+    let readings = vec![Reading { node: leader.node, wall: now }];
+    play(&mut ledger, Command::EpochStart(EpochStart::new(leader, 1, readings)));
+    let asked = create(expression, zones, now.plus_ms(-600_000));
+    let (pattern, zone) = (Pattern::compile(&asked.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
+    play(&mut ledger, Command::ScheduleCreate(Box::new(asked)));
+    let fire = plan_fire(&ledger, ScheduleId(2), &pattern, &zone, now).expect("due");
+    play(&mut ledger, Command::Fire(vec![fire]));
+    play(&mut ledger, Command::Trigger(Trigger { schedule: ScheduleId(2), request: "id-7".to_owned() }));
+    ledger
+}
+
+#[test]
+fn a_run_is_found_by_its_name_its_local_time_its_instant_or_its_trigger() {
+    let zones = Zones::bundled("x");
+    // Half past two does not exist that night: it fires at three, which is seven in UTC.
+    let moved = fired("30 2 * * *", &zones);
+    let interval = fired("*/30 * * * *", &zones);
+    let table = [
+        (&moved, "night@2026-03-08T02:30", "r3.0"),
+        (&moved, "night@2026-03-08T03:00:00", "r3.0"),
+        (&moved, "night@2026-03-08T07:00:00Z", "r3.0"),
+        (&moved, "night@2026-03-08T03:00:00-04:00", "r3.0"),
+        (&moved, "night@id-7", "r4.0"),
+        (&moved, "night@trigger id-7", "r4.0"),
+        (&moved, "r4.0", "r4.0"),
+        (&interval, "night@2026-03-08T03:00", "r3.0"),
+        (&interval, "night@2026-03-08T07:00:00Z", "r3.0"),
+    ];
+    for (ledger, text, run) in table {
+        let argument = RunArgument::parse(text).expect(text);
+        assert_eq!(argument.find(ledger, &zones, "default").map(|run| run.to_string()), Ok(run.to_owned()), "{text}");
+        assert_eq!(argument.find(ledger, &zones, "acme").map_err(|fault| fault.code()), Err(Code::NotFound), "{text}");
+    }
+    for text in ["night@2026-03-09T02:30", "night@id-8", "r9.0", "day@id-7"] {
+        let argument = RunArgument::parse(text).expect(text);
+        assert_eq!(
+            argument.find(&moved, &zones, "default").map_err(|fault| fault.code()),
+            Err(Code::NotFound),
+            "{text}"
+        );
+    }
+    for text in ["", "night", "@id", "night@", "1042.3"] {
+        assert!(RunArgument::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_recipient_is_an_address_or_a_number() {
+    assert_eq!(RecipientArgument::parse("recipient", "#17"), Ok(RecipientArgument::Number(17)));
+    let key = RecipientArgument::Key("ada@example.net".to_owned());
+    assert_eq!(RecipientArgument::parse("recipient", "Ada@Example.NET"), Ok(key));
+    for text in ["", "17", "#", "#-1", "#1.5", "ada"] {
+        assert!(RecipientArgument::parse("recipient", text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_was_pruned_is_still_found_and_says_what_is_left() {
+    let zones = Zones::bundled("x");
+    let mut ledger = fired("30 2 * * *", &zones);
+    let (fired, triggered) = (RunId { index: 3, place: 0 }, RunId { index: 4, place: 0 });
+    let mut play = |days: i64, command| {
+        let (head, day_ms) = (ledger.head(), reveille_ledger::policy::DAY_MS);
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let (index, now) = (head.applied + 1, head.now.plus_ms(days * day_ms));
+        let command = match days {
+            0 => command,
+            _ => {
+                let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+                let readings = vec![Reading { node: leader.node, wall: now }];
+                Command::EpochStart(EpochStart::new(leader, 1, readings))
+            }
+        };
+        ledger.apply(index, &Entry { epoch, now, command }).reply.outcome
+    };
+    play(0, Command::RunCancel(fired));
+    play(0, Command::RunCancel(triggered));
+    play(91, Command::Tick);
+    let prune = Prune { pages: vec![fired], ..Prune::default() };
+    assert_eq!(play(0, Command::Prune(prune)), reveille_ledger::reply::Outcome::Pruned(1));
+
+    for name in ["r3.0", "night@2026-03-08T02:30", "night@2026-03-08T03:00:00"] {
+        let found = RunArgument::parse(name).expect(name).find(&ledger, &zones, "default").expect(name);
+        assert_eq!(found, fired, "{name}");
+    }
+    let left = crate::server::admin::services::run::look(&ledger, fired).expect("a summary");
+    assert_eq!((left.pruned_index, left.counts.map(|counts| counts.cancelled)), (Some(8), Some(1)));
+    let gone = absent(&ledger, fired);
+    assert_eq!(gone.code(), Code::NotFound);
+    assert!(format!("{gone:?}").contains("run r3.0 of night was pruned on"), "{gone:?}");
+    let kept = crate::server::admin::services::run::look(&ledger, triggered).expect("the run");
+    assert_eq!(kept.pruned_index, None);
+    assert!(RunArgument::parse("r3.0").expect("a run").find(&ledger, &zones, "other").is_err());
+}

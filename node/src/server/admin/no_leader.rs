@@ -1,0 +1,106 @@
+//! No leader takes it: who is missing, as far as this node finds out, and what to do about it.
+//!
+//! A node that has heard no leader for longer than an election takes says so at once; one that may be in the
+//! middle of an election says it at the deadline, and knows less.
+
+use std::time::{Duration, Instant};
+
+use reveille_proto::admin::v1::ErrorReason;
+use reveille_raft::Member;
+use tonic::Code;
+
+use super::{Admin, ApiError, refusal};
+
+/// The answer is given this much before the deadline.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// What was asked for: a read has another way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    Read,
+    Write,
+}
+
+/// The voters, as this node reaches them.
+struct Voters {
+    all: usize,
+    missing: Vec<String>,
+}
+
+impl Admin {
+    /// Nobody leads that a quorum stands behind; nothing happened.
+    pub(crate) async fn no_leader(&self, asked: CallKind, deadline: Instant) -> ApiError {
+        let Some(silence) = self.site.replica.leaderless_for() else {
+            return refusal::no_leader(asked, self.leader().as_ref());
+        };
+        let voters: Vec<_> = self.site.replica.members().into_iter().filter(|(_, member)| member.votes).collect();
+        let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
+        let described = self.descriptions(voters.iter().map(|(node, _)| *node), left).await;
+        let missing = voters.iter().filter(|(node, _)| !described.contains_key(node));
+        let mut missing: Vec<String> = missing.map(|(_, Member { name, .. })| name.clone()).collect();
+        missing.sort_unstable();
+        fault(asked, silence, &Voters { all: voters.len(), missing })
+    }
+
+    /// # Errors
+    /// When no leader was heard for longer than an election takes.
+    pub(crate) async fn led(&self, deadline: Instant) -> Result<(), ApiError> {
+        match self.site.replica.leaderless_for() {
+            Some(_) => Err(self.no_leader(CallKind::Write, deadline).await),
+            None => Ok(()),
+        }
+    }
+}
+
+fn fault(asked: CallKind, silence: Duration, voters: &Voters) -> ApiError {
+    let Voters { all, missing } = voters;
+    let (reached, majority) = (all - missing.len(), all / 2 + 1);
+    let silent = format!("no leader was heard for {} s", silence.as_secs());
+    let stale = match asked {
+        CallKind::Read => "; --stale reads what this node knows",
+        CallKind::Write => "",
+    };
+    if reached >= majority {
+        let message = format!("{silent}, though {reached} of {all} voters answer; nothing happened");
+        let next = format!("reveille cluster status, and the nodes' logs: what keeps them from electing one{stale}");
+        return ApiError::new(Code::Unavailable, ErrorReason::NoLeader, message).next(next).leaderless(silence);
+    }
+    let names = missing.join(", ");
+    let message = format!(
+        "{silent}: {reached} of {all} voters can be reached, {majority} are needed; not {names}; nothing happened"
+    );
+    let next = format!("start {names} (reveille cluster status shows who answers){stale}");
+    ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(next).leaderless(silence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(asked: CallKind, all: usize, missing: &[&str]) -> (String, String) {
+        let missing = missing.iter().map(|name| (*name).to_owned()).collect();
+        let fault = fault(asked, Duration::from_millis(12_900), &Voters { all, missing });
+        let next = fault.metadata("next").unwrap_or_default().to_owned();
+        assert_eq!((fault.code(), fault.metadata("leaderless_ms")), (Code::Unavailable, Some("12900")));
+        (fault.to_string(), next)
+    }
+
+    #[test]
+    fn who_is_missing_is_named_and_only_a_read_hears_of_stale() {
+        let (message, next) = told(CallKind::Write, 3, &["b", "c"]);
+        let expected =
+            "no leader was heard for 12 s: 1 of 3 voters can be reached, 2 are needed; not b, c; nothing happened";
+        assert_eq!(message, expected);
+        assert_eq!(next, "start b, c (reveille cluster status shows who answers)");
+        let (same, next) = told(CallKind::Read, 3, &["b", "c"]);
+        assert_eq!(same, message);
+        assert!(next.ends_with("; --stale reads what this node knows"), "{next}");
+    }
+
+    #[test]
+    fn a_majority_that_elects_nobody_is_another_trouble() {
+        let (message, next) = told(CallKind::Write, 3, &["c"]);
+        assert_eq!(message, "no leader was heard for 12 s, though 2 of 3 voters answer; nothing happened");
+        assert!(next.starts_with("reveille cluster status") && !next.contains("--stale"), "{next}");
+    }
+}

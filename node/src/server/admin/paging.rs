@@ -1,0 +1,76 @@
+//! Pages of a list: how many, from where on, and where the next one begins.
+//!
+//! A token holds the key of the last row that was given, so that a page costs what it shows, whatever was
+//! added or removed in between. It is hexadecimal JSON: nobody reads it but the list that wrote it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::ApiError;
+
+const PAGE_DEFAULT: usize = 100;
+const PAGE_MAX: usize = 1_000;
+/// Rows that one page looks at: a filter that little passes gives short pages, not long waits.
+pub const LOOK_MAX: usize = 20_000;
+
+/// What is asked of a list whose rows have keys of type `K`.
+pub struct Paging<K> {
+    list: &'static str,
+    /// Rows to give at most.
+    pub size: usize,
+    /// The last row of the former page.
+    pub after: Option<K>,
+}
+
+impl<K: Serialize + DeserializeOwned> Paging<K> {
+    /// Reads the request. `list` names the list, so that the token of another is refused.
+    pub fn new(list: &'static str, page_size: i32, page_token: &str) -> Result<Paging<K>, ApiError> {
+        let size = match usize::try_from(page_size) {
+            Err(_) => return Err(ApiError::of_field("page_size", "is below zero; give 1 to 1000, or none")),
+            Ok(0) => PAGE_DEFAULT,
+            Ok(size) => size.min(PAGE_MAX),
+        };
+        let after = match page_token {
+            "" => None,
+            token => Some(read(list, token).ok_or_else(|| {
+                ApiError::of_field("page_token", "is not one that this list gave; ask without it for the first page")
+            })?),
+        };
+        Ok(Paging { list, size, after })
+    }
+
+    /// The token of the page that follows the row of this key; empty when there is none.
+    pub fn token(&self, last: Option<&K>) -> String {
+        let Some(last) = last else { return String::new() };
+        let json = serde_json::to_vec(&(self.list, last)).unwrap_or_default();
+        json.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+fn read<K: DeserializeOwned>(list: &str, token: &str) -> Option<K> {
+    let digits = token.as_bytes();
+    let pairs = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    let json: Vec<u8> = pairs.collect::<Option<_>>()?;
+    let (of, key): (String, K) = serde_json::from_slice(&json).ok()?;
+    (of == list).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reveille_ledger::ids::RunId;
+
+    #[test]
+    fn a_token_reads_back_in_the_list_that_gave_it() {
+        let run = RunId { index: 1042, place: 3 };
+        let first = Paging::<RunId>::new("runs", 0, "").expect("a page");
+        assert_eq!((first.size, first.after), (100, None));
+        let token = first.token(Some(&run));
+        assert_eq!(Paging::<RunId>::new("runs", 5_000, &token).expect("a page").after, Some(run));
+        assert_eq!(first.token(None), "");
+        for (list, token) in [("schedules", token.as_str()), ("runs", "00"), ("runs", "x"), ("runs", "5")] {
+            assert!(Paging::<RunId>::new(list, 1, token).is_err(), "{list} {token}");
+        }
+        assert!(Paging::<RunId>::new("runs", -1, "").is_err());
+    }
+}

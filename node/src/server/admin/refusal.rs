@@ -1,0 +1,414 @@
+//! What the lower layers say, as faults of the API: the one place where their words become codes.
+
+use reveille_cluster::leader::barrier::BarrierError;
+use reveille_cluster::leader::transfer::HandoverError;
+use reveille_ledger::Summary;
+use reveille_ledger::ids::{Fence, RunId};
+use reveille_ledger::refusal::Refusal;
+use reveille_proto::admin::v1::ErrorReason;
+use reveille_raft::{Member, MembershipError, ProposeError, ReadError};
+use tonic::Code;
+
+use super::error::ApiError;
+use super::no_leader::CallKind;
+
+const LOOK_AT_CLUSTER: &str = "reveille cluster status";
+
+/// It may have belonged to one, and have lost its folder.
+const INIT: &str =
+    "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init --peer HOST:PORT,…";
+
+/// This node belongs to no cluster.
+pub fn not_initialized() -> ApiError {
+    let message = "this node belongs to no cluster yet";
+    ApiError::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next(INIT)
+}
+
+/// Nobody leads by the deadline, as far as this node knows; an election may be going on.
+pub fn no_leader(kind: CallKind, leader: Option<&Member>) -> ApiError {
+    let next = match kind {
+        CallKind::Read => "reveille cluster status; --stale reads what this node knows",
+        CallKind::Write => LOOK_AT_CLUSTER,
+    };
+    not_reachable(ReadError::NoLeader, leader).next(next).leader(leader)
+}
+
+fn not_reachable(error: impl ToString, leader: Option<&Member>) -> ApiError {
+    let reason = if leader.is_some() { ErrorReason::NoQuorum } else { ErrorReason::NoLeader };
+    ApiError::new(Code::Unavailable, reason, format!("{}; nothing happened", error.to_string()))
+}
+
+fn stopping(error: impl ToString) -> ApiError {
+    let message = format!("{}; nothing happened", error.to_string());
+    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
+}
+
+/// A message that was not read at all.
+pub fn request_too_large(said: &str, most: usize) -> ApiError {
+    let message = format!("the request has more than {most} bytes ({said}); nothing happened");
+    let next = "link to large parts instead of carrying them, or split the audience";
+    ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(next)
+}
+
+/// Why a command has no reply. `leader`: who leads, as far as this node knows.
+pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> ApiError {
+    let fault = match error {
+        ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
+            not_reachable(error, leader).next(LOOK_AT_CLUSTER)
+        }
+        ProposeError::TooLarge { .. } => {
+            let next = "link to large parts instead of carrying them, or split the audience";
+            ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, error.to_string()).next(next)
+        }
+        ProposeError::Busy => ApiError::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
+        ProposeError::Unknown => ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
+        ProposeError::AboveLevel { .. } => {
+            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, format!("{error}; nothing happened"))
+        }
+        ProposeError::Stopped => stopping(error),
+    };
+    fault.leader(leader).request(request_id)
+}
+
+/// Why a read that must be fresh was not possible. `leader`: who leads, as far as this node knows.
+pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
+    const STALE: &str = "ask again with --stale for what this node knows";
+    let fault = match error {
+        ReadError::NoLeader => return no_leader(CallKind::Read, leader),
+        ReadError::Behind(index) => {
+            ApiError::new(Code::Unavailable, ErrorReason::Busy, error.to_string()).next(STALE).index(index)
+        }
+        ReadError::Stopped => stopping(error),
+    };
+    fault.leader(leader)
+}
+
+/// It is committed, and this node has not applied it by the deadline.
+pub fn not_seen(index: u64, request_id: &str) -> ApiError {
+    let message = format!("it was done as entry {index}, which this node has not applied yet");
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index).request(request_id)
+}
+
+/// The entry is in force; whether every gate knows it was not found out.
+pub fn not_held(index: u64, error: BarrierError) -> ApiError {
+    let message = format!(
+        "entry {index} is in force, but whether every gate knows it was not found out: {error}; a repeat asks every node anew"
+    );
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
+}
+
+/// Why a change of the membership was not made.
+pub fn not_changed(error: &MembershipError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        MembershipError::Initialized => already_initialized(message),
+        MembershipError::NotLeader => ApiError::new(Code::Unavailable, ErrorReason::NoLeader, message),
+        MembershipError::NotPossible(_) => {
+            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(LOOK_AT_CLUSTER)
+        }
+        MembershipError::Unknown => {
+            ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(LOOK_AT_CLUSTER)
+        }
+        MembershipError::Stopped => stopping(error),
+        MembershipError::Fault(_) => ApiError::new(Code::Internal, ErrorReason::NotPossible, message),
+    }
+}
+
+/// Why leadership did not move.
+pub fn not_handed_over(error: &HandoverError) -> ApiError {
+    match error {
+        HandoverError::NoLeader => not_reachable(error, None).next(LOOK_AT_CLUSTER),
+        HandoverError::Refused(why) => {
+            not_possible(format!("leadership was not handed over: {why}")).next(LOOK_AT_CLUSTER)
+        }
+    }
+}
+
+/// A cluster is made once.
+pub fn already_initialized(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(LOOK_AT_CLUSTER)
+}
+
+/// A name as somebody gave it, on one line whatever it holds.
+fn quoted(name: &str) -> String {
+    let one = |one: char| if one.is_control() { one.escape_default().to_string() } else { one.to_string() };
+    format!("'{}'", name.chars().map(one).collect::<String>())
+}
+
+/// No schedule of that name.
+pub fn no_schedule(name: &str) -> ApiError {
+    let message = format!("no schedule named {}", quoted(name));
+    ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
+}
+
+/// No schedule of that name: it is a campaign that has not been launched.
+pub fn no_schedule_but_campaign(name: &str) -> ApiError {
+    let message = format!("no schedule named {0}: {0} is a campaign", quoted(name));
+    let next = format!("reveille campaign status {name}");
+    ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next(next)
+}
+
+/// No such run.
+pub fn no_run(run: impl ToString) -> ApiError {
+    let message = format!("no run {}", run.to_string());
+    ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next("reveille run list")
+}
+
+/// The details of a run are gone, and what is left is its summary (P24).
+pub fn pruned(run: RunId, summary: &Summary) -> ApiError {
+    let kept = "its counts are kept, its recipients are not";
+    let message = format!(
+        "run {run} of {} was pruned on {} by entry {}: {kept}",
+        summary.name, summary.pruned_at, summary.pruned_index
+    );
+    ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next(format!("reveille run show {run}"))
+}
+
+/// No such recipient in a run.
+pub fn no_recipient(recipient: &str, run: RunId) -> ApiError {
+    let message = format!("no recipient {recipient} in run {run}");
+    ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(format!("reveille run show {run}"))
+}
+
+/// The recipient is there, and is not in doubt.
+pub fn not_in_doubt(address: &str, run: RunId) -> ApiError {
+    let message = format!("{address} is not in doubt in run {run}");
+    let next = format!("reveille explain {run} {address}");
+    ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
+}
+
+/// None of those who are named is in doubt: who they are, in words, and where they stand.
+pub fn nobody_in_doubt(named: &[String], run: RunId, standings: &str) -> ApiError {
+    let message = match named {
+        [one] => format!("{one} is not in doubt in run {run}: it is {standings}"),
+        more => format!("none of these {} is in doubt in run {run}: {standings}", more.len()),
+    };
+    let one = named.first().map_or("RECIPIENT", String::as_str);
+    not_possible(message).next(format!("reveille explain {run} '{one}'"))
+}
+
+/// The bytes of the requests at work are as many as this node takes.
+pub fn out_of_memory() -> ApiError {
+    let message = "this node works on too many large requests; nothing happened";
+    ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next("ask another node: --endpoint a,b,c")
+}
+
+/// The named recipients are in doubt for a later hand-off than the decision looked at.
+pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
+    let message = format!("in doubt for a later hand-off, {later}, than the one that was looked at");
+    not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
+}
+
+/// None of the named recipients is on the list of dead letters: which they are, in words, and their states.
+pub fn none_dead(named: &[String], run: RunId, standings: &str) -> ApiError {
+    let message = match named {
+        [one] => format!("{one} is no dead letter of run {run}: it is {standings}"),
+        more => format!("none of these {} is a dead letter of run {run}: {standings}", more.len()),
+    };
+    let one = named.first().map_or("RECIPIENT", String::as_str);
+    not_possible(message).next(format!("reveille explain {run} '{one}'"))
+}
+
+/// No relay of that name.
+pub fn no_relay(name: &str) -> ApiError {
+    let message = format!("no relay named {}", quoted(name));
+    ApiError::new(Code::NotFound, ErrorReason::RelayNotFound, message).next("reveille relay list")
+}
+
+/// No such member.
+pub fn no_member(name: &str) -> ApiError {
+    let message = format!("no member named {}", quoted(name));
+    ApiError::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster members")
+}
+
+/// The state does not allow it.
+pub fn not_possible(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message)
+}
+
+/// The cluster keeps real time.
+pub fn no_test_clock() -> ApiError {
+    let message = "this cluster keeps real time: a test clock is chosen when a cluster is made, and for good";
+    not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
+}
+
+/// Somebody else was faster with this schedule.
+pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).next(format!("reveille schedule show {name}"))
+}
+
+/// A defect of ours.
+pub fn broken(message: impl Into<String>) -> ApiError {
+    let message = message.into();
+    tracing::error!(message, "a defect; please report it");
+    ApiError::new(Code::Internal, ErrorReason::Unspecified, message)
+}
+
+/// There is no sealed audience of that name.
+pub fn no_audience(name: &str) -> ApiError {
+    ApiError::new(Code::NotFound, ErrorReason::AudienceNotFound, format!("no sealed audience is named {name:?}"))
+        .next("reveille audience list")
+}
+
+/// Somebody who has not opted out.
+pub fn not_opted_out(key: &str) -> ApiError {
+    ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, format!("{key} has not opted out"))
+        .next("reveille optout list")
+}
+
+/// There is no campaign of that name.
+pub fn no_campaign(name: &str) -> ApiError {
+    ApiError::new(Code::NotFound, ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))
+        .next("reveille campaign list")
+}
+
+const CHANGED: &str = "the schedule has changed meanwhile";
+
+/// What the ledger refused of a change of this schedule.
+pub fn refused_of(schedule: &str, refusal: &Refusal) -> ApiError {
+    match refusal {
+        Refusal::StalePlan => stale_etag(schedule, CHANGED),
+        refusal => refused(refusal),
+    }
+}
+
+/// What the ledger refused of a campaign: its own commands come next.
+pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> ApiError {
+    let status = format!("reveille campaign status {name}");
+    match refusal {
+        Refusal::StalePlan => {
+            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, "the campaign has changed meanwhile").next(status)
+        }
+        Refusal::CampaignIs(stage) => not_possible(format!("campaign {name} is {} already", stage.word())).next(status),
+        Refusal::NotPossible(_) | Refusal::NotActive(_) | Refusal::NoSuchRun(_) | Refusal::NoSuchSchedule(_) => {
+            not_possible(format!("campaign {name}: {refusal}")).next(status)
+        }
+        refusal => refused(refusal),
+    }
+}
+
+/// Nothing belongs to such a tenant, and nobody has set its bounds.
+pub fn no_tenant(name: &str) -> ApiError {
+    ApiError::new(Code::NotFound, ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
+        .next("reveille tenant list")
+}
+
+/// No relay is in such a pool, and nothing is set of it.
+pub fn no_pool(name: &str) -> ApiError {
+    ApiError::new(Code::NotFound, ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
+        .next("reveille pool list")
+}
+
+/// What the ledger refused: certain, and equal on every node.
+pub fn refused(refusal: &Refusal) -> ApiError {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::NoSuchSchedule(_) => {
+            ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
+        }
+        Refusal::NoSuchRun(run) => no_run(run),
+        Refusal::NoSuchRelay(name) => no_relay(name),
+        Refusal::NameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille schedule show {name}")),
+        Refusal::RelayNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille relay show {name}")),
+        Refusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
+        // It has no name here: who knows it says it (`refused_of`).
+        Refusal::StalePlan => {
+            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
+        }
+        Refusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
+        Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
+        Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
+        Refusal::NoSuchAudience(name) => no_audience(name),
+        Refusal::AudienceNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille audience show {name}")),
+        Refusal::AudienceUsed { schedule, .. } => {
+            not_possible(message).next(format!("reveille schedule delete {schedule}"))
+        }
+        Refusal::AudienceOfCampaign { campaigns, .. } => {
+            let first = campaigns.first().map(String::as_str).unwrap_or_default();
+            let next = format!("reveille campaign delete {first}, a draft or once it is over or cancelled");
+            not_possible(message).next(next)
+        }
+        Refusal::CampaignNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille campaign status {name}")),
+        Refusal::NoSuchCampaign(name) => no_campaign(name),
+        Refusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
+        Refusal::LaunchedBefore { campaign, .. } => {
+            not_possible(message).next(format!("reveille campaign status {campaign}; --again, if it is meant"))
+        }
+        Refusal::SentBefore { run, .. } => {
+            not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
+        }
+        Refusal::CanaryHeld(_) => not_possible(message)
+            .next("reveille dead-letter list names who failed; then the same with --without-canary, or cancel it"),
+        Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
+        Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
+            not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
+        }
+        Refusal::OldIncarnation { .. }
+        | Refusal::NotDue(_)
+        | Refusal::FiredThrough
+        | Refusal::NotActive(_)
+        | Refusal::HolderGone
+        | Refusal::NothingPending
+        | Refusal::CampaignIs(_)
+        | Refusal::AtConcurrency { .. }
+        | Refusal::CapUsedUp { .. }
+        | Refusal::NotPossible(_) => not_possible(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::StatusExt;
+
+    use super::*;
+
+    #[test]
+    fn only_what_may_have_happened_says_so() {
+        let unknown = not_proposed(&ProposeError::Unknown, None, "id");
+        assert_eq!((unknown.code(), unknown.reason()), (Code::DeadlineExceeded, ErrorReason::OutcomeUnknown));
+        for error in [ProposeError::NoLeader, ProposeError::NotReady, ProposeError::Busy, ProposeError::Stopped] {
+            let fault = not_proposed(&error, None, "id");
+            assert_eq!(fault.code(), Code::Unavailable, "{fault:?}");
+            assert!(fault.to_string().ends_with("; nothing happened"), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_quorum_a_read_says_whether_a_leader_is_known() {
+        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
+        assert_eq!(not_read(ReadError::NoLeader, Some(&leader)).reason(), ErrorReason::NoQuorum);
+        assert_eq!(not_read(ReadError::NoLeader, None).reason(), ErrorReason::NoLeader);
+    }
+
+    #[test]
+    fn a_caller_is_told_who_leads_where_that_is_known() {
+        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
+        let hint = |fault: ApiError| {
+            let info = tonic::Status::from(fault).get_details_error_info().expect("a reason");
+            (info.metadata.get("leader").cloned(), info.metadata.get("leader_address").cloned())
+        };
+        let named = (Some("b".to_owned()), Some("10.0.0.2:7601".to_owned()));
+        for error in [ProposeError::NoLeader, ProposeError::Busy, ProposeError::Unknown, ProposeError::Stopped] {
+            assert_eq!(hint(not_proposed(&error, Some(&leader), "")), named, "{error}");
+        }
+        assert_eq!(hint(not_read(ReadError::Behind(7), Some(&leader))), named);
+        assert_eq!(hint(not_read(ReadError::NoLeader, None)), (None, None));
+    }
+
+    #[test]
+    fn refusals_keep_their_words() {
+        let fault = refused(&Refusal::NameTaken("daily".to_owned()));
+        assert_eq!(
+            format!("{fault:?}"),
+            format!("{} NAME_TAKEN: {}", Code::AlreadyExists, Refusal::NameTaken("daily".to_owned()))
+        );
+        assert_eq!(refused(&Refusal::StalePlan).reason(), ErrorReason::EtagMismatch);
+        let status = tonic::Status::from(refused_of("daily", &Refusal::StalePlan));
+        let details = status.get_details_error_info().expect("details");
+        assert_eq!(details.metadata.get("next").map(String::as_str), Some("reveille schedule show daily"));
+    }
+}

@@ -1,0 +1,263 @@
+//! Sealed audiences (P20): made of a number, listed, shown, deleted; what an import asks is in `upload`.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::audience::{self, Recipe, SealError};
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
+use reveille_ledger::content::Seal;
+use reveille_ledger::ids::Hash;
+use reveille_ledger::limits::Limits;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::{Ledger, SealedAudience};
+use reveille_proto::admin::v1::audience_service_server::AudienceService;
+use reveille_proto::admin::v1::{
+    self, DeleteAudienceRequest, DeleteAudienceResponse, ErrorReason, GenerateAudienceRequest,
+    GenerateAudienceResponse, GetAudienceRequest, GetAudienceResponse, ListAudiencesRequest, ListAudiencesResponse,
+    PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest, PutPartResponse, SealAudienceRequest,
+    SealAudienceResponse,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::server::admin::lookup::absent_audience;
+use crate::server::admin::paging::Paging;
+use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
+use crate::server::admin::{Admin, ApiError, PART_BYTES_MAX, deadline, refusal, validate, views};
+
+/// Words that wait for a caller: a slow one misses some, and nothing else.
+pub(crate) const WAITING_MAX: usize = 2;
+/// How long the seal is waited for, once the parts are written.
+const SEAL_WITHIN: Duration = Duration::from_secs(15);
+
+/// An audience that somebody wants.
+pub(crate) struct AudienceRequest {
+    pub tenant: String,
+    pub name: String,
+    pub columns: Vec<String>,
+    pub rows: u32,
+    pub request: Option<String>,
+}
+
+impl AudienceRequest {
+    /// Refused here is what the ledger would refuse of any seal, before a byte is written.
+    pub fn read(order: AudienceRequest, limits: &Limits) -> Result<AudienceRequest, ApiError> {
+        let AudienceRequest { tenant, name, columns, rows, request } = order;
+        let mut fields = Fields::default();
+        let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
+        let name = fields.name("name", &name, SCHEDULE_NAME_MAX);
+        validate::columns(&mut fields, "columns", &columns);
+        let request = fields.request_id(&request.unwrap_or_default());
+        let order = AudienceRequest { tenant, name, columns, rows, request };
+        if let Some(wrong) = order.seal(vec![Hash([0; 32]); rows.div_ceil(CHUNK) as usize]).wrong(limits) {
+            fields.refuse("recipients", wrong.to_string());
+        }
+        fields.done(Some(order))
+    }
+
+    /// What is asked of the ledger once these parts are on a majority.
+    pub fn seal(&self, parts: Vec<Hash>) -> Seal {
+        Seal { name: self.name.clone(), columns: self.columns.clone(), rows: self.rows, parts }
+    }
+}
+
+impl Admin {
+    /// Asked before anything is written: is there a quorum, and is the name free, or this audience's own? The seal
+    /// that stands under it.
+    pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> Result<Option<Hash>, ApiError> {
+        let place = (order.tenant.clone(), order.name.clone());
+        let look = self.read(false, deadline, |ledger| {
+            let known = ledger.audiences().get(&place)?;
+            ledger.seal(&known.seal).map(|seal| (known.seal, seal.rows, seal.columns))
+        });
+        match look.await?.0 {
+            Some((_, rows, columns)) if rows != order.rows || columns != order.columns => {
+                Err(refusal::refused(&Refusal::AudienceNameTaken(order.name.clone())))
+            }
+            known => Ok(known.map(|(seal, ..)| seal)),
+        }
+    }
+
+    /// Once the parts are on a majority: the entry that makes them known.
+    pub(crate) async fn seal(&self, order: AudienceRequest, parts: Vec<Hash>) -> Result<v1::SealedAudience, ApiError> {
+        let seal = order.seal(parts);
+        let AudienceRequest { tenant, name, request, .. } = order;
+        let request_id = request.clone().unwrap_or_default();
+        let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
+        self.write(command, &request_id, Instant::now() + SEAL_WITHIN).await?;
+        let lacking = self.site.parts.lacking().into_iter().collect();
+        let shown = self.site.replica.read(|ledger| {
+            let known = ledger.audiences().get(&(tenant.clone(), name.clone()))?;
+            Some(shown(ledger, (&tenant, &name), known, &lacking))
+        });
+        shown.ok_or_else(|| refusal::no_audience(&name))
+    }
+}
+
+fn shown(
+    ledger: &Ledger,
+    (tenant, name): (&str, &str),
+    known: &SealedAudience,
+    lacking: &BTreeSet<Hash>,
+) -> v1::SealedAudience {
+    let seal = ledger.seal(&known.seal);
+    let (columns, parts) = seal.map(|seal| (seal.columns, seal.parts)).unwrap_or_default();
+    v1::SealedAudience {
+        tenant: tenant.to_owned(),
+        name: name.to_owned(),
+        recipients: known.rows,
+        columns,
+        parts: parts.len() as u32,
+        seal: known.seal.to_string(),
+        index: known.index,
+        sealed_at: Some(views::timestamp(known.at)),
+        lacking: parts.iter().filter(|part| lacking.contains(*part)).count() as u32,
+    }
+}
+
+#[tonic::async_trait]
+impl AudienceService for Admin {
+    type GenerateAudienceStream = ReceiverStream<Result<GenerateAudienceResponse, Status>>;
+
+    /// Goes on until it is sealed, its caller goes, or the node stops.
+    async fn generate_audience(
+        &self,
+        request: Request<GenerateAudienceRequest>,
+    ) -> Result<Response<Self::GenerateAudienceStream>, Status> {
+        let deadline = deadline::of(&request);
+        let GenerateAudienceRequest { tenant, name, recipients, seed, columns, request_id } = request.into_inner();
+        let order = AudienceRequest::read(
+            AudienceRequest { tenant, name, columns, rows: recipients, request: Some(request_id) },
+            self.limits(),
+        )?;
+        let recipe = Recipe { seed, rows: recipients, columns: order.columns.clone() };
+        let bytes = recipe.part_bytes();
+        if bytes > PART_BYTES_MAX as u64 {
+            let most = PART_BYTES_MAX / 1_048_576;
+            let message = format!(
+                "make a part of {} MiB, more than {most}: each value repeats its column's name; name fewer columns, \
+                 or shorter",
+                bytes.div_ceil(1_048_576)
+            );
+            return Err(ApiError::of_field("columns", message).into());
+        }
+        self.free(&order, deadline).await?;
+        let (words, heard) = mpsc::channel(WAITING_MAX);
+        let (admin, stop) = (self.share(), self.stop.clone());
+        tokio::spawn(async move {
+            let parts = recipe.parts();
+            let tell = |written: u32| {
+                // How far it was does not matter any more when the next word comes.
+                let _ = words.try_send(Ok(GenerateAudienceResponse { written, parts, audience: None }));
+            };
+            let written = tokio::select! {
+                written = audience::seal(&admin.site, &recipe, tell) => written,
+                () = words.closed() => return,
+                () = stop.cancelled() => return drop(words.send(Err(stopping().into())).await),
+            };
+            let last = match written {
+                Ok(hashes) => admin.seal(order, hashes).await,
+                Err(error) => Err(not_written(&error)),
+            };
+            let last =
+                last.map(|audience| GenerateAudienceResponse { written: parts, parts, audience: Some(audience) });
+            // A caller who is gone needs no last word.
+            let _ = words.send(last.map_err(Status::from)).await;
+        });
+        Ok(Response::new(ReceiverStream::new(heard)))
+    }
+
+    async fn prepare_audience(
+        &self,
+        request: Request<PrepareAudienceRequest>,
+    ) -> Result<Response<PrepareAudienceResponse>, Status> {
+        Ok(self.prepare(request).await.map(Response::new)?)
+    }
+
+    async fn put_part(&self, request: Request<Streaming<PutPartRequest>>) -> Result<Response<PutPartResponse>, Status> {
+        self.receive(request.into_inner()).await.map(Response::new)
+    }
+
+    type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>;
+
+    async fn seal_audience(
+        &self,
+        request: Request<SealAudienceRequest>,
+    ) -> Result<Response<Self::SealAudienceStream>, Status> {
+        Ok(self.seal_uploaded(request).await.map(|heard| Response::new(ReceiverStream::new(heard)))?)
+    }
+
+    async fn list_audiences(
+        &self,
+        request: Request<ListAudiencesRequest>,
+    ) -> Result<Response<ListAudiencesResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        let paging: Paging<String> = Paging::new("audiences", request.page_size, &request.page_token)?;
+        let lacking: BTreeSet<Hash> = self.site.parts.lacking().into_iter().collect();
+        let first = match &paging.after {
+            Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
+            None => Bound::Included((tenant.clone(), String::new())),
+        };
+        let look = self.read(request.stale, deadline, |ledger| {
+            let from = ledger.audiences().range((first, Bound::Unbounded));
+            let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
+            mine.map(|((_, name), known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
+        });
+        let (mut audiences, freshness) = look.await?;
+        let more = audiences.len() > paging.size;
+        audiences.truncate(paging.size);
+        let next_page_token = paging.token(audiences.last().filter(|_| more).map(|one| &one.name));
+        Ok(Response::new(ListAudiencesResponse { audiences, next_page_token, freshness }))
+    }
+
+    async fn get_audience(
+        &self,
+        request: Request<GetAudienceRequest>,
+    ) -> Result<Response<GetAudienceResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (validate::tenant(&request.tenant)?, request.name);
+        let lacking: BTreeSet<Hash> = self.site.parts.lacking().into_iter().collect();
+        let look = self.read(request.stale, deadline, |ledger| {
+            let known = ledger.audiences().get(&place).ok_or_else(|| absent_audience(ledger, &place.0, &place.1))?;
+            Ok::<_, ApiError>(shown(ledger, (&place.0, &place.1), known, &lacking))
+        });
+        let (audience, freshness) = look.await?;
+        let audience = Some(audience?);
+        Ok(Response::new(GetAudienceResponse { audience, freshness }))
+    }
+
+    async fn delete_audience(
+        &self,
+        request: Request<DeleteAudienceRequest>,
+    ) -> Result<Response<DeleteAudienceResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let DeleteAudienceRequest { tenant, name, validate_only } = request.into_inner();
+        let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
+        let absent = self.read(false, deadline, |ledger| {
+            let is_there = ledger.audiences().contains(&(tenant.clone(), place.clone()));
+            (!is_there).then(|| absent_audience(ledger, &tenant, &place))
+        });
+        if let (Some(absent), _) = absent.await? {
+            return Err(absent.into());
+        }
+        let delete = AudienceDelete { tenant, name };
+        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", deadline).await?;
+        Ok(Response::new(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) }))
+    }
+}
+
+/// Too few members have a part.
+pub(crate) fn not_written(error: &SealError) -> ApiError {
+    ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille doctor")
+}
+
+pub(crate) fn stopping() -> ApiError {
+    let message = "this node is stopping; nothing was sealed";
+    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
+}

@@ -1,0 +1,282 @@
+//! Campaigns (P7): drafted, launched, shown, paused, cancelled, deleted.
+
+mod draft;
+mod launch;
+
+use std::ops::Bound;
+use std::time::Instant;
+
+use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
+use reveille_ledger::content::Content;
+use reveille_ledger::ids::{RunId, ScheduleId};
+use reveille_ledger::reply::Reply;
+use reveille_ledger::{Activity, Ledger, RunState};
+use reveille_proto::admin::v1::campaign_service_server::CampaignService;
+use reveille_proto::admin::v1::{
+    self, CampaignState, CancelCampaignRequest, CancelCampaignResponse, CreateCampaignRequest, CreateCampaignResponse,
+    DeleteCampaignRequest, DeleteCampaignResponse, GetCampaignRequest, GetCampaignResponse, LaunchCampaignRequest,
+    LaunchCampaignResponse, ListCampaignsRequest, ListCampaignsResponse, PauseCampaignRequest, PauseCampaignResponse,
+    ResumeCampaignRequest, ResumeCampaignResponse,
+};
+use reveille_raft::peer::About;
+use tonic::{Request, Response, Status};
+
+use crate::server::admin::lookup::absent_campaign;
+use crate::server::admin::paging::Paging;
+use crate::server::admin::validate;
+use crate::server::admin::validate::Fields;
+use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+
+impl Admin {
+    /// As it is here now.
+    fn campaign(&self, named: &CampaignName) -> Result<v1::Campaign, ApiError> {
+        self.site.replica.read(|ledger| match ledger.campaigns().get(&named.place()) {
+            Some(known) => Ok(views::campaign(ledger, named, known)),
+            None => Err(absent_campaign(ledger, &named.tenant, &named.name)),
+        })
+    }
+
+    /// All that it is made of.
+    fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, ApiError> {
+        self.site.replica.read(|ledger| {
+            let known = ledger.campaigns().get(&named.place()).ok_or_else(|| refusal::no_campaign(&named.name))?;
+            let content = ledger.blob(&known.content).and_then(Content::from_blob);
+            let content =
+                content.ok_or_else(|| refusal::broken(format!("the content of {} is not there", named.name)))?;
+            Ok(views::campaign_body(named, known, &content))
+        })
+    }
+
+    /// The campaign, and what it has made of itself.
+    async fn find_campaign(
+        &self,
+        (tenant, name): (&str, &str),
+        deadline: Instant,
+    ) -> Result<(CampaignName, Campaign, Made), ApiError> {
+        let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
+        let look = self.read(false, deadline, |ledger| {
+            let known = ledger.campaigns().get(&named.place());
+            let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
+            let schedule = known.stage.schedule();
+            let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));
+            Ok::<_, ApiError>((known, Made { schedule, run }))
+        });
+        let (campaign, made) = look.await?.0?;
+        Ok((named, campaign, made))
+    }
+
+    /// What a campaign has made of itself is no schedule that somebody fills up, edits or triggers (P7).
+    pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), ApiError> {
+        let may = self.site.replica.read(|ledger| ledger.not_of_a_campaign(id));
+        may.map_err(|refusal| refusal::refused(&refusal))
+    }
+
+    /// Proposes a change of a campaign; what the ledger refuses is told as one of it.
+    async fn change(&self, named: &CampaignName, command: Command, deadline: Instant) -> Result<Reply, ApiError> {
+        let written = self.try_write(command, "", deadline).await?;
+        written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
+    }
+
+    /// As [`Admin::change`]; a dry run only checks, and has no reply.
+    async fn change_unless(
+        &self,
+        dry_run: bool,
+        named: &CampaignName,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, ApiError> {
+        let written = self.try_write_unless(dry_run, command, "", deadline).await?;
+        written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
+    }
+}
+
+/// What a campaign has made of itself.
+struct Made {
+    schedule: Option<ScheduleId>,
+    run: Option<RunId>,
+}
+
+#[tonic::async_trait]
+impl CampaignService for Admin {
+    async fn create_campaign(
+        &self,
+        request: Request<CreateCampaignRequest>,
+    ) -> Result<Response<CreateCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(self.create_one(request.into_inner(), deadline).await?))
+    }
+
+    async fn launch_campaign(
+        &self,
+        request: Request<LaunchCampaignRequest>,
+    ) -> Result<Response<LaunchCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(self.launch_one(request.into_inner(), deadline).await?))
+    }
+
+    async fn list_campaigns(
+        &self,
+        request: Request<ListCampaignsRequest>,
+    ) -> Result<Response<ListCampaignsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        let paging: Paging<String> = Paging::new("campaigns", request.page_size, &request.page_token)?;
+        let first = match &paging.after {
+            Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
+            None => Bound::Included((tenant.clone(), String::new())),
+        };
+        let look = self.read(request.stale, deadline, |ledger| {
+            let from = ledger.campaigns().range((first, Bound::Unbounded));
+            let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
+            let shown = mine.map(|((_, name), known)| {
+                let named = CampaignName { tenant: tenant.clone(), name: name.clone() };
+                views::campaign(ledger, &named, known)
+            });
+            shown.collect::<Vec<_>>()
+        });
+        let (mut campaigns, freshness) = look.await?;
+        let more = campaigns.len() > paging.size;
+        campaigns.truncate(paging.size);
+        let next_page_token = paging.token(campaigns.last().filter(|_| more).map(|one| &one.name));
+        Ok(Response::new(ListCampaignsResponse { campaigns, next_page_token, freshness }))
+    }
+
+    async fn get_campaign(
+        &self,
+        request: Request<GetCampaignRequest>,
+    ) -> Result<Response<GetCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let named = CampaignName { tenant: validate::tenant(&request.tenant)?, name: request.name };
+        let ((), freshness) = self.read(request.stale, deadline, |_| ()).await?;
+        let campaign = Some(self.campaign(&named)?);
+        let body = if request.with_body { Some(self.body_of_campaign(&named)?) } else { None };
+        Ok(Response::new(GetCampaignResponse { campaign, freshness, body }))
+    }
+
+    async fn pause_campaign(
+        &self,
+        request: Request<PauseCampaignRequest>,
+    ) -> Result<Response<PauseCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let mut fields = Fields::default();
+        let reason = fields.reason("reason", &request.reason);
+        let reason = fields.done(Some(reason))?;
+        let place = (request.tenant.as_str(), request.name.as_str());
+        let (named, campaign, made) = self.find_campaign(place, deadline).await?;
+        let run = match made {
+            Made { run: Some(run), .. } => Some(run),
+            Made { schedule: Some(schedule), .. } => {
+                let pause = SchedulePause { schedule, reason: reason.clone() };
+                self.change(&named, Command::SchedulePause(pause), deadline).await?;
+                // What opened in the moment before goes on unless it is paused, too.
+                self.site.replica.read(|ledger| ledger.run_of_campaign(schedule))
+            }
+            Made { .. } => return Err(not_launched(&named.name, &campaign, "pause").into()),
+        };
+        let barrier = match run {
+            Some(run) => {
+                let reply = self.change(&named, Command::RunPause(RunPause { run, reason }), deadline).await?;
+                Some(self.barrier(reply.index, About::Run(run), deadline).await?)
+            }
+            None => None,
+        };
+        Ok(Response::new(PauseCampaignResponse { campaign: Some(self.campaign(&named)?), barrier }))
+    }
+
+    async fn resume_campaign(
+        &self,
+        request: Request<ResumeCampaignRequest>,
+    ) -> Result<Response<ResumeCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (request.tenant.as_str(), request.name.as_str());
+        let (named, campaign, made) = self.find_campaign(place, deadline).await?;
+        if made.run.is_none() && made.schedule.is_some() && request.without_canary {
+            return Err(refusal::not_possible(
+                "it has not opened: no canary has held it, so there is none to overrule",
+            )
+            .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name))
+            .into());
+        }
+        let look = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
+        let command = match (made.schedule, self.site.replica.read(look)) {
+            (None, _) => return Err(not_launched(&named.name, &campaign, "resume").into()),
+            (Some(_), Some(command)) => command,
+            (Some(_), None) => {
+                let state = word(self.campaign(&named)?.state());
+                let message = format!("campaign {} is {state}, not paused: there is nothing to resume", named.name);
+                let next = format!("reveille campaign status {}", named.name);
+                return Err(refusal::not_possible(message).next(next).into());
+            }
+        };
+        self.change(&named, command, deadline).await?;
+        Ok(Response::new(ResumeCampaignResponse { campaign: Some(self.campaign(&named)?) }))
+    }
+
+    async fn cancel_campaign(
+        &self,
+        request: Request<CancelCampaignRequest>,
+    ) -> Result<Response<CancelCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let (named, ..) = self.find_campaign((&request.tenant, &request.name), deadline).await?;
+        let cancel = Command::CampaignCancel(named.clone());
+        let Some(reply) = self.change_unless(request.validate_only, &named, cancel, deadline).await? else {
+            return Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None }));
+        };
+        // The run that it had opened by then, if it had.
+        let made = self.find_campaign((&request.tenant, &request.name), deadline).await?.2;
+        let barrier = match made.run {
+            Some(run) => Some(self.barrier(reply.index, About::Run(run), deadline).await?),
+            None => None,
+        };
+        Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier }))
+    }
+
+    async fn delete_campaign(
+        &self,
+        request: Request<DeleteCampaignRequest>,
+    ) -> Result<Response<DeleteCampaignResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let DeleteCampaignRequest { tenant, name, validate_only } = request.into_inner();
+        let (named, ..) = self.find_campaign((&tenant, &name), deadline).await?;
+        let delete = Command::CampaignDelete(named.clone());
+        let reply = self.change_unless(validate_only, &named, delete, deadline).await?;
+        Ok(Response::new(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) }))
+    }
+}
+
+/// What lets it go on; none where nothing holds it.
+fn may_resume(ledger: &Ledger, made: &Made, without_canary: bool) -> Option<Command> {
+    if let Some(run) = made.run {
+        let is_paused = matches!(ledger.run(run)?.state, RunState::Paused { .. });
+        return is_paused.then_some(Command::RunResume(RunResume { run, without_canary }));
+    }
+    let schedule = made.schedule?;
+    let known = ledger.schedules().get(&schedule)?;
+    let is_held = matches!(known.activity, Activity::Paused { .. } | Activity::Blocked { .. });
+    let resume = ScheduleResume { schedule, plan_version: known.plan.version };
+    is_held.then_some(Command::ScheduleResume(resume))
+}
+
+/// `open` for `CAMPAIGN_STATE_OPEN`.
+fn word(state: CampaignState) -> String {
+    let name = state.as_str_name();
+    name.strip_prefix("CAMPAIGN_STATE_").unwrap_or(name).to_lowercase()
+}
+
+/// What has not been launched is neither paused nor resumed.
+fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
+    let next = match &campaign.stage {
+        Stage::Draft => format!("reveille campaign launch {name}"),
+        Stage::Waiting(_) => format!("reveille campaign cancel {name}"),
+        _ => format!("reveille campaign status {name}"),
+    };
+    let stage = if campaign.stage == Stage::Draft { "a draft" } else { campaign.stage.word() };
+    let message = format!("campaign {name} is {stage}: there is nothing to {verb}");
+    refusal::not_possible(message).next(next)
+}

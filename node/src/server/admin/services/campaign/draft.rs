@@ -1,0 +1,159 @@
+//! The draft of a campaign: validated as a schedule is, compared with what has its name, and proposed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::compose::columns_used;
+use reveille_ledger::Ledger;
+use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
+use reveille_ledger::content::Named;
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
+use reveille_ledger::ids::{Hash, Time};
+use reveille_ledger::policy::HOUR_MS;
+use reveille_ledger::refusal::Refusal;
+use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, ScheduleBody, when};
+
+use crate::server::admin::services::schedule::create;
+use crate::server::admin::validate;
+use crate::server::admin::validate::{CheckedSchedule, Fields};
+use crate::server::admin::{Admin, ApiError, refusal, views};
+
+/// A campaign later than this does not open, unless it says otherwise (P16).
+const START_WITHIN_MS: i64 = HOUR_MS;
+
+impl Admin {
+    pub(crate) async fn create_one(
+        &self,
+        request: CreateCampaignRequest,
+        deadline: Instant,
+    ) -> Result<CreateCampaignResponse, ApiError> {
+        let CreateCampaignRequest { schedule, request_id, validate_only, canary } = request;
+        let mut fields = Fields::default();
+        let id = fields.request_id(&request_id);
+        let canary = canary.map(|asked| validate::canary(&mut fields, &asked));
+        let body = fields.done(Some(schedule.unwrap_or_default()))?;
+        let place = (validate::tenant(&body.tenant)?, body.name.clone());
+        let look = |ledger: &Ledger| {
+            let known = ledger.campaigns().get(&place).cloned();
+            (known, ledger.schedule_named(&place.0, &place.1).is_some(), ledger.head().now)
+        };
+        let (known, is_schedule, now) = self.read(false, deadline, look).await?.0;
+        let exists = known.is_some();
+        let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
+        create.policies.canary = canary;
+        let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
+        let draft = draft(&create);
+        // Of one that is there, and whose instant is over, nothing is to be expected any more.
+        let warnings = match exists && create.due <= self.now(now) {
+            true => Vec::new(),
+            false => {
+                let mut warnings = self.site.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
+                warnings.extend(create::no_page(self, &create.content));
+                warnings
+            }
+        };
+        if validate_only {
+            let taken = match known {
+                Some(known) if !known.is_asked_for_by(&create) => Some(Refusal::CampaignNameTaken(create.name.clone())),
+                None if is_schedule => Some(Refusal::NameTaken(create.name.clone())),
+                _ => None,
+            };
+            if let Some(taken) = taken {
+                return Err(refusal::refused(&taken).request(&request_id));
+            }
+            let campaign = match exists {
+                true => self.campaign(&named)?,
+                false => self.site.replica.read(|ledger| views::campaign(ledger, &named, &draft)),
+            };
+            return Ok(CreateCampaignResponse { campaign: Some(campaign), created: false, warnings });
+        }
+        create.request = id;
+        self.write(Command::CampaignCreate(Box::new(create)), &request_id, deadline).await?;
+        Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created: !exists, warnings })
+    }
+
+    /// Validated as a schedule is. An audience that is not sealed yet has the columns that the content asks for.
+    async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> Result<CampaignCreate, ApiError> {
+        let mut fields = Fields::default();
+        if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
+            fields.refuse("schedule.when", "is no instant; a campaign is sent once: give one with --at");
+        }
+        let audience = body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default();
+        if audience.is_empty() {
+            fields.refuse("schedule.audience.sealed", "is missing; a campaign goes to an audience: --audience NAME");
+        } else {
+            // It need not be sealed yet, but under such a name it could be.
+            fields.name("schedule.audience.sealed", &audience, validate::NAME_MAX);
+        }
+        let rest = [body.start.is_some(), body.end.is_some(), body.max_runs.is_some(), body.paused.is_some()];
+        if rest.contains(&true) {
+            fields.refuse("schedule", "has a start, an end, a bound of runs or a pause; a campaign has none of them");
+        }
+        if body.policies.is_some_and(|policies| policies.jitter.is_some_and(|jitter| jitter != Default::default())) {
+            fields.refuse(
+                "schedule.policies.jitter",
+                "spreads what recurs; a campaign opens at its instant: leave it out",
+            );
+        }
+        fields.done(Some(()))?;
+        // Whoever gets it can leave with one click, where the cluster has a page for that.
+        if let Some(content) = body.content.as_mut().filter(|_| self.site.unsubscribe().is_some()) {
+            let has_its_own = content.headers.iter().any(|field| field.name.eq_ignore_ascii_case("list-unsubscribe"));
+            content.bulk |= !has_its_own;
+        }
+        let policies = body.policies.get_or_insert_default();
+        let finish_by_given = policies.finish_by.is_some();
+        policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
+        policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
+        let (site, limits) = (Arc::clone(&self.site), self.limits());
+        let asked = self.calendar(move |zones| {
+            let content = validate::content(&mut Fields::default(), body.content.clone());
+            let columns = content.as_ref().map(columns_used).unwrap_or_default();
+            let to_come = |name: &str| {
+                let named = Named { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
+                Some((named, columns.clone()))
+            };
+            let sealed = |tenant: &str, name: &str| site.sealed(tenant, name).or_else(|| to_come(name));
+            validate::schedule(Some(body), now, exists, (zones, &sealed), limits)
+        });
+        let CheckedSchedule { create, .. } = asked.await??;
+        let When::At { instant_ms } = create.when else {
+            return Err(ApiError::of_field("schedule.when", "is no instant"));
+        };
+        Ok(CampaignCreate {
+            request: None,
+            tenant: create.tenant,
+            name: create.name,
+            due: Time(instant_ms),
+            zone: create.zone,
+            audience,
+            content: create.content,
+            policies: create.policies,
+            finish_by_given,
+            pool: create.pool,
+            priority: create.priority,
+            labels: create.labels,
+        })
+    }
+}
+
+/// A campaign as it would be created.
+fn draft(create: &CampaignCreate) -> Campaign {
+    Campaign {
+        due: create.due,
+        drafted_for: create.due,
+        zone: create.zone.clone(),
+        audience: create.audience.clone(),
+        content: create.content.blob().hash,
+        policies: create.policies.clone(),
+        finish_by_given: create.finish_by_given,
+        pool: create.pool.clone(),
+        priority: create.priority,
+        labels: create.labels.clone(),
+        body: create.body(),
+        index: 0,
+        stage: Stage::Draft,
+    }
+}

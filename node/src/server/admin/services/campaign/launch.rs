@@ -1,0 +1,117 @@
+//! The launch of a campaign: whether it can be sent, by whom, and until when.
+
+use std::time::Instant;
+
+use reveille_cluster::compose::Compiled;
+use reveille_ledger::campaign::Campaign;
+use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
+use reveille_ledger::content::Content;
+use reveille_ledger::ids::Hash;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::{Activity, Ledger};
+use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
+
+use crate::server::admin::services::schedule::create;
+use crate::server::admin::validate::Fields;
+use crate::server::admin::views::forecast::{Prospect, outlook};
+use crate::server::admin::{Admin, ApiError, refusal, views};
+
+impl Admin {
+    pub(crate) async fn launch_one(
+        &self,
+        request: LaunchCampaignRequest,
+        deadline: Instant,
+    ) -> Result<LaunchCampaignResponse, ApiError> {
+        let LaunchCampaignRequest { tenant, name, at, again, validate_only } = request;
+        let (named, mut campaign, _) = self.find_campaign((&tenant, &name), deadline).await?;
+        let mut fields = Fields::default();
+        if let Some(due) = at.and_then(|at| fields.instant("at", at)) {
+            campaign.due = due;
+        }
+        fields.done(Some(()))?;
+        let checked = self.fits(&named, &campaign).await?;
+        let tzdb = self.site.zones.version().to_owned();
+        let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
+        let look = |ledger: &Ledger| {
+            let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
+            // What has opened already has nothing in its way.
+            let is_over = repeats == Ok(true) && campaign.due <= self.now(ledger.head().now);
+            let mut warnings = if is_over { Vec::new() } else { self.in_its_way(ledger, &named, &campaign) };
+            let blocked = blocked_by(ledger, &campaign);
+            warnings.extend(blocked.iter().map(|cause| {
+                format!("it is blocked, and no launch changes that: {cause}; reveille campaign resume {name}")
+            }));
+            (repeats, ledger.serves(&campaign.pool), warnings, blocked)
+        };
+        let (repeats, served, warnings, blocked) = self.site.replica.read(look);
+        let refused = |refusal: &Refusal| match refusal {
+            // Its instant is over: there are others.
+            Refusal::NotPossible(_) => refusal::not_possible(refusal.to_string())
+                .next(format!("reveille campaign launch {} --at INSTANT", named.name)),
+            refusal => match (refusal, &blocked) {
+                (Refusal::CampaignIs(_), Some(cause)) => {
+                    refusal::not_possible(format!("campaign {} is blocked: {cause}", named.name))
+                        .next(format!("reveille campaign resume {}", named.name))
+                }
+                _ => refusal::refused_of_campaign(&named.name, refusal),
+            },
+        };
+        // What a launch repeats is answered as it is: the relay may have gone since.
+        if !served && repeats == Ok(false) {
+            return Err(no_relay(&named.name, &campaign.pool));
+        }
+        if validate_only {
+            repeats.map_err(|refusal| refused(&refusal))?;
+            let shown = self.site.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
+            return Ok(LaunchCampaignResponse { campaign: Some(shown), warnings });
+        }
+        let written = self.try_write(Command::CampaignLaunch(launch), "", deadline).await?;
+        written.map_err(|refusal| refused(&refusal))?;
+        Ok(LaunchCampaignResponse { campaign: Some(self.campaign(&named)?), warnings })
+    }
+
+    /// What stands in its way, as far as that is known before.
+    pub(crate) fn in_its_way(&self, ledger: &Ledger, named: &CampaignName, campaign: &Campaign) -> Vec<String> {
+        let Campaign { due, pool, audience, zone, .. } = campaign;
+        let now = self.now(ledger.head().now);
+        let finish_by_ms = views::finish_by_ms(ledger, &named.tenant, campaign, now);
+        let prospect = Prospect { pool, audience: (&named.tenant, audience), due: *due, finish_by_ms };
+        let mut warnings = create::warnings(ledger, pool);
+        match outlook(ledger, &prospect, now) {
+            None => warnings.push(format!(
+                "audience '{audience}' is not sealed: unless it is at {due}, the campaign does not fire"
+            )),
+            Some(outlook) => warnings.extend(outlook.warnings(zone, &self.site.zones)),
+        }
+        warnings
+    }
+
+    /// Can its content be sent to its audience, where that is sealed? Answers the seal that was tried.
+    async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<Option<Hash>, ApiError> {
+        let content = self.site.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
+        let Some((sealed, columns)) = self.site.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
+        let content = content.ok_or_else(|| refusal::broken(format!("the content of {} is not there", named.name)))?;
+        let compiled = self.calendar(move |_| Compiled::new(&content, &columns).map(drop)).await?;
+        compiled.map(|()| Some(sealed.seal)).map_err(|error| {
+            let message =
+                format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);
+            refusal::not_possible(message).next(format!("reveille audience show {}", campaign.audience))
+        })
+    }
+}
+
+/// Why what it has made of itself does not open before somebody resumes it; none where it may.
+fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
+    match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
+        Activity::Blocked { cause } => Some(cause.to_string()),
+        _ => None,
+    }
+}
+
+/// All of it would wait for a relay until it expires: told before, when it costs nothing yet.
+fn no_relay(name: &str, pool: &str) -> ApiError {
+    refusal::not_possible(format!(
+        "no relay is in pool {pool}: campaign {name} was not launched, for nothing of it would be sent"
+    ))
+    .next(create::add_relay(pool))
+}

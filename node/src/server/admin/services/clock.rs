@@ -1,0 +1,103 @@
+//! The test clock (P19): shown, and moved forward.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::ops::test_clock::{WalkError, Walked, walk};
+use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1::clock_service_server::ClockService;
+use reveille_proto::admin::v1::{
+    AdvanceClockRequest, AdvanceClockResponse, ErrorReason, GetClockRequest, GetClockResponse,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Response, Status};
+
+use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+
+/// Words that wait for a caller: a slow one misses where the clock stood in between, and nothing else.
+const WAITING_MAX: usize = 2;
+
+impl Admin {
+    /// # Errors
+    /// When the cluster keeps real time.
+    async fn test_clock(&self, stale: bool, deadline: Instant) -> Result<GetClockResponse, ApiError> {
+        let look = self.read(stale, deadline, |ledger| {
+            let due = ledger.due().next().map(|(due, _)| due);
+            (ledger.head().now, ledger.head().test_clock, due)
+        });
+        let ((applied, clock, due), freshness) = look.await?;
+        let clock = clock.ok_or_else(refusal::no_test_clock)?;
+        Ok(GetClockResponse {
+            now: Some(views::timestamp(self.now(applied))),
+            offset: Some(views::duration(clock.offset_ms)),
+            next_due: due.map(views::timestamp),
+            freshness,
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl ClockService for Admin {
+    type AdvanceClockStream = ReceiverStream<Result<AdvanceClockResponse, Status>>;
+
+    async fn get_clock(&self, request: Request<GetClockRequest>) -> Result<Response<GetClockResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(self.test_clock(request.into_inner().stale, deadline).await?))
+    }
+
+    /// Goes on until it is there, its caller goes, or the node stops.
+    async fn advance_clock(
+        &self,
+        request: Request<AdvanceClockRequest>,
+    ) -> Result<Response<Self::AdvanceClockStream>, Status> {
+        self.test_clock(false, deadline::of(&request)).await?;
+        let AdvanceClockRequest { target, jump } = request.into_inner();
+        let now = self.now(self.site.replica.read(|ledger| ledger.head().now));
+        let to = validate::clock_target(target, now)?;
+        let (words, heard) = mpsc::channel(WAITING_MAX);
+        let (site, stop) = (Arc::clone(&self.site), self.stop.clone());
+        tokio::spawn(async move {
+            let tell = |walked: Walked| {
+                // Where it stood does not matter any more when the next word comes.
+                let _ = words.try_send(Ok(told(to, &walked, false)));
+            };
+            let last = tokio::select! {
+                walked = walk(&site, to, jump, tell) => walked.map(|walked| told(to, &walked, true)).map_err(fault),
+                () = words.closed() => return,
+                () = stop.cancelled() => Err(stopping()),
+            };
+            // A caller who is gone needs no last word.
+            let _ = words.send(last.map_err(Status::from)).await;
+        });
+        Ok(Response::new(ReceiverStream::new(heard)))
+    }
+}
+
+fn told(to: Time, walked: &Walked, done: bool) -> AdvanceClockResponse {
+    AdvanceClockResponse {
+        from: Some(views::timestamp(walked.from)),
+        now: Some(views::timestamp(walked.now)),
+        to: Some(views::timestamp(to)),
+        steps: walked.steps,
+        fired: walked.fired,
+        done,
+        due: walked.work.due,
+        pending: walked.work.pending,
+        claimed: walked.work.claimed,
+        late: walked.work.late,
+    }
+}
+
+fn fault(error: WalkError) -> ApiError {
+    match error {
+        WalkError::Refused(refusal) => refusal::refused(&refusal),
+        WalkError::NotProposed(error) => refusal::not_proposed(&error, None, ""),
+        WalkError::NotRead(error) => refusal::not_read(error, None),
+    }
+}
+
+fn stopping() -> ApiError {
+    let message = "this node is stopping; the clock stays where it is";
+    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
+}

@@ -1,0 +1,290 @@
+//! The cluster: made once, watched always. Status and members answer without a quorum.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::leader::transfer;
+use reveille_cluster::ops::backlog::Backlog;
+use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
+use reveille_ledger::{Ledger, Node, Run};
+use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::cluster_service_server::ClusterService;
+use reveille_proto::admin::v1::{
+    Checkpoint, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetClusterStatusRequest,
+    GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse, InitClusterRequest, InitClusterResponse,
+    ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
+};
+use reveille_raft::peer::Description;
+use reveille_raft::{Member, Role, Status as RaftStatus};
+use tokio::task::JoinSet;
+use tonic::{Request, Response, Status};
+
+use super::{initialize, pool};
+use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+
+/// Blocked runs in one status: twenty thousand would be more than a client takes, in the trouble that it is for.
+const BLOCKED_MAX: usize = 100;
+/// How long a member may take to say how it stands.
+pub(crate) const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
+
+/// What a member said of itself, and how far its clock is from this node's.
+pub(crate) struct Described {
+    pub(crate) said: Description,
+    clock_offset_ms: i64,
+}
+
+impl Admin {
+    /// Asks every member how it stands, all at once. Another node that answers at a member's address is not that
+    /// member, whoever put it there.
+    pub(crate) async fn descriptions(
+        &self,
+        nodes: impl Iterator<Item = NodeId>,
+        within: Duration,
+    ) -> BTreeMap<NodeId, Described> {
+        let within = within.min(DESCRIBED_WITHIN);
+        let mut asked = JoinSet::new();
+        for node in nodes {
+            let site = std::sync::Arc::clone(&self.site);
+            asked.spawn(async move {
+                let begun = Instant::now();
+                let said = site.replica.peer(node)?.describe(within).await.ok()?;
+                if said.node != node {
+                    tracing::warn!(member = %node, other = %said.node, "another node answers at a member's address");
+                    return None;
+                }
+                let half_ms = i64::try_from(begun.elapsed().as_millis() / 2).unwrap_or_default();
+                let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(site.clock.wall());
+                Some((node, Described { said, clock_offset_ms }))
+            });
+        }
+        asked.join_all().await.into_iter().flatten().collect()
+    }
+
+    /// The members; before there is a cluster, this node alone.
+    fn all_members(&self) -> BTreeMap<NodeId, Member> {
+        let members = self.site.replica.members();
+        if !members.is_empty() {
+            return members;
+        }
+        let own = &self.site.introduction;
+        BTreeMap::from([(
+            self.site.me.node,
+            Member { name: own.name.clone(), address: own.address.clone(), votes: false },
+        )])
+    }
+
+    async fn status(&self) -> GetClusterStatusResponse {
+        let members = self.all_members();
+        let mut described = self.descriptions(members.keys().copied(), DESCRIBED_WITHIN).await;
+        let raft = self.site.replica.status();
+        let name = |node: NodeId| members.get(&node).map_or_else(|| node.to_string(), |member| member.name.clone());
+        let leader = raft.leader.map(name).unwrap_or_default();
+        let head = self.site.replica.read(|ledger| ledger.head().clone());
+        let epoch = head.epoch;
+        let (blocked, blocked_count) = self.site.replica.read(blocked);
+        let backoffs = self.site.replica.read(crash_backoffs);
+        let shown = members.iter().map(|(node, member)| MemberStatus {
+            crash_backoff_until: backoffs.get(node).copied().map(views::timestamp),
+            ..standing(*node, member, described.remove(node), &raft)
+        });
+        GetClusterStatusResponse {
+            cluster: self.site.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
+            incarnation: head.cluster_incarnation,
+            group: head.group,
+            leader,
+            epoch: epoch.map_or(0, |epoch| epoch.epoch.0),
+            term: raft.term,
+            commit_index: raft.committed_index,
+            clocks_agree: epoch.is_some_and(|epoch| epoch.clocks_agree),
+            answered_by: self.site.introduction.name.clone(),
+            members: shown.collect(),
+            leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
+            backlogs: self.site.backlogs().into_iter().map(backlog).collect(),
+            blocked,
+            blocked_count,
+            pools_used_up: self.site.replica.read(pool::used_up),
+            test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
+        }
+    }
+
+    /// The member that is meant by a name or an id; without either, the voter that is closest to the leader.
+    async fn successor(&self, to: &str) -> Result<NodeId, ApiError> {
+        let members = self.site.replica.members();
+        if !to.is_empty() {
+            let mut named = members.iter().filter(|(node, member)| member.name == to || node.to_string() == to);
+            return named.next().map(|(node, _)| *node).ok_or_else(|| refusal::no_member(to));
+        }
+        let leader = self.site.replica.status().leader;
+        let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
+        let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
+        let closest = described.into_iter().max_by_key(|(_, described)| described.said.applied);
+        let nobody = || refusal::not_possible("no other voter answers; leadership stays where it is");
+        closest.map(|(node, _)| node).ok_or_else(|| nobody().next("reveille cluster status"))
+    }
+}
+
+fn whole_ms(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn backlog(backlog: Backlog) -> v1::Backlog {
+    v1::Backlog {
+        pool: backlog.pool,
+        recipients: backlog.recipients,
+        oldest: Some(views::timestamp(backlog.oldest)),
+        bound_per_second: backlog.bound_per_second.unwrap_or_default(),
+        shrinks_per_second: backlog.shrinks_per_second.unwrap_or_default(),
+        eta: backlog.eta.map(|eta| views::duration(whole_ms(eta))),
+        measured: backlog.measured,
+        waiting: backlog.waiting,
+        lower_bound: backlog.is_lower_bound,
+    }
+}
+
+/// Nodes that get no claims after repeated deaths (P12), and until when.
+fn crash_backoffs(ledger: &Ledger) -> BTreeMap<NodeId, Time> {
+    let until = |node: &Node| node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now);
+    ledger.nodes().iter().filter_map(|(id, node)| Some((*id, until(node)?))).collect()
+}
+
+/// P20: runs of which something waits for what no live node has, as many as are told, and how many there are.
+fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
+    let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
+        run: id.to_string(),
+        tenant: tenant.to_owned(),
+        schedule: run.name.clone(),
+        why: views::blocked(run),
+    };
+    let runs = ledger.open_pages().flat_map(|(id, page)| {
+        let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
+        page.runs.iter().enumerate().map(move |(place, run)| (name(place), page.tenant.as_str(), run))
+    });
+    let mut runs = runs.filter(|(.., run)| run.blocked.is_some());
+    let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| told(id, tenant, run)).collect();
+    let count = first.len() + runs.count();
+    (first, u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// One line of the status.
+fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
+    let member_view = Some(views::member(node, member));
+    let Some(Described { said, clock_offset_ms }) = described else {
+        let role = MemberRole::Unreachable.into();
+        return MemberStatus { member: member_view, role, ..MemberStatus::default() };
+    };
+    let own_leader = node == raft.node && matches!(raft.role, Role::Leader { .. });
+    let own_candidate = node == raft.node && raft.role == Role::Candidate;
+    let role = match () {
+        () if raft.leader == Some(node) => MemberRole::Leader,
+        () if own_leader => MemberRole::IsolatedLeader,
+        () if own_candidate => MemberRole::Candidate,
+        () if member.votes => MemberRole::Follower,
+        () => MemberRole::Learner,
+    };
+    let state_hash = said.checkpoints.get(&said.applied).map(ToString::to_string);
+    let checkpoint = |(index, hash): (u64, Hash)| Checkpoint { index, state_hash: hash.to_string() };
+    MemberStatus {
+        member: member_view,
+        role: role.into(),
+        incarnation: Some(said.incarnation.0),
+        applied_index: Some(said.applied),
+        state_hash,
+        lag: Some(raft.committed_index.saturating_sub(said.applied)),
+        clock_offset_ms: Some(clock_offset_ms),
+        version: Some(said.version),
+        tzdb: Some(said.tzdb),
+        no_room: said.no_room,
+        stopping: said.stopping,
+        checkpoints: said.checkpoints.into_iter().map(checkpoint).collect(),
+        crash_backoff_until: None,
+    }
+}
+
+#[tonic::async_trait]
+impl ClusterService for Admin {
+    async fn init_cluster(
+        &self,
+        request: Request<InitClusterRequest>,
+    ) -> Result<Response<InitClusterResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(initialize::found(self, request.into_inner(), deadline).await?))
+    }
+
+    async fn get_cluster_status(
+        &self,
+        _: Request<GetClusterStatusRequest>,
+    ) -> Result<Response<GetClusterStatusResponse>, Status> {
+        Ok(Response::new(self.status().await))
+    }
+
+    async fn list_members(&self, _: Request<ListMembersRequest>) -> Result<Response<ListMembersResponse>, Status> {
+        let members = self.site.replica.members();
+        let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
+        let index = self.site.replica.read(|ledger| ledger.head().applied);
+        let freshness = Some(Freshness { index, stale: true, age: None });
+        Ok(Response::new(ListMembersResponse { members, freshness }))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<TransferLeaderRequest>,
+    ) -> Result<Response<TransferLeaderResponse>, Status> {
+        let deadline = deadline::of(&request);
+        self.member()?;
+        self.led(deadline).await?;
+        let to = self.successor(&request.into_inner().to).await?;
+        transfer::to(&self.site, to, deadline).await.map_err(|error| refusal::not_handed_over(&error))?;
+        let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
+        Ok(Response::new(TransferLeaderResponse { leader }))
+    }
+
+    async fn get_upgrade(&self, _: Request<GetUpgradeRequest>) -> Result<Response<GetUpgradeResponse>, Status> {
+        Ok(Response::new(self.upgrade().await))
+    }
+
+    async fn finish_upgrade(
+        &self,
+        request: Request<FinishUpgradeRequest>,
+    ) -> Result<Response<FinishUpgradeResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(Admin::finish_upgrade(self, request.into_inner(), deadline).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_cluster::ops::zones::Zones;
+    use reveille_ledger::command::{Command, Entry, EpochStart, Reading, RunBlock, Trigger};
+    use reveille_ledger::ids::{Epoch, Holder, Incarnation, ScheduleId, Time};
+    use reveille_ledger::reply::Outcome;
+
+    use super::*;
+    use crate::server::admin::lookup::tests::create;
+
+    /// A status is to be had in the very trouble that it is for.
+    #[test]
+    fn of_blocked_runs_the_first_are_told_and_all_are_counted() {
+        let (mut ledger, now) = (Ledger::new(), Time(1_772_409_600_000));
+        let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let mut play = |command| {
+            let index = ledger.head().applied + 1;
+            ledger.apply(index, &Entry { epoch: Epoch(1), now, command }).reply.outcome
+        };
+        let readings = vec![Reading { node: leader.node, wall: now }];
+        play(Command::EpochStart(EpochStart::new(leader, 1, readings)));
+        let body = create("0 9 * * *", &Zones::bundled("x"), now);
+        assert_eq!(play(Command::ScheduleCreate(Box::new(body))), Outcome::Schedule(ScheduleId(2)));
+        let mut runs = Vec::new();
+        for number in 0..BLOCKED_MAX + 7 {
+            let trigger = Trigger { schedule: ScheduleId(2), request: format!("id-{number}") };
+            match play(Command::Trigger(trigger)) {
+                Outcome::Run { run, .. } => runs.push(run),
+                other => panic!("{other:?}"),
+            }
+        }
+        play(Command::RunBlock(runs[2..].iter().map(|run| RunBlock { run: *run, part: Some(0) }).collect()));
+        let (told, count) = blocked(&ledger);
+        assert_eq!((told.len(), count as usize), (BLOCKED_MAX, BLOCKED_MAX + 5));
+        assert_eq!(told[0].run, runs[2].to_string());
+    }
+}

@@ -1,0 +1,295 @@
+//! Dead letters: listed, counted by reason, sent again, or taken off the list.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use reveille_ledger::DeadLetter;
+use reveille_ledger::command::{self, Command, Requeue};
+use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::reply::{Moved, Outcome};
+use reveille_ledger::{Ledger, Look};
+use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
+use reveille_proto::admin::v1::{
+    CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterFilter, DeadLetterGroup, DiscardDeadLettersRequest,
+    DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse, RequeueDeadLettersRequest,
+    RequeueDeadLettersResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::dead_letter_pages::{DeadLetterKey, Filter, reason};
+use super::doubt::standings;
+use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
+use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+
+/// The list's name, for its tokens.
+const LIST: &str = "dead-letters";
+/// Dead letters that one entry moves at most, so that no entry holds up the others.
+const BATCH: i32 = 1_000;
+
+/// A dead letter and the audience of its run.
+type Letter = (DeadLetterKey, Hash, DeadLetter);
+
+/// Letters of one reason, as far as a page has looked.
+struct Group {
+    count: u64,
+    oldest: Letter,
+    newest: Letter,
+}
+
+/// Whom a requeue or a discard means, as the request says it.
+struct Meant {
+    tenant: String,
+    run: String,
+    recipients: Vec<String>,
+    all: bool,
+    filter: Option<DeadLetterFilter>,
+    page_token: String,
+    /// Those of cancelled runs too.
+    cancelled: bool,
+}
+
+/// Whom it means, as the state has them.
+#[derive(Default)]
+struct Batch {
+    picked: Vec<command::Picked>,
+    /// Of those, who is on the list.
+    count: u64,
+    /// Who was left out, because their run is cancelled.
+    cancelled: u64,
+    next_page_token: String,
+}
+
+impl Admin {
+    /// Those who are named, or a page of all that are let through.
+    async fn letters(&self, meant: Meant, deadline: Instant) -> Result<Batch, ApiError> {
+        let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
+        if !all || !recipients.is_empty() {
+            if filter.is_some() {
+                let both = "goes with all, and recipients are named; choose one";
+                return Err(ApiError::of_field("filter", both));
+            }
+            let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+            let (run, numbers) = (picked.run, picked.numbers);
+            let (count, _) = self
+                .read(true, deadline, |ledger| {
+                    if !cancelled {
+                        ledger.may_send_again(run).map_err(|refusal| refusal::refused(&refusal))?;
+                    }
+                    let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
+                    let count = letters.filter(|letter| !letter.discarded).count();
+                    if count > 0 || recipients.is_empty() {
+                        return Ok(count);
+                    }
+                    Err(refusal::none_dead(&recipients, run, &standings(ledger, run, &numbers)))
+                })
+                .await?;
+            let count = count?;
+            let picked = vec![command::Picked { run, recipients: numbers }];
+            return Ok(Batch { picked, count: count as u64, ..Batch::default() });
+        }
+        let filter = Filter::read(filter)?;
+        let (page_size, page_token) = (BATCH, page_token.as_str());
+        let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
+        let question = RecipientQuery { list: LIST, tenant, run, schedule, stale: false, page_size, page_token };
+        let mut left_out = 0;
+        let listed = self
+            .list(question, deadline, |page: &mut RecipientPage<DeadLetterKey, DeadLetterKey>, ledger, wanted| {
+                page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
+                    if cancelled || !run.state.is_cancelled() {
+                        page.rows.push(key);
+                    } else {
+                        left_out += 1;
+                    }
+                });
+            })
+            .await?;
+        let mut by_run: BTreeMap<RunId, Vec<u32>> = BTreeMap::new();
+        for (run, number) in &listed.rows {
+            by_run.entry(*run).or_default().push(*number);
+        }
+        let picked = by_run.into_iter().map(|(run, recipients)| command::Picked { run, recipients }).collect();
+        let count = listed.rows.len() as u64;
+        Ok(Batch { picked, count, cancelled: left_out, next_page_token: listed.next_page_token })
+    }
+
+    /// Proposes what moves them; what became of them, how many of runs that were cancelled meanwhile did not move,
+    /// and the entry's index. One named run that is refused is a refusal.
+    async fn move_letters(
+        &self,
+        batch: &Batch,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<(Moved, u64, u64), ApiError> {
+        if batch.picked.is_empty() {
+            return Ok((Moved::default(), 0, 0));
+        }
+        let reply = self.write(command, "", deadline).await?;
+        let Outcome::MovedOf(runs) = reply.outcome else { return Ok((Moved::default(), 0, reply.index)) };
+        if let [Err(refusal)] = runs.as_slice() {
+            return Err(refusal::refused(refusal));
+        }
+        let moved = runs.iter().flatten().fold(Moved::default(), |sum, moved| Moved {
+            recipients: sum.recipients + moved.recipients,
+            inside_gap: sum.inside_gap + moved.inside_gap,
+        });
+        let left = runs.iter().zip(&batch.picked).filter(|(moved, _)| moved.is_err());
+        Ok((moved, left.map(|(_, picked)| picked.recipients.len() as u64).sum(), reply.index))
+    }
+}
+
+/// How many of those who are picked a requeue would leave, for they got a mail too near (P17).
+fn inside_gap(ledger: &Ledger, picked: &[command::Picked]) -> u64 {
+    let mut look = Look::default();
+    let of_run = |picked: &command::Picked| {
+        let listed = |number: &u32| ledger.dead().get(&(picked.run, *number)).is_some_and(|letter| !letter.discarded);
+        let numbers = picked.recipients.iter().copied().filter(listed);
+        ledger.inside_gap(&mut look, picked.run, numbers).len() as u64
+    };
+    picked.iter().map(of_run).sum()
+}
+
+#[tonic::async_trait]
+impl DeadLetterService for Admin {
+    async fn list_dead_letters(
+        &self,
+        request: Request<ListDeadLettersRequest>,
+    ) -> Result<Response<ListDeadLettersResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let filter = Filter::read(request.filter)?;
+        let question = RecipientQuery {
+            list: LIST,
+            tenant: &request.tenant,
+            run: &request.run,
+            schedule: &filter.schedule,
+            stale: request.stale,
+            page_size: request.page_size,
+            page_token: &request.page_token,
+        };
+        let listed = self
+            .list(question, deadline, |page: &mut RecipientPage<Letter, DeadLetterKey>, ledger, wanted| {
+                page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
+                    page.blobs.take(ledger, run.audience);
+                    page.rows.push((key, run.audience, letter.clone()));
+                });
+            })
+            .await?;
+        let wanted: Vec<_> = listed.rows.iter().map(|((_, number), audience, _)| (*audience, *number)).collect();
+        let addresses = self.addresses(&listed.blobs, &wanted).await;
+        let dead_letters = listed
+            .rows
+            .iter()
+            .zip(addresses)
+            .map(|(((run, number), _, letter), address)| views::dead_letter(*run, *number, address, letter));
+        Ok(Response::new(ListDeadLettersResponse {
+            dead_letters: dead_letters.collect(),
+            next_page_token: listed.next_page_token,
+            freshness: listed.freshness,
+        }))
+    }
+
+    async fn count_dead_letters(
+        &self,
+        request: Request<CountDeadLettersRequest>,
+    ) -> Result<Response<CountDeadLettersResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request.into_inner();
+        let filter = Filter::read(filter)?;
+        let (page_size, page_token) = (BATCH, page_token.as_str());
+        let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
+        let question = RecipientQuery { list: LIST, tenant, run, schedule, stale, page_size, page_token };
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let listed = self
+            .list(question, deadline, |page: &mut RecipientPage<(), DeadLetterKey>, ledger, wanted| {
+                page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
+                    let this = || (key, run.audience, letter.clone());
+                    match groups.get_mut(&reason(letter)) {
+                        Some(group) => {
+                            group.count += 1;
+                            if letter.since < group.oldest.2.since {
+                                group.oldest = this();
+                            }
+                            if letter.since > group.newest.2.since {
+                                group.newest = this();
+                            }
+                        }
+                        None => {
+                            // A page of groups, not of letters.
+                            page.rows.push(());
+                            groups.insert(reason(letter), Group { count: 1, oldest: this(), newest: this() });
+                        }
+                    }
+                });
+                for group in groups.values() {
+                    page.blobs.take(ledger, group.newest.1);
+                }
+            })
+            .await?;
+        let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.1)).collect();
+        let addresses = self.addresses(&listed.blobs, &wanted).await;
+        let told = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
+            let ((run, number), _, letter) = &group.newest;
+            DeadLetterGroup {
+                reason,
+                count: group.count,
+                oldest: Some(views::timestamp(group.oldest.2.since)),
+                newest: Some(views::timestamp(letter.since)),
+                example: Some(views::dead_letter(*run, *number, address, letter)),
+            }
+        });
+        let mut groups: Vec<DeadLetterGroup> = told.collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        let (next_page_token, freshness) = (listed.next_page_token, listed.freshness);
+        Ok(Response::new(CountDeadLettersResponse { groups, next_page_token, freshness }))
+    }
+
+    async fn requeue_dead_letters(
+        &self,
+        request: Request<RequeueDeadLettersRequest>,
+    ) -> Result<Response<RequeueDeadLettersResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token } =
+            request.into_inner();
+        let pool = Some(pool).filter(|pool| !pool.is_empty());
+        if let Some(pool) = &pool {
+            let serves = self.read(false, deadline, |ledger| ledger.serves(pool)).await?.0;
+            let wrong = || ApiError::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
+            serves.then_some(()).ok_or_else(wrong)?;
+        }
+        let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: false };
+        let batch = self.letters(meant, deadline).await?;
+        let (moved, left, index) = if validate_only {
+            let (inside_gap, _) = self.read(false, deadline, |ledger| inside_gap(ledger, &batch.picked)).await?;
+            (Moved { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
+        } else {
+            let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
+            self.move_letters(&batch, command, deadline).await?
+        };
+        Ok(Response::new(RequeueDeadLettersResponse {
+            requeued: moved.recipients,
+            index,
+            next_page_token: batch.next_page_token,
+            cancelled: batch.cancelled + left,
+            inside_gap: moved.inside_gap,
+        }))
+    }
+
+    async fn discard_dead_letters(
+        &self,
+        request: Request<DiscardDeadLettersRequest>,
+    ) -> Result<Response<DiscardDeadLettersResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } =
+            request.into_inner();
+        let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: true };
+        let batch = self.letters(meant, deadline).await?;
+        let (discarded, index) = if validate_only {
+            (batch.count, 0)
+        } else {
+            let command = Command::Discard(batch.picked.clone());
+            let (moved, _, index) = self.move_letters(&batch, command, deadline).await?;
+            (moved.recipients, index)
+        };
+        Ok(Response::new(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token }))
+    }
+}

@@ -1,0 +1,112 @@
+//! Dead letters as the state has them: which of them are meant, and a walk through them, page by page.
+
+use std::ops::Bound;
+
+use prost_types::Timestamp;
+use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::{DeadLetter, Ledger, Run};
+use reveille_proto::admin::v1::DeadLetterFilter;
+
+use crate::server::admin::ApiError;
+use crate::server::admin::paging::LOOK_MAX;
+use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
+
+/// Run and number of a dead letter.
+pub type DeadLetterKey = (RunId, u32);
+
+/// Of what somebody died: the codes of the relay's answer, or the cause where no relay was asked. Letters of one
+/// reason are one group.
+pub fn reason(letter: &DeadLetter) -> String {
+    match (letter.code, letter.enhanced) {
+        (0, _) => letter.text().to_owned(),
+        (code, None) => code.to_string(),
+        (code, Some((class, subject, detail))) => format!("{code} {class}.{subject}.{detail}"),
+    }
+}
+
+/// Which letters are meant.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only those of its runs; empty: of all.
+    pub schedule: String,
+    reason: String,
+    since: Option<Time>,
+}
+
+impl Filter {
+    /// # Errors
+    /// When `since` is no instant.
+    pub fn read(asked: Option<DeadLetterFilter>) -> Result<Filter, ApiError> {
+        let DeadLetterFilter { schedule, reason, since } = asked.unwrap_or_default();
+        let since = since.map(|since| instant(&since)).transpose()?;
+        Ok(Filter { schedule, reason, since })
+    }
+
+    fn lets_run(&self, run: &Run) -> bool {
+        self.schedule.is_empty() || run.name == self.schedule
+    }
+
+    fn lets(&self, letter: &DeadLetter) -> bool {
+        !letter.discarded
+            && self.since.is_none_or(|since| letter.since >= since)
+            && (self.reason.is_empty() || reason(letter) == self.reason)
+    }
+}
+
+fn instant(since: &Timestamp) -> Result<Time, ApiError> {
+    let instant = jiff::Timestamp::new(since.seconds, since.nanos);
+    instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since", "is no instant"))
+}
+
+impl<R> RecipientPage<R, DeadLetterKey> {
+    /// Walks through all runs, latest first, from the letter after which the former page ended, and has every letter
+    /// kept that the filter lets through.
+    pub fn walk(
+        &mut self,
+        ledger: &Ledger,
+        wanted: &PageRequest<'_, DeadLetterKey>,
+        filter: &Filter,
+        mut keep: impl FnMut(&mut RecipientPage<R, DeadLetterKey>, (DeadLetterKey, &Run, &DeadLetter)),
+    ) {
+        let &PageRequest { tenant, only, paging } = wanted;
+        let mut before = match (only, paging.after) {
+            (Some(run), _) | (None, Some((run, _))) => Bound::Included((run, u32::MAX)),
+            (None, None) => Bound::Unbounded,
+        };
+        while let Some((&(id, _), _)) = ledger.dead().range((Bound::Unbounded, before)).next_back() {
+            if only.is_some_and(|only| only != id) {
+                return;
+            }
+            self.looked += 1;
+            let page = ledger.page_of(id).filter(|(_, page, _)| page.tenant == tenant);
+            let run = page.and_then(|(_, page, place)| page.runs.get(place)).filter(|run| filter.lets_run(run));
+            let from = match paging.after {
+                Some((of, number)) if of == id => Bound::Excluded((id, number)),
+                _ => Bound::Included((id, 0)),
+            };
+            match run {
+                Some(run) => {
+                    for (key, letter) in ledger.dead().range((from, Bound::Included((id, u32::MAX)))) {
+                        if self.rows.len() >= paging.size || self.looked >= LOOK_MAX || self.blobs.is_full() {
+                            self.more = true;
+                            return;
+                        }
+                        self.looked += 1;
+                        self.last = Some(*key);
+                        if filter.lets(letter) {
+                            keep(self, (*key, run, letter));
+                        }
+                    }
+                }
+                None => {
+                    self.last = Some((id, u32::MAX));
+                    self.more = self.looked >= LOOK_MAX;
+                }
+            }
+            if self.more || only.is_some() {
+                return;
+            }
+            before = Bound::Excluded((id, 0));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Recipients in doubt: listed with what speaks for either side, and decided by people.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use reveille_cluster::compose::message_id;
+use reveille_ledger::address::Mailbox;
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::command::{Command, Decide, Decider, Decision};
+use reveille_ledger::ids::{Fence, Hash, RunId};
+use reveille_ledger::reply::Moved;
+use reveille_ledger::{DEFAULT_TENANT, Ledger, Look};
+use reveille_proto::admin::v1::doubt_service_server::DoubtService;
+use reveille_proto::admin::v1::{
+    Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
+    ResolveDoubtsRequest, ResolveDoubtsResponse,
+};
+use tonic::{Request, Response, Status};
+
+use crate::server::admin::blobs::Blobs;
+use crate::server::admin::lookup::RunRecipients;
+use crate::server::admin::paging::LOOK_MAX;
+use crate::server::admin::recipient_list::{PageRequest, RecipientPage, RecipientQuery};
+use crate::server::admin::validate::Fields;
+use crate::server::admin::views::DoubtRow;
+use crate::server::admin::writes::moved;
+use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+
+/// Row and slot of a recipient in doubt.
+type Key = (Fence, u16);
+
+impl RecipientPage<DoubtRow, Key> {
+    /// Looks at rows, oldest first, from the one after which the former page ended.
+    fn look(&mut self, ledger: &Ledger, wanted: &PageRequest<'_, Key>) {
+        let &PageRequest { tenant, only, paging } = wanted;
+        let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
+        for (fence, row) in ledger.rows().range((from, Bound::Unbounded)) {
+            self.looked += 1;
+            if self.looked > LOOK_MAX {
+                self.more = self.last.is_some();
+                return;
+            }
+            for slot in row.in_doubt.iter() {
+                let key = (*fence, slot);
+                if paging.after.is_some_and(|after| key <= after) {
+                    continue;
+                }
+                if self.rows.len() >= paging.size || self.blobs.is_full() {
+                    self.more = true;
+                    return;
+                }
+                self.take(ledger, (tenant, only), key);
+            }
+            self.last = Some((*fence, u16::MAX));
+        }
+    }
+
+    fn take(&mut self, ledger: &Ledger, (tenant, only): (&str, Option<RunId>), (fence, slot): Key) {
+        self.last = Some((fence, slot));
+        let Some(row) = ledger.rows().get(&fence) else { return };
+        let Some(page) = ledger.pages().get(&row.page).filter(|page| page.tenant == tenant) else { return };
+        let whole = row.chunk * CHUNK + u32::from(slot);
+        let Some((place, run)) = page.run_of_slot(whole).and_then(|place| Some((place, page.runs.get(place)?))) else {
+            return;
+        };
+        let id = RunId { index: row.page.index, place: row.page.place + place as u32 };
+        if only.is_some_and(|only| only != id) {
+            return;
+        }
+        self.blobs.take(ledger, run.audience);
+        self.blobs.take(ledger, run.content);
+        let place = (id, run, page.cluster_incarnation);
+        self.rows.extend(DoubtRow::new(ledger, place, whole - run.first, (fence, row, slot)));
+    }
+}
+
+/// The messages, with addresses and Message-IDs.
+async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt> {
+    let cluster = admin.site.cluster();
+    let wanted: Vec<(Hash, u32)> = held.iter().map(|held| (held.audience, held.number)).collect();
+    let addresses = admin.addresses(blobs, &wanted).await;
+    let doubts = held.iter().zip(addresses).map(|(held, address)| {
+        let sender = blobs.sender(&held.content).and_then(|sender| Mailbox::parse(&sender).ok());
+        let id = sender.map(|sender| {
+            message_id(cluster, held.cluster_incarnation, held.run, held.number, sender.address.domain())
+        });
+        views::doubt(held, address, id.as_deref())
+    });
+    doubts.collect()
+}
+
+/// What a decision would come to.
+#[derive(Default)]
+struct Rehearsal {
+    /// What it would resolve, by cause and node, most first.
+    groups: Vec<DoubtGroup>,
+    /// How many it would leave, for they got a mail too near (P17).
+    inside_gap: u64,
+    /// The newest hand-off of all these.
+    newest: Option<Fence>,
+}
+
+/// What a decision about hand-offs up to `up_to` would come to; refused where it concerns none of those `named`.
+fn rehearse(
+    ledger: &Ledger,
+    picked: &RunRecipients,
+    named: &[String],
+    up_to: Option<Fence>,
+    resends: bool,
+) -> Result<Rehearsal, ApiError> {
+    if resends {
+        ledger.may_send_again(picked.run).map_err(|refusal| refusal::refused(&refusal))?;
+    }
+    let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
+    let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    let (mut look, mut inside_gap, mut newest, mut later) = (Look::default(), 0, None, None);
+    for (fence, row) in ledger.rows().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
+        let near = if resends { ledger.doubts_inside_gap(&mut look, picked.run, *fence) } else { Bitmap::new() };
+        for slot in row.in_doubt.iter() {
+            let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
+            if is_meant && up_to.is_some_and(|up_to| *fence > up_to) {
+                later = Some(*fence);
+                continue;
+            }
+            if is_meant {
+                newest = Some(*fence);
+            }
+            if is_meant && near.contains(slot) {
+                inside_gap += 1;
+            } else if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
+                *counts.entry((views::cause(doubt), views::node_name(ledger, row.holder.node))).or_default() += 1;
+            }
+        }
+    }
+    if counts.is_empty() && inside_gap == 0 && !named.is_empty() {
+        if let Some(later) = later {
+            return Err(refusal::later_doubt(picked.run, later));
+        }
+        return Err(refusal::nobody_in_doubt(named, picked.run, &standings(ledger, picked.run, &picked.numbers)));
+    }
+    let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
+    let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
+    groups.sort_by_key(|group| Reverse(group.count));
+    Ok(Rehearsal { groups, inside_gap, newest })
+}
+
+/// Where they stand: `sent`, or `2 sent, 1 dead`.
+pub(crate) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for number in numbers {
+        let standing = ledger.standing(run, *number).map(views::standing_word);
+        *counts.entry(standing.unwrap_or("gone")).or_default() += 1;
+    }
+    let told = counts
+        .iter()
+        .map(|(word, count)| if numbers.len() == 1 { (*word).to_owned() } else { format!("{count} {word}") });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// Was a request with this id answered before?
+fn is_known(ledger: &Ledger, tenant: &str, request: Option<&str>) -> bool {
+    let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
+    request.is_some_and(|request| ledger.answer_to(tenant, request).is_some())
+}
+
+#[tonic::async_trait]
+impl DoubtService for Admin {
+    async fn list_doubts(&self, request: Request<ListDoubtsRequest>) -> Result<Response<ListDoubtsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let question = RecipientQuery {
+            list: "doubts",
+            tenant: &request.tenant,
+            run: &request.run,
+            schedule: "",
+            stale: request.stale,
+            page_size: request.page_size,
+            page_token: &request.page_token,
+        };
+        let listed = self.list(question, deadline, RecipientPage::look).await?;
+        Ok(Response::new(ListDoubtsResponse {
+            doubts: messages(self, &listed.rows, &listed.blobs).await,
+            next_page_token: listed.next_page_token,
+            freshness: listed.freshness,
+        }))
+    }
+
+    async fn get_doubt(&self, request: Request<GetDoubtRequest>) -> Result<Response<GetDoubtResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (request.tenant.as_str(), request.run.as_str());
+        let (run, number, address) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
+        let tenant = validate::tenant(&request.tenant)?;
+        let mut page = RecipientPage::default();
+        // `pick_one` has waited for a fresh state where one is wanted.
+        let (row, freshness) = self
+            .read(request.stale, deadline, |ledger| {
+                let (of, chunk, slot) = ledger.place_of(run, number)?;
+                let mut rows = ledger.rows().iter();
+                let (fence, _) =
+                    rows.find(|(_, row)| row.page == of && row.chunk == chunk && row.in_doubt.contains(slot))?;
+                page.take(ledger, (&tenant, Some(run)), (*fence, slot));
+                Some(())
+            })
+            .await?;
+        row.ok_or_else(|| refusal::not_in_doubt(&address, run))?;
+        let doubt = messages(self, &page.rows, &page.blobs).await.pop();
+        Ok(Response::new(GetDoubtResponse { doubt, freshness }))
+    }
+
+    async fn resolve_doubts(
+        &self,
+        request: Request<ResolveDoubtsRequest>,
+    ) -> Result<Response<ResolveDoubtsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only, fence, request_id } =
+            request;
+        let decision = match Resolution::try_from(resolution) {
+            Ok(Resolution::Sent) => Decision::Assume,
+            Ok(Resolution::Resend) => Decision::Resend,
+            Ok(Resolution::Unspecified) | Err(_) => {
+                return Err(ApiError::of_field("resolution", "is missing; give --sent or --resend").into());
+            }
+        };
+        let mut fields = Fields::default();
+        let request = fields.request_id(&request_id);
+        let up_to = (!fence.is_empty()).then(|| fence.parse::<Fence>());
+        if !validate_only && up_to.is_none() {
+            let next = "give the newest that you looked at: validate_only and ListDoubts name it";
+            fields.refuse("fence", format!("is missing; {next}"));
+        }
+        let up_to = up_to.and_then(|parsed| parsed.map_err(|error| fields.refuse("fence", error.to_string())).ok());
+        fields.done(Some(()))?;
+        let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+        let resends = decision == Decision::Resend;
+        let (look, _) = self
+            .read(false, deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
+                // What was decided is in doubt no more: the entry itself says what came of it.
+                true => Ok(Rehearsal::default()),
+                false => rehearse(ledger, &picked, &recipients, up_to, resends),
+            })
+            .await?;
+        let Rehearsal { groups, inside_gap, newest } = look?;
+        if validate_only {
+            let resolved = groups.iter().map(|group| group.count).sum();
+            let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();
+            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence }));
+        }
+        let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
+        let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
+        let reply = self.write(command, &request_id, deadline).await?;
+        let Moved { recipients: resolved, inside_gap } = moved(&reply);
+        let (index, groups, fence) = (reply.index, Vec::new(), String::new());
+        Ok(Response::new(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence }))
+    }
+}

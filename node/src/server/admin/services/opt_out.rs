@@ -1,0 +1,181 @@
+//! Opt-outs: in force on every node when the answer is given.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::time::Instant;
+
+use reveille_ledger::address::Address;
+use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, TakenBack};
+use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
+use reveille_proto::admin::v1::{
+    self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
+    ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse, TakeBackOptOutRequest, TakeBackOptOutResponse,
+};
+use reveille_raft::peer::About;
+use tonic::{Request, Response, Status};
+
+use crate::server::admin::paging::Paging;
+use crate::server::admin::validate::Fields;
+use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+
+fn key_of(field: &str, recipient: &str) -> Result<String, ApiError> {
+    let address = Address::parse(recipient).map_err(|error| ApiError::of_field(field, error.to_string()))?;
+    Ok(address.key())
+}
+
+fn taken_back(back: &TakenBack) -> v1::TakenBack {
+    v1::TakenBack { index: back.index, at: Some(views::timestamp(back.at)), reason: back.reason.clone() }
+}
+
+/// Opt-outs that hold.
+pub struct OptOutResult {
+    /// Keys that had not opted out before.
+    pub added: u64,
+    /// What the barrier proved.
+    pub barrier: v1::Barrier,
+}
+
+impl Admin {
+    /// The one road of all opt-outs: the entry, and then the barrier (P15). No hand-off to any of these recipients
+    /// starts after its answer; where it fails, the entry may be in force, and the same call may be made again.
+    pub async fn opt_out(
+        &self,
+        tenant: &str,
+        keys: BTreeSet<String>,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<OptOutResult, ApiError> {
+        let command = Command::OptOut(OptOut { tenant: tenant.to_owned(), keys: keys.iter().cloned().collect() });
+        let reply = self.write(command, request_id, deadline).await?;
+        let about = About::OptedOut { tenant: tenant.to_owned(), keys };
+        let barrier = self.barrier(reply.index, about, deadline).await?;
+        let added = if let Outcome::Moved(added) = reply.outcome { added } else { 0 };
+        Ok(OptOutResult { added, barrier })
+    }
+}
+
+#[tonic::async_trait]
+impl OptOutService for Admin {
+    async fn add_opt_out(&self, request: Request<AddOptOutRequest>) -> Result<Response<AddOptOutResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        let key = key_of("recipient", &request.recipient)?;
+        let keys = BTreeSet::from([key.clone()]);
+        let mut barrier = self.opt_out(&tenant, keys, &request.request_id, deadline).await?.barrier;
+        // A repeat is another entry; the one that forbids is the first.
+        let place = (tenant, key);
+        let first = self.site.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
+        barrier.index = first.unwrap_or(barrier.index);
+        Ok(Response::new(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) }))
+    }
+
+    async fn check_opt_out(
+        &self,
+        request: Request<CheckOptOutRequest>,
+    ) -> Result<Response<CheckOptOutResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
+        let look = self.read(request.stale, deadline, |ledger| {
+            (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
+        });
+        let ((known, taken_back), freshness) = look.await?;
+        Ok(Response::new(CheckOptOutResponse {
+            recipient: place.1,
+            opted_out: known.is_some(),
+            index: known.map(|opted_out| opted_out.index),
+            at: known.map(|opted_out| views::timestamp(opted_out.at)),
+            freshness,
+            taken_back,
+        }))
+    }
+
+    async fn take_back_opt_out(
+        &self,
+        request: Request<TakeBackOptOutRequest>,
+    ) -> Result<Response<TakeBackOptOutResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request.into_inner();
+        let mut fields = Fields::default();
+        let reason = fields.reason("reason", &reason);
+        if reason.trim().is_empty() {
+            fields.refuse("reason", "is missing; say what it rests on, such as a letter or a call, and when it was");
+        }
+        let reason = fields.done(Some(reason))?;
+        let place = (validate::tenant(&tenant)?, key_of("recipient", &recipient)?);
+        let known = |ledger: &Ledger| {
+            (ledger.opted_out().get(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
+        };
+        let ((last, before), _) = self.read(false, deadline, known).await?;
+        let Some(last) = last else {
+            let never = || refusal::not_opted_out(&place.1);
+            let taken_back = before.ok_or_else(never)?;
+            return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: Some(taken_back) }));
+        };
+        if validate_only {
+            return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: None }));
+        }
+        let (tenant, key) = place.clone();
+        let back = OptOutTakeBack { tenant, key, last, reason };
+        self.write(Command::OptOutTakeBack(back), "", deadline).await?;
+        let (_, taken_back) = self.site.replica.read(known);
+        Ok(Response::new(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back }))
+    }
+
+    async fn import_opt_outs(
+        &self,
+        request: Request<ImportOptOutsRequest>,
+    ) -> Result<Response<ImportOptOutsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        if !(1..=OPT_OUTS_MAX).contains(&request.recipients.len()) {
+            let message = format!("are {}; give 1 to {OPT_OUTS_MAX} at once", request.recipients.len());
+            return Err(ApiError::of_field("recipients", message).into());
+        }
+        let named = request.recipients.iter().enumerate();
+        let keys = named.map(|(place, recipient)| key_of(&format!("recipients[{place}]"), recipient));
+        let keys = keys.collect::<Result<BTreeSet<String>, ApiError>>()?;
+        if request.validate_only {
+            let is_new = |known: &reveille_ledger::Ledger| {
+                keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
+            };
+            let (added, _) = self.read(false, deadline, is_new).await?;
+            return Ok(Response::new(ImportOptOutsResponse { added, barrier: None }));
+        }
+        let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, "", deadline).await?;
+        Ok(Response::new(ImportOptOutsResponse { added, barrier: Some(barrier) }))
+    }
+
+    async fn list_opt_outs(
+        &self,
+        request: Request<ListOptOutsRequest>,
+    ) -> Result<Response<ListOptOutsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
+        let from = match &paging.after {
+            Some(key) => Bound::Excluded((tenant.clone(), key.clone())),
+            None => Bound::Included((tenant.clone(), String::new())),
+        };
+        let look = self.read(request.stale, deadline, |ledger| {
+            let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
+            // One more than the page tells whether there is another.
+            found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
+        });
+        let (mut found, freshness) = look.await?;
+        let more = found.len() > paging.size;
+        found.truncate(paging.size);
+        let next_page_token = paging.token(found.last().map(|(key, _)| key).filter(|_| more));
+        let opt_outs = found.into_iter().map(|(recipient, known)| v1::OptOut {
+            recipient,
+            index: known.index,
+            at: Some(views::timestamp(known.at)),
+        });
+        Ok(Response::new(ListOptOutsResponse { opt_outs: opt_outs.collect(), next_page_token, freshness }))
+    }
+}

@@ -1,0 +1,120 @@
+//! Pools: set, listed, shown (P25).
+
+use std::collections::BTreeSet;
+
+use reveille_ledger::command::Command;
+use reveille_ledger::pool::Day;
+use reveille_ledger::{Ledger, RunState, Standing};
+use reveille_proto::admin::v1::pool_service_server::PoolService;
+use reveille_proto::admin::v1::{
+    GetPoolRequest, GetPoolResponse, ListPoolsRequest, ListPoolsResponse, Pool, RemovePoolRequest, RemovePoolResponse,
+    SetPoolRequest, SetPoolResponse,
+};
+use tonic::{Request, Response, Status};
+
+use crate::server::admin::lookup::near;
+use crate::server::admin::paging::Paging;
+use crate::server::admin::validate::{Fields, NAME_MAX};
+use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+
+/// Pools that have relays or of which something is set, by name.
+fn names(ledger: &Ledger) -> BTreeSet<String> {
+    let of_relays = ledger.relays().iter().map(|(_, relay)| relay.pool.clone());
+    let set = ledger.pools().iter().filter(|(_, row)| !row.is_default());
+    of_relays.chain(set.map(|(pool, _)| pool.clone())).collect()
+}
+
+fn shown(ledger: &Ledger, name: String) -> Pool {
+    let now = ledger.head().now;
+    let today = Day::of(now);
+    let relays = ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == name);
+    let row = ledger.pools().get(&name).filter(|row| !row.is_default());
+    let warm_up = row.filter(|row| !row.caps.is_empty());
+    Pool {
+        relays: relays.map(|relay| relay.name.clone()).collect(),
+        warm_up: warm_up.map(|warm_up| warm_up.caps.clone()).unwrap_or_default(),
+        first_day: warm_up.map(|warm_up| validate::day::text(warm_up.first)).unwrap_or_default(),
+        cap_today: warm_up.and_then(|warm_up| warm_up.cap(today)),
+        used_today: warm_up.map_or(0, |warm_up| warm_up.spent(today).saturating_add(ledger.claimed_by(&name))),
+        waiting: waiting(ledger, &name),
+        until: Some(views::timestamp(today.end())),
+        index: row.map_or(0, |row| row.index),
+        reveille_headers: row.is_none_or(|row| row.reveille_headers),
+        name,
+    }
+}
+
+/// Recipients that are pending in runs that send, by the pool of their page.
+fn waiting(ledger: &Ledger, pool: &str) -> u64 {
+    let pages = ledger.open_pages().map(|(_, page)| page).filter(|page| page.pool == pool);
+    let runs = pages.flat_map(|page| &page.runs).filter(|run| run.state == RunState::Open);
+    runs.map(|run| u64::from(run.counts.get(Standing::Pending))).sum()
+}
+
+/// Pools whose cap of today is used up while mail waits.
+pub fn used_up(ledger: &Ledger) -> Vec<Pool> {
+    let full = |pool: &&String| ledger.room_today(pool, ledger.head().now) == Some(0);
+    let full = ledger.pools().iter().map(|(pool, _)| pool).filter(full);
+    full.map(|pool| shown(ledger, pool.clone())).filter(|pool| pool.waiting > 0).collect()
+}
+
+/// The name of a pool.
+fn named(text: &str) -> Result<String, ApiError> {
+    let mut fields = Fields::default();
+    let name = fields.name("name", text, NAME_MAX);
+    fields.done(Some(name))
+}
+
+#[tonic::async_trait]
+impl PoolService for Admin {
+    async fn set_pool(&self, request: Request<SetPoolRequest>) -> Result<Response<SetPoolResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
+        let set = validate::pool(request, self.limits())?;
+        let name = set.pool.clone();
+        self.write_unless(validate_only, Command::PoolSet(set), &request_id, deadline).await?;
+        let (pool, warnings) = self.site.replica.read(|ledger| {
+            let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
+            let nobody = format!("no relay is in pool {name}: nothing goes by it, and no mail keeps to this");
+            (shown(ledger, name), (!has_relay).then_some(nobody).into_iter().collect())
+        });
+        Ok(Response::new(SetPoolResponse { pool: Some(pool), warnings }))
+    }
+
+    async fn list_pools(&self, request: Request<ListPoolsRequest>) -> Result<Response<ListPoolsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let paging: Paging<String> = Paging::new("pools", request.page_size, &request.page_token)?;
+        let look = self.read(request.stale, deadline, |ledger| {
+            let behind = |name: &String| paging.after.as_ref().is_none_or(|after| name > after);
+            let names = names(ledger).into_iter().filter(behind).take(paging.size + 1);
+            names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
+        });
+        let (mut pools, freshness) = look.await?;
+        let more = pools.len() > paging.size;
+        pools.truncate(paging.size);
+        let next_page_token = paging.token(pools.last().filter(|_| more).map(|pool| &pool.name));
+        Ok(Response::new(ListPoolsResponse { pools, next_page_token, freshness }))
+    }
+
+    async fn get_pool(&self, request: Request<GetPoolRequest>) -> Result<Response<GetPoolResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let name = named(&request.name)?;
+        let look = self.read(request.stale, deadline, |ledger| match names(ledger) {
+            names if names.contains(&name) => Ok(shown(ledger, name.clone())),
+            names => Err(refusal::no_pool(&name).near(&near(&name, names.into_iter()))),
+        });
+        let (pool, freshness) = look.await?;
+        let pool = Some(pool?);
+        Ok(Response::new(GetPoolResponse { pool, freshness }))
+    }
+
+    async fn remove_pool(&self, request: Request<RemovePoolRequest>) -> Result<Response<RemovePoolResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let name = named(&request.into_inner().name)?;
+        let reply = self.write(Command::PoolReset(name), "", deadline).await?;
+        Ok(Response::new(RemovePoolResponse { index: reply.index }))
+    }
+}

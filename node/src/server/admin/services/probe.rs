@@ -1,0 +1,119 @@
+//! One look at a relay: connect, encrypt, greet, say who we are, leave. No mail is offered (P3): the session
+//! that a lane would use is opened and closed, and what it found on the way is kept.
+
+use std::time::Duration;
+
+use reveille_cluster::smtp::{Cause, Dial, Findings, Patience, Session, Stage, Target, Timeouts, Verdict};
+use reveille_ledger::access::Tls;
+use reveille_ledger::command::Relay;
+
+use super::relay_hints;
+
+/// Each step of the look; all of them end well before the caller's usual time-out.
+const STEP: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ProbeResult {
+    /// Did somebody answer there, whatever came of it?
+    pub reachable: bool,
+    /// Where and why it failed; empty when it did not.
+    pub problem: String,
+    /// What to do about it; empty where nothing failed.
+    pub next: String,
+    /// What was learned, up to there.
+    pub findings: Findings,
+}
+
+/// Looks at a relay.
+pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeResult {
+    let (connect, tls, banner, ehlo, auth) = (STEP, STEP, STEP, STEP, STEP);
+    let timeouts = Timeouts { connect, tls, banner, ehlo, auth, quit: FAREWELL, ..Timeouts::default() };
+    let mut findings = Findings::default();
+    let opened = Session::open_noting(target, dialer, timeouts, &Patience::default(), &mut findings).await;
+    match opened {
+        Ok(session) => {
+            session.quit().await;
+            ProbeResult { reachable: true, problem: String::new(), next: String::new(), findings }
+        }
+        Err(verdict) => ProbeResult {
+            reachable: has_answered(&verdict, &relay.access.tls),
+            problem: in_words(&verdict),
+            next: relay_hints::of(&verdict, relay),
+            findings,
+        },
+    }
+}
+
+/// A greeting, or words of TLS: somebody is there.
+fn has_answered(verdict: &Verdict, tls: &Tls) -> bool {
+    match verdict {
+        Verdict::Refused { stage, .. } => *stage != Stage::Banner,
+        Verdict::Broken { stage: Stage::Connect | Stage::Banner, .. } => false,
+        // Without a greeting before it, silence is all that a time-out heard.
+        Verdict::Broken { stage: Stage::Tls, cause } => {
+            matches!(tls, Tls::StartTls(_)) || matches!(cause, Cause::Tls(_))
+        }
+        _ => true,
+    }
+}
+
+/// Where and why a session did not open.
+fn in_words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
+        Verdict::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
+        Verdict::InDoubt { cause } => format!("failed: {cause}"),
+        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Accepted { .. } => {
+            "an answer to a mail that was not offered".to_owned()
+        }
+    }
+}
+
+fn place(stage: Stage) -> String {
+    match stage {
+        Stage::Connect => "the connection".to_owned(),
+        Stage::Tls => "TLS".to_owned(),
+        Stage::Banner => "the greeting".to_owned(),
+        Stage::Ehlo => "EHLO".to_owned(),
+        Stage::Auth => "the login".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_cluster::smtp::TcpDialer;
+    use reveille_ledger::access::{Access, Trust};
+    use reveille_sink::{Sink, SinkOptions};
+
+    use super::*;
+
+    async fn look(port: u16, access: &Access) -> ProbeResult {
+        let relay = Relay { port, access: access.clone(), ..relay_hints::tests::relay() };
+        let target = Target::new(&relay.host, port, "node-1", access).expect("a target");
+        probe(&relay, &target, &TcpDialer::default()).await
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_is_not_there_is_a_problem_in_words() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let found = look(port, &Access::default()).await;
+        assert!(found.problem.starts_with("failed at the connection: no connection"), "{found:?}");
+        assert!(!found.reachable, "{found:?}");
+        assert!(found.next.contains("host and port"), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn what_was_heard_before_a_failure_is_known_after_it() {
+        let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
+        let access = Access { tls: Tls::StartTls(Trust::default()), credentials: None };
+        let found = look(sink.address().port(), &access).await;
+        assert!(found.problem.starts_with("failed at TLS: the relay offers no STARTTLS here"), "{found:?}");
+        assert!(found.reachable && found.next.contains("--replace --host 127.0.0.1"), "{found:?}");
+        assert!(!found.findings.banner.is_empty() && !found.findings.extensions.is_empty(), "{found:?}");
+    }
+}

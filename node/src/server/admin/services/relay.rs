@@ -1,0 +1,152 @@
+//! Relays: added, listed, tested, removed.
+
+use std::ops::Bound;
+use std::time::Instant;
+
+use prost_types::Timestamp;
+use reveille_cluster::smtp::Target;
+use reveille_ledger::access::Access;
+use reveille_ledger::command::{Command, Relay, RelayPut};
+use reveille_ledger::{Activity, Ledger, Schedule};
+use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::relay_service_server::RelayService;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
+    ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::probe;
+use super::probe::ProbeResult;
+use super::schedule::create;
+use crate::server::admin::lookup::absent_relay;
+use crate::server::admin::paging::Paging;
+use crate::server::admin::validate::Fields;
+use crate::server::admin::{Admin, ApiError, deadline, validate, views};
+
+impl Admin {
+    async fn find_relay(
+        &self,
+        name: &str,
+        stale: bool,
+        deadline: Instant,
+    ) -> Result<(Relay, Option<Freshness>), ApiError> {
+        let look = self.read(stale, deadline, |ledger| {
+            ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| absent_relay(ledger, name))
+        });
+        let (relay, freshness) = look.await?;
+        Ok((relay?, freshness))
+    }
+
+    /// Refused at once rather than at the first login: another node may still lack what this one has.
+    fn may_log_in(&self, relay: &Relay) -> Result<(), ApiError> {
+        let (Some(relays), Some(name)) = (self.site.relays(), &relay.access.credentials) else { return Ok(()) };
+        let found = relays.credentials().find(name, &relay.host, relay.port);
+        found.map(drop).map_err(|why| ApiError::of_field("relay.credentials", why))
+    }
+
+    /// A relay with what this node makes of it.
+    fn relay_view(&self, relay: &Relay) -> v1::Relay {
+        let status = self.site.relays().and_then(|relays| relays.status_of(&relay.name));
+        let (node, now) = (&self.site.introduction.name, self.site.clock.wall());
+        let health = status.map(|status| views::health(node, now, status));
+        v1::Relay { health, ..views::relay(relay) }
+    }
+}
+
+/// Does anything send by a pool, or will?
+fn is_used(ledger: &Ledger, pool: &str) -> bool {
+    let by_schedule = |(_, schedule): (_, &Schedule)| schedule.pool == pool && schedule.activity != Activity::Done;
+    ledger.schedules().iter().any(by_schedule) || ledger.open_pages().any(|(_, page)| page.pool == pool)
+}
+
+#[tonic::async_trait]
+impl RelayService for Admin {
+    async fn add_relay(&self, request: Request<AddRelayRequest>) -> Result<Response<AddRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let AddRelayRequest { relay, replace, request_id, validate_only } = request.into_inner();
+        let mut fields = Fields::default();
+        let request = fields.request_id(&request_id);
+        fields.done(Some(()))?;
+        let relay = validate::relay(relay)?;
+        self.may_log_in(&relay)?;
+        let answer = views::relay(&relay);
+        let put = Command::RelayPut(RelayPut { relay, replace, request });
+        let reply = self.write_unless(validate_only, put, &request_id, deadline).await?;
+        Ok(Response::new(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) }))
+    }
+
+    async fn list_relays(&self, request: Request<ListRelaysRequest>) -> Result<Response<ListRelaysResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
+        let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let look = self.read(request.stale, deadline, |ledger| {
+            let listed = ledger.relays().range((from, Bound::Unbounded)).map(|(_, relay)| relay);
+            listed.take(paging.size + 1).cloned().collect::<Vec<_>>()
+        });
+        let (mut listed, freshness) = look.await?;
+        let more = listed.len() > paging.size;
+        listed.truncate(paging.size);
+        let next_page_token = paging.token(listed.last().filter(|_| more).map(|relay| &relay.name));
+        let relays = listed.iter().map(|relay| self.relay_view(relay)).collect();
+        Ok(Response::new(ListRelaysResponse { relays, next_page_token, freshness }))
+    }
+
+    async fn get_relay(&self, request: Request<GetRelayRequest>) -> Result<Response<GetRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let (relay, freshness) = self.find_relay(&request.name, request.stale, deadline).await?;
+        Ok(Response::new(GetRelayResponse { relay: Some(self.relay_view(&relay)), freshness }))
+    }
+
+    async fn test_relay(&self, request: Request<TestRelayRequest>) -> Result<Response<TestRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let TestRelayRequest { name, stale, authenticate } = request.into_inner();
+        let (relay, _) = self.find_relay(&name, stale, deadline).await?;
+        let node = self.site.introduction.name.clone();
+        let credentials = relay.access.credentials.clone().filter(|_| authenticate);
+        let asked = Relay { access: Access { credentials, ..relay.access.clone() }, ..relay.clone() };
+        let target = match self.site.relays() {
+            Some(relays) => relays.target(&asked),
+            None => Target::new(&asked.host, asked.port, None, &asked.access),
+        };
+        let target = target.map_err(|error| ApiError::of_field("name", error.to_string()))?;
+        let begun = Instant::now();
+        let ProbeResult { reachable, problem, next, findings } =
+            probe::probe(&relay, &target, self.dialer.as_ref()).await;
+        let elapsed = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let encryption = findings.encryption.unwrap_or_default();
+        let certificate_expires_at =
+            (encryption.expires_at_s != 0).then_some(Timestamp { seconds: encryption.expires_at_s, nanos: 0 });
+        Ok(Response::new(TestRelayResponse {
+            reachable,
+            node,
+            elapsed: Some(views::duration(elapsed)),
+            banner: findings.banner,
+            extensions: findings.extensions,
+            problem,
+            next,
+            tls_version: encryption.version,
+            certificate_expires_at,
+            certificate_subject: encryption.subject,
+            auth_mechanism: findings.mechanism.map(|mechanism| mechanism.to_string()).unwrap_or_default(),
+            health: self.relay_view(&relay).health,
+        }))
+    }
+
+    async fn remove_relay(
+        &self,
+        request: Request<RemoveRelayRequest>,
+    ) -> Result<Response<RemoveRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let RemoveRelayRequest { name } = request.into_inner();
+        let pool = self.find_relay(&name, false, deadline).await?.0.pool;
+        let reply = self.write(Command::RelayRemove(name), "", deadline).await?;
+        let warnings = self
+            .site
+            .replica
+            .read(|ledger| if is_used(ledger, &pool) { create::warnings(ledger, &pool) } else { Vec::new() });
+        Ok(Response::new(RemoveRelayResponse { index: reply.index, warnings }))
+    }
+}

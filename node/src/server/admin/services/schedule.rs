@@ -1,0 +1,354 @@
+//! Schedules: created, shown, changed, paused, resumed, triggered, deleted; and what became of their instants.
+
+mod backfill;
+pub(crate) mod create;
+pub(crate) mod dry_run;
+pub(crate) mod history;
+mod notes;
+mod send_test;
+mod trigger;
+mod update;
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
+use reveille_ledger::content::{Content, Recipients};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::limits::Limits;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Activity, Ledger, Schedule};
+use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
+use reveille_proto::admin::v1::{
+    self, BackfillScheduleRequest, BackfillScheduleResponse, CreateScheduleRequest, CreateScheduleResponse,
+    DeleteScheduleRequest, DeleteScheduleResponse, Freshness, GetScheduleRequest, GetScheduleResponse,
+    ListScheduleHistoryRequest, ListScheduleHistoryResponse, ListSchedulesRequest, ListSchedulesResponse,
+    PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState,
+    SendTestRequest, SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest,
+    UpdateScheduleResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::run;
+use crate::server::admin::label_selector::Selector;
+use crate::server::admin::lookup::absent_schedule;
+use crate::server::admin::paging::{LOOK_MAX, Paging};
+use crate::server::admin::validate::{Fields, tenant};
+use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+use dry_run::{Rehearsal, rehearse};
+use notes::Beside;
+
+/// Instants that an answer about one schedule names.
+pub const INSTANTS_SHOWN: usize = 10;
+/// Open runs that a delete names.
+const OPEN_RUNS_SHOWN: usize = 1_000;
+
+/// A schedule, copied out of the state, and ledger time there.
+pub struct Found {
+    pub id: ScheduleId,
+    pub beside: Beside,
+    pub schedule: Schedule,
+    pub now: Time,
+    pub freshness: Option<Freshness>,
+}
+
+impl Admin {
+    /// The schedule of that name.
+    pub(crate) async fn find_schedule(
+        &self,
+        (tenant_name, name): (&str, &str),
+        stale: bool,
+        deadline: Instant,
+    ) -> Result<Found, ApiError> {
+        let tenant = tenant(tenant_name)?;
+        let look = self.read(stale, deadline, |ledger| {
+            let found = ledger.schedule_named(&tenant, name);
+            let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
+            Ok::<_, ApiError>((id, schedule.clone(), Beside::of(ledger, id), ledger.head().now))
+        });
+        let (found, freshness) = look.await?;
+        let (id, schedule, beside, now) = found?;
+        Ok(Found { id, beside, schedule, now: self.now(now), freshness })
+    }
+
+    /// The message of a schedule as it is here now, with its next instants.
+    pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, ApiError> {
+        let look =
+            |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), Beside::of(ledger, id), ledger.head().now));
+        let (schedule, beside, now) = self.site.replica.read(look).ok_or_else(|| refusal::no_schedule(name))?;
+        let now = self.now(now);
+        let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+        Ok(beside.told(shown))
+    }
+
+    /// All that a schedule is made of. Blobs never change: those of another index are the same or gone.
+    fn body_of(&self, schedule: &Schedule) -> Result<v1::ScheduleBody, ApiError> {
+        let made = self.site.replica.read(|ledger| {
+            let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
+            let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
+            Some(views::body(schedule, &content, &audience))
+        });
+        made.ok_or_else(|| refusal::broken(format!("the content or the audience of {} is not there", schedule.name)))
+    }
+
+    /// The limits by which what is proposed now is applied.
+    pub(crate) fn limits(&self) -> &'static Limits {
+        self.site.replica.read(|ledger| ledger.limits())
+    }
+
+    /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.
+    pub(crate) async fn calendar<T: Send + 'static>(
+        &self,
+        walk: impl FnOnce(&reveille_cluster::ops::zones::Zones) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let site = Arc::clone(&self.site);
+        let walked = tokio::task::spawn_blocking(move || walk(&site.zones)).await;
+        walked.map_err(|error| refusal::broken(format!("walking a calendar failed: {error}")))
+    }
+}
+
+/// A schedule of a list.
+type Listed = (ScheduleId, Schedule, Beside);
+
+/// What a list of schedules lets through.
+struct Filter {
+    tenant: String,
+    states: Vec<ScheduleState>,
+    selector: Selector,
+    with_campaigns: bool,
+}
+
+/// Schedules in the order of their creation, and the last one that was looked at if there are more.
+fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<Listed>, Option<ScheduleId>) {
+    let (mut listed, mut last) = (Vec::new(), None);
+    let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
+    for (looked, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
+        if listed.len() >= paging.size || looked >= LOOK_MAX {
+            return (listed, last);
+        }
+        last = Some(*id);
+        let state = || views::schedule_state(&schedule.activity).0;
+        let wanted = schedule.tenant == filter.tenant
+            && (filter.states.is_empty() || filter.states.contains(&state()))
+            && filter.selector.means(Some(&schedule.labels))
+            && (filter.with_campaigns || ledger.not_of_a_campaign(*id).is_ok());
+        if wanted {
+            listed.push((*id, schedule.clone(), Beside::of(ledger, *id)));
+        }
+    }
+    (listed, None)
+}
+
+#[tonic::async_trait]
+impl ScheduleService for Admin {
+    async fn create_schedule(
+        &self,
+        request: Request<CreateScheduleRequest>,
+    ) -> Result<Response<CreateScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(create::create(self, request.into_inner(), deadline).await?))
+    }
+
+    async fn list_schedules(
+        &self,
+        request: Request<ListSchedulesRequest>,
+    ) -> Result<Response<ListSchedulesResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
+        let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
+        let selector = Selector::parse(&request.selector)?;
+        let heeded = selector.to_string();
+        let filter =
+            Filter { tenant: tenant(&request.tenant)?, states, selector, with_campaigns: request.with_campaigns };
+        let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
+        let look = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
+        let (((listed, last), now), freshness) = look.await?;
+        let now = self.now(now);
+        let shown = self.calendar(move |zones| {
+            let show = |(id, schedule, beside): &Listed| beside.told(views::schedule(*id, schedule, zones, now, 1));
+            listed.iter().map(show).collect()
+        });
+        let next_page_token = paging.token(last.as_ref());
+        let schedules = shown.await?;
+        Ok(Response::new(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded }))
+    }
+
+    async fn get_schedule(
+        &self,
+        request: Request<GetScheduleRequest>,
+    ) -> Result<Response<GetScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (request.tenant.as_str(), request.name.as_str());
+        let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
+        let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
+        let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+        Ok(Response::new(GetScheduleResponse { schedule: Some(beside.told(shown)), freshness, body }))
+    }
+
+    async fn update_schedule(
+        &self,
+        request: Request<UpdateScheduleRequest>,
+    ) -> Result<Response<UpdateScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(update::update(self, request.into_inner(), deadline).await?))
+    }
+
+    async fn pause_schedule(
+        &self,
+        request: Request<PauseScheduleRequest>,
+    ) -> Result<Response<PauseScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let mut fields = Fields::default();
+        let reason = fields.reason("reason", &request.reason);
+        let reason = fields.done(Some(reason))?;
+        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign pause {}", request.name));
+        self.not_of_a_campaign(found.id).map_err(as_campaign)?;
+        if found.schedule.activity == Activity::Done {
+            return Err(refusal::not_possible("the schedule is done: no instant is left").into());
+        }
+        if !request.validate_only {
+            let pause = SchedulePause { schedule: found.id, reason };
+            self.write(Command::SchedulePause(pause), "", deadline).await?;
+        }
+        let schedule = self.show_schedule(found.id, &request.name).await?;
+        Ok(Response::new(PauseScheduleResponse { schedule: Some(schedule) }))
+    }
+
+    async fn resume_schedule(
+        &self,
+        request: Request<ResumeScheduleRequest>,
+    ) -> Result<Response<ResumeScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let (id, plan_version) = (found.id, found.schedule.plan.version);
+        let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign resume {}", request.name));
+        self.not_of_a_campaign(id).map_err(as_campaign)?;
+        let etag = views::etag(id, &found.schedule);
+        if !request.etag.is_empty() && request.etag != etag {
+            let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
+            return Err(refusal::stale_etag(&request.name, message).into());
+        }
+        if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
+            let state = found.schedule.activity.word();
+            return Err(refusal::not_possible(format!("the schedule is {state}, not paused")).into());
+        }
+        let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
+        if !request.validate_only {
+            let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
+            let resumed = self.try_write(resume, "", deadline).await?;
+            resumed.map_err(|refusal| refusal::refused_of(&request.name, &refusal))?;
+        }
+        Ok(Response::new(ResumeScheduleResponse {
+            schedule: Some(self.show_schedule(id, &request.name).await?),
+            opens,
+            opens_count: u32::try_from(rehearsal.opens.len()).unwrap_or(u32::MAX),
+            explained_count: rehearsal.explained,
+        }))
+    }
+
+    async fn trigger_schedule(
+        &self,
+        request: Request<TriggerScheduleRequest>,
+    ) -> Result<Response<TriggerScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request.into_inner();
+        let mut fields = Fields::default();
+        let request = fields.request_id(&request_id);
+        if request.is_none() {
+            fields.refuse("request_id", "is missing; it names the run, so that asking again opens no second one");
+        }
+        let request = fields.done(request)?;
+        let found = self.find_schedule((&tenant, &name), false, deadline).await?;
+        if validate_only {
+            self.not_of_a_campaign(found.id)?;
+            return Ok(Response::new(trigger::would_open(self, &found, &request)?));
+        }
+        let command = Command::Trigger(Trigger { schedule: found.id, request });
+        let reply = self.write(command, &request_id, deadline).await?;
+        let Outcome::Run { run: opened, cancelled } = reply.outcome else {
+            return Err(refusal::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
+        };
+        let (run, warnings) = self.site.replica.read(|ledger| {
+            let mut warnings = create::warnings(ledger, &found.schedule.pool);
+            warnings.extend(views::inside_gap(ledger, opened));
+            (run::look(ledger, opened), warnings)
+        });
+        Ok(Response::new(trigger::told(run?, warnings, &cancelled)))
+    }
+
+    async fn backfill_schedule(
+        &self,
+        request: Request<BackfillScheduleRequest>,
+    ) -> Result<Response<BackfillScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(backfill::backfill(self, &request.into_inner(), deadline).await?))
+    }
+
+    async fn send_test(&self, request: Request<SendTestRequest>) -> Result<Response<SendTestResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(send_test::send_test(self, request.into_inner(), deadline).await?))
+    }
+
+    async fn delete_schedule(
+        &self,
+        request: Request<DeleteScheduleRequest>,
+    ) -> Result<Response<DeleteScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let delete = Command::ScheduleDelete(found.id);
+        let reply = self.write_unless(request.validate_only, delete, "", deadline).await?;
+        let index = reply.map_or(0, |reply| reply.index);
+        let open_runs = self.site.replica.read(|ledger| open_runs(ledger, found.id));
+        Ok(Response::new(DeleteScheduleResponse { index, open_runs }))
+    }
+
+    async fn list_schedule_history(
+        &self,
+        request: Request<ListScheduleHistoryRequest>,
+    ) -> Result<Response<ListScheduleHistoryResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = tenant(&request.tenant)?;
+        let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
+        let look = self.read(request.stale, deadline, |ledger| {
+            let found = ledger.schedule_named(&tenant, &request.name);
+            let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &request.name))?;
+            Ok::<_, ApiError>(history::list(ledger, id, schedule, &paging))
+        });
+        let (found, freshness) = look.await?;
+        let (entries, last) = found?;
+        let next_page_token = paging.token(last.as_ref());
+        Ok(Response::new(ListScheduleHistoryResponse { entries, next_page_token, freshness }))
+    }
+}
+
+/// What becomes of the instants that fell into a pause.
+fn resumed(
+    found: &Found,
+    zones: &reveille_cluster::ops::zones::Zones,
+) -> Result<(Vec<v1::Instant>, Rehearsal), ApiError> {
+    let zone = zones.get(&found.schedule.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
+    let pattern = Pattern::compile(&found.schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
+    let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);
+    let named = rehearsal.opens.iter().take(INSTANTS_SHOWN);
+    let opens = named.map(|due| views::told(&pattern, &zone.rules, &found.schedule.policies, *due)).collect();
+    Ok((opens, rehearsal))
+}
+
+fn open_runs(ledger: &Ledger, schedule: ScheduleId) -> Vec<String> {
+    let of_pages = ledger.open_pages().flat_map(|(id, page)| {
+        page.runs.iter().enumerate().filter_map(move |(place, run)| {
+            let open = run.schedule == schedule && !run.counts.is_finished();
+            open.then(|| format!("r{}.{}", id.index, id.place + place as u32))
+        })
+    });
+    of_pages.take(OPEN_RUNS_SHOWN).collect()
+}

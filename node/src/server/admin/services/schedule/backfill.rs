@@ -1,0 +1,193 @@
+//! Backfill: which occurrences of the past open, and opening them. What is answered comes from the entry that
+//! opened them, so a request that is asked again gets the same answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prost::Message;
+use reveille_ledger::Ledger;
+use reveille_ledger::command::{Backfill, Command, Opening};
+use reveille_ledger::decide::backfill::{Range, range};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
+use reveille_ledger::limits::Limits;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
+
+use super::Found;
+use crate::server::admin::validate::Fields;
+use crate::server::admin::views::timestamp;
+use crate::server::admin::{Admin, ApiError, refusal, views};
+
+/// Instants whose gap is asked in one look at the ledger.
+const INSTANTS_AT_ONCE: usize = 64;
+
+/// What is asked for, as types.
+struct Asked {
+    from: Time,
+    to: Time,
+    most: usize,
+    request: Option<String>,
+    body: Hash,
+}
+
+/// Answers a request.
+pub async fn backfill(
+    admin: &Admin,
+    request: &BackfillScheduleRequest,
+    deadline: Instant,
+) -> Result<BackfillScheduleResponse, ApiError> {
+    let asked = read(request, admin.limits())?;
+    let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+    admin.not_of_a_campaign(found.id)?;
+    let (id, tenant, through) = (found.id, found.schedule.tenant.clone(), found.schedule.plan.fired_through);
+    if asked.from > through {
+        let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
+        return Err(ApiError::of_field("from", message));
+    }
+    if let Some(outcome) = stored(admin, &tenant, request, &asked)? {
+        return answered(admin, found, outcome).await;
+    }
+    let (range, response, found) = look(admin, found, &asked).await?;
+    if request.validate_only {
+        return Ok(response);
+    }
+    if range.openings.is_empty() {
+        // Maybe because the same request, asked twice at once, has opened them meanwhile (I7): one answer for both.
+        return match stored(admin, &tenant, request, &asked)? {
+            Some(outcome) => answered(admin, found, outcome).await,
+            None => Ok(response),
+        };
+    }
+    let Range { openings, known, rest } = range;
+    let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
+    let reply = admin.write(Command::Backfill(backfill), &request.request_id, deadline).await?;
+    answered(admin, found, reply.outcome).await
+}
+
+/// What this very request was answered before, if it was.
+fn stored(
+    admin: &Admin,
+    tenant: &str,
+    request: &BackfillScheduleRequest,
+    asked: &Asked,
+) -> Result<Option<Outcome>, ApiError> {
+    let Some(id) = asked.request.as_deref() else { return Ok(None) };
+    let Some(answer) = admin.site.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else { return Ok(None) };
+    if answer.body == asked.body {
+        return Ok(Some(answer.outcome));
+    }
+    Err(refusal::refused(&Refusal::RequestReused(id.to_owned())).request(&request.request_id))
+}
+
+fn read(request: &BackfillScheduleRequest, limits: &Limits) -> Result<Asked, ApiError> {
+    let mut fields = Fields::default();
+    let id = fields.request_id(&request.request_id);
+    let mut instant = |field: &str, given: Option<prost_types::Timestamp>| match given {
+        Some(given) => fields.instant(field, given),
+        None => {
+            fields.refuse(field, "is missing; give an instant");
+            None
+        }
+    };
+    let (from, to) = (instant("from", request.from), instant("to", request.to));
+    if let (Some(from), Some(to)) = (from, to)
+        && to < from
+    {
+        fields.refuse("to", format!("{to} is before {from}"));
+    }
+    let most = match request.max as usize {
+        0 => limits.backfill,
+        most => most,
+    };
+    if most > limits.backfill {
+        fields.refuse("max", format!("is above {}; open the rest with another backfill", limits.backfill));
+    }
+    let asked = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
+    let body = Hash::of(&asked.encode_to_vec());
+    fields.done(from.zip(to).map(|(from, to)| Asked { from, to, most, request: id, body }))
+}
+
+/// What opens, and how it is told.
+async fn look(
+    admin: &Admin,
+    found: Found,
+    asked: &Asked,
+) -> Result<(Range, BackfillScheduleResponse, Found), ApiError> {
+    let site = Arc::clone(&admin.site);
+    let (span, most) = ((asked.from, asked.to), asked.most);
+    let looked = admin.calendar(move |zones| {
+        let schedule = &found.schedule;
+        let zone = zones.get(&schedule.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
+        let pattern = Pattern::compile(&schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
+        let calendar = Calendar { pattern: &pattern, zone: &zone };
+        // Asked name by name: entries do not wait for a calendar to be walked.
+        let is_known = |name: &Nominal| {
+            let name = (found.id, name.clone());
+            site.replica.read(|ledger| ledger.has_opened(&name))
+        };
+        let range = range(schedule, calendar, span, most, found.now, is_known);
+        // A few at a time: entries do not wait for the gap of a thousand instants to be asked.
+        let (mut opens, mut inside) = (Vec::new(), Vec::new());
+        let mut batch = site.replica.read(|ledger| ledger.backfill_batch(found.id));
+        for some in range.openings.chunks(INSTANTS_AT_ONCE) {
+            site.replica.read(|ledger| {
+                let may_open = |opening: &&Opening| ledger.may_backfill(&mut batch, opening.due);
+                let (open, closed): (Vec<&Opening>, Vec<&Opening>) = some.iter().partition(may_open);
+                opens.extend(open);
+                inside.extend(closed);
+            });
+        }
+        let inside_gap = inside.len() as u32;
+        let told = |due: Time| views::told(&pattern, &zone.rules, &schedule.policies, due);
+        let response = BackfillScheduleResponse {
+            opened: opens.len() as u32,
+            opened_before: range.known,
+            first: opens.first().map(|opening| told(opening.due)),
+            last: opens.last().map(|opening| told(opening.due)),
+            rest: range.rest.map(timestamp),
+            inside_gap,
+            ..BackfillScheduleResponse::default()
+        };
+        Ok((range, response, found))
+    });
+    looked.await?
+}
+
+/// What the ledger says of it: some may have opened between the look and the entry.
+async fn answered(admin: &Admin, found: Found, outcome: Outcome) -> Result<BackfillScheduleResponse, ApiError> {
+    let Outcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
+        return Err(refusal::broken(format!("a backfill was answered by {outcome:?}")));
+    };
+    let due_of = |run: Option<RunId>| admin.site.replica.read(|ledger| due(ledger, run?));
+    let (first_due, last_due) = (due_of(first), due_of(last));
+    let told = admin.calendar(move |zones| {
+        let schedule = &found.schedule;
+        let calendar = zones.get(&schedule.zone).ok().zip(Pattern::compile(&schedule.when).ok());
+        let told = |due: Option<Time>| {
+            let ((zone, pattern), due) = calendar.as_ref().zip(due)?;
+            Some(views::told(pattern, &zone.rules, &schedule.policies, due))
+        };
+        (told(first_due), told(last_due))
+    });
+    let (first_told, last_told) = told.await?;
+    let name = |run: Option<RunId>| run.map(|run| run.to_string()).unwrap_or_default();
+    Ok(BackfillScheduleResponse {
+        opened,
+        opened_before: known,
+        first: first_told,
+        last: last_told,
+        first_run: name(first),
+        last_run: name(last),
+        rest: rest.map(timestamp),
+        inside_gap,
+    })
+}
+
+/// When a run was due, also one whose details were pruned.
+fn due(ledger: &Ledger, run: RunId) -> Option<Time> {
+    let summary = || ledger.summaries().get(&run).map(|left| left.due);
+    ledger.run(run).map(|run| run.due).or_else(summary)
+}

@@ -1,0 +1,155 @@
+//! The creation of a schedule: validated, compared with what exists, proposed, and shown with its instants.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::command::{Command, ScheduleCreate};
+use reveille_ledger::content::Content;
+use reveille_ledger::ids::{Hash, ScheduleId, Time};
+use reveille_ledger::limits::limits;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Activity, DEFAULT_TENANT, LEVEL, Ledger, Plan, Schedule};
+use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
+use tonic::Status;
+
+use super::INSTANTS_SHOWN;
+use super::notes::Beside;
+use crate::server::admin::validate;
+use crate::server::admin::validate::{CheckedSchedule, Fields};
+use crate::server::admin::{Admin, ApiError, refusal, views};
+
+/// Said of bulk mail by a node that cannot send it.
+const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
+     would carry its way to opt out; what it is given waits for another node";
+
+/// Answers a request for a schedule.
+pub async fn create(
+    admin: &Admin,
+    request: CreateScheduleRequest,
+    deadline: Instant,
+) -> Result<CreateScheduleResponse, ApiError> {
+    let mut fields = Fields::default();
+    let request_id = fields.request_id(&request.request_id);
+    fields.done(Some(()))?;
+    let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
+    let (body, exists) = (request.schedule, known.is_some());
+    let site = Arc::clone(&admin.site);
+    let sealed = move |tenant: &str, name: &str| site.sealed(tenant, name);
+    let limits = admin.limits();
+    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed), limits)).await?;
+    let CheckedSchedule { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
+    if of_campaign && (request.validate_only || known.is_some()) {
+        let taken = Refusal::CampaignNameTaken(create.name);
+        return Err(refusal::refused(&taken).request(&request.request_id));
+    }
+    if let Some((id, body)) = known
+        && body != create.body()
+    {
+        let used = |id: &str| admin.site.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
+        let why = match request_id.as_deref().is_some_and(used) {
+            true => Refusal::RequestReused(request.request_id.clone()),
+            false => Refusal::NameTaken(create.name),
+        };
+        return Err(refusal::refused(&why).index(id.0).request(&request.request_id));
+    }
+    let mut warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
+    warnings.extend(no_page(admin, &create.content));
+    if request.validate_only {
+        let schedule = match known {
+            Some((id, _)) => admin.show_schedule(id, &create.name).await?,
+            None => would_be(admin, create, now).await?,
+        };
+        return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates, warnings });
+    }
+    create.request = request_id;
+    let name = create.name.clone();
+    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, deadline).await?;
+    let Outcome::Schedule(id) = reply.outcome else {
+        return Err(refusal::broken(format!("a creation was answered by {:?}", reply.outcome)));
+    };
+    let schedule = admin.show_schedule(id, &name).await?;
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
+}
+
+/// Why no cluster would create it: for what the body itself says. Known without one.
+pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
+    validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits(LEVEL)).err().map(Status::from)
+}
+
+/// What keeps mail of a pool from being sent, though nothing is wrong with what was asked for.
+pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
+    let add = add_relay(pool);
+    let unserved =
+        format!("no relay is in pool {pool}: its mail waits until it expires, and never goes by another; {add}");
+    (!ledger.serves(pool)).then_some(unserved).into_iter().collect()
+}
+
+/// Bulk mail, which this node does not send.
+pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
+    (content.bulk && admin.site.unsubscribe().is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
+}
+
+/// How a pool gets a relay.
+pub fn add_relay(pool: &str) -> String {
+    format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")
+}
+
+type Known = Option<(ScheduleId, Hash)>;
+
+/// The schedule that has the name already, whether a campaign has it, and ledger time.
+async fn existing(
+    admin: &Admin,
+    body: Option<&v1::ScheduleBody>,
+    deadline: Instant,
+) -> Result<(Known, bool, Time), ApiError> {
+    let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
+    let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
+    let look = admin.read(false, deadline, |ledger| {
+        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
+        (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
+    });
+    let ((known, of_campaign, now), _) = look.await?;
+    Ok((known, of_campaign, admin.now(now)))
+}
+
+/// The schedule as it would be.
+async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1::Schedule, ApiError> {
+    let schedule = Schedule {
+        body: create.body(),
+        content: create.content.blob().hash,
+        audience: create.audience.hash(),
+        recipients: create.audience.count(),
+        activity: match create.paused {
+            Some(reason) => Activity::Paused { reason, since: now },
+            None => Activity::Active,
+        },
+        plan: Plan {
+            version: 0,
+            next: create.next,
+            fired_through: create.after,
+            forgotten_through: None,
+            opened: 0,
+            tzdb: create.tzdb,
+            refusals: 0,
+            held: None,
+            missed_before: None,
+        },
+        tenant: create.tenant,
+        name: create.name,
+        when: create.when,
+        zone: create.zone,
+        start: create.start,
+        end: create.end,
+        max_runs: create.max_runs,
+        policies: create.policies,
+        pool: create.pool,
+        priority: create.priority,
+        index: 0,
+        labels: create.labels,
+    };
+    let id = ScheduleId(0);
+    let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+    Ok(v1::Schedule { etag: String::new(), ..Beside::default().told(shown) })
+}

@@ -1,0 +1,96 @@
+//! What the runs of a schedule mean for its next instants: the one that is due may wait for a run (`overlap`), and
+//! the next ones may come too soon after a mail (`min_gap`). It is told wherever a schedule is shown, and of one
+//! that would be changed before it is.
+
+use reveille_ledger::Ledger;
+use reveille_ledger::ids::{RunId, ScheduleId, Time};
+use reveille_proto::admin::v1;
+
+use crate::server::admin::validate::milliseconds;
+
+/// Of a new schedule: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside {
+    /// The run that the next instant waits for, where it does.
+    waits_for: Option<RunId>,
+    /// The last one of which somebody got a mail, and when it was due.
+    mailed: Option<(RunId, Time)>,
+    /// When the last one was due of which it is forgotten whom it mailed: it was pruned.
+    forgotten: Option<Time>,
+    of_campaign: bool,
+}
+
+impl Beside {
+    /// As the ledger has it.
+    pub fn of(ledger: &Ledger, id: ScheduleId) -> Beside {
+        let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
+        let of_campaign = ledger.not_of_a_campaign(id).is_err();
+        Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
+    }
+
+    /// The schedule, told with it.
+    pub fn told(self, mut shown: v1::Schedule) -> v1::Schedule {
+        shown.of_campaign = self.of_campaign;
+        shown.waits_for = self.waits_for.map(|run| run.to_string()).unwrap_or_default();
+        let gap_ms = shown.policies.and_then(|policies| milliseconds(policies.min_gap?)).unwrap_or_default();
+        if gap_ms > 0 {
+            self.remark(&mut shown.next, gap_ms);
+        }
+        shown
+    }
+
+    /// P17: which instants come too soon after the last mail, or after an instant before, for whoever gets that.
+    fn remark(self, next: &mut [v1::Instant], gap_ms: i64) {
+        let mut last = self.mailed.map(|(run, due)| (run.to_string(), due));
+        for next in next {
+            let Some(instant) = next.instant else { continue };
+            let due = Time(instant.seconds * 1_000 + i64::from(instant.nanos) / 1_000_000);
+            match &last {
+                Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
+                    add(next, format!("inside the min gap of {mail}: who got that mail gets none"));
+                }
+                _ => last = Some((next.local.clone(), due)),
+            }
+            // Where the gap was made longer than what had been kept for it.
+            if let Some(forgotten) = self.forgotten.filter(|forgotten| due.since_ms(*forgotten) < gap_ms) {
+                let whole = forgotten.plus_ms(gap_ms);
+                add(
+                    next,
+                    format!("whom runs up to {forgotten} mailed is forgotten: the min gap is whole from {whole}"),
+                );
+            }
+        }
+    }
+}
+
+/// One remark more.
+fn add(next: &mut v1::Instant, remark: String) {
+    let remarks = [std::mem::take(&mut next.remark), remark];
+    next.remark = remarks.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_that_reaches_what_was_pruned_says_from_when_it_is_whole() {
+        let hour = 3_600_000;
+        let next = |hours: i64| v1::Instant {
+            instant: Some(prost_types::Timestamp { seconds: hours * 3_600, nanos: 0 }),
+            local: format!("at {hours}"),
+            ..v1::Instant::default()
+        };
+        let min_gap = Some(prost_types::Duration { seconds: 20 * 3_600, nanos: 0 });
+        let shown = v1::Schedule {
+            policies: Some(v1::Policies { min_gap, ..v1::Policies::default() }),
+            next: vec![next(25), next(30)],
+            ..v1::Schedule::default()
+        };
+        let beside = Beside { forgotten: Some(Time(10 * hour)), ..Beside::default() };
+        let remarks: Vec<String> = beside.told(shown).next.into_iter().map(|next| next.remark).collect();
+        let whole = "whom runs up to 1970-01-01T10:00:00Z mailed is forgotten: \
+                     the min gap is whole from 1970-01-02T06:00:00Z";
+        assert_eq!(remarks, [whole, "inside the min gap of at 25: who got that mail gets none"]);
+    }
+}

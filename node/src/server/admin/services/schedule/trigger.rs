@@ -1,0 +1,47 @@
+//! What a trigger would open, shown without opening it.
+
+use reveille_ledger::Activity;
+use reveille_ledger::ids::Nominal;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::CancelledRuns;
+use reveille_proto::admin::v1::{self, Run, RunCause, RunCounts, RunState, TriggerScheduleResponse};
+
+use super::Found;
+use super::create;
+use crate::server::admin::{Admin, ApiError, refusal, views};
+
+/// The run as it would be, or why it would be refused.
+pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, ApiError> {
+    let Found { id, schedule, now, .. } = found;
+    if let Activity::Blocked { .. } = schedule.activity {
+        return Err(refusal::refused(&Refusal::NotActive(schedule.activity.kind())));
+    }
+    let look = admin.site.replica.read(|ledger| {
+        let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.may_anybody(*id, *now));
+        may.map(|()| (create::warnings(ledger, &schedule.pool), ledger.would_cancel(*id, *now)))
+    });
+    let (warnings, cancelled) = look.map_err(|refusal| refusal::refused(&refusal))?;
+    let run = Run {
+        tenant: schedule.tenant.clone(),
+        schedule: schedule.name.clone(),
+        nominal: Nominal::Trigger(request.to_owned()).to_string(),
+        cause: RunCause::Trigger.into(),
+        state: RunState::Open.into(),
+        audience: schedule.recipients,
+        counts: Some(RunCounts { pending: schedule.recipients, ..RunCounts::default() }),
+        due: Some(views::timestamp(*now)),
+        finish_by: Some(views::timestamp(now.plus_ms(schedule.policies.finish_by_ms))),
+        ..Run::default()
+    };
+    Ok(told(run, warnings, &cancelled))
+}
+
+/// The answer to a trigger, or to its dry run.
+pub fn told(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
+    let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
+        run: one.run.to_string(),
+        cancelled: one.cancelled,
+        claimed: one.claimed,
+    });
+    TriggerScheduleResponse { run: Some(run), warnings, cancelled: named.collect(), cancelled_more: cancelled.more }
+}

@@ -1,0 +1,334 @@
+//! The update of a schedule: what the mask names is laid over what is there, the whole is validated as a
+//! creation is, and the difference is proposed as one edit.
+//!
+//! A request may be asked again under its id. A change of somebody else in between is a conflict where the
+//! caller gave an etag, and otherwise the change is laid over that. A fire in between is nobody's change.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::command::{Command, Explained, Fire, Retiming, ScheduleCreate, ScheduleEdit};
+use reveille_ledger::content::{Content, Recipients, To};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::catch_up::{Zone, plan_leave};
+use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
+use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Activity, Answer, Schedule};
+use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
+
+use super::INSTANTS_SHOWN;
+use super::notes::Beside;
+use crate::server::admin::field_mask::Mask;
+use crate::server::admin::lookup::absent_schedule;
+use crate::server::admin::validate;
+use crate::server::admin::validate::{Fields, tenant};
+use crate::server::admin::{Admin, ApiError, refusal, views};
+
+/// Voters' clocks agree within this (P18): so much earlier than this node's clock is hardly a leader's future.
+/// Ledger time may be further behind, for hours: it follows a clock that was set by a thousandth. Milliseconds.
+const CLOCKS_MS: i64 = 2_000;
+/// Times that a change is laid over a plan that moved meanwhile.
+const TRIES: usize = 4;
+
+/// Up to when the former timing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// About now: what has gone by today begins tomorrow.
+    Now,
+    /// What this node has applied: ledger time is not where its clock is.
+    Applied,
+}
+
+/// A schedule as it is, with all that an edit of it needs.
+struct Present {
+    id: ScheduleId,
+    schedule: Schedule,
+    content: Content,
+    audience: To,
+    answer: Option<Answer>,
+    beside: Beside,
+    /// Ledger time, applied and by this node's clock.
+    applied: Time,
+    now: Time,
+}
+
+/// An edit that can be proposed.
+struct Planned {
+    edit: ScheduleEdit,
+    /// What it would then be made of.
+    content: Content,
+    audience: To,
+    duplicates: Vec<v1::Duplicate>,
+}
+
+/// Answers a request for a change.
+pub async fn update(
+    admin: &Admin,
+    mut request: UpdateScheduleRequest,
+    deadline: Instant,
+) -> Result<UpdateScheduleResponse, ApiError> {
+    let mut fields = Fields::default();
+    let request_id = fields.request_id(&request.request_id);
+    let mask = Mask::read(&mut fields, request.update_mask.take());
+    let asked = request.schedule.take();
+    if asked.is_none() {
+        fields.refuse("schedule", "is missing; it names the schedule that is to change");
+    }
+    let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
+    let body = mask.hash(&asked);
+    let (mut until, mut tries) = (Until::Now, 0);
+    loop {
+        tries += 1;
+        let tried = attempt(admin, &request, (&asked, &mask, body), (request_id.as_deref(), until), deadline).await?;
+        match tried {
+            Ok(answer) => return Ok(answer),
+            Err(refusal) if tries == TRIES || !is_overtaken(&refusal) => {
+                return Err(refusal::refused_of(&asked.name, &refusal).request(&request.request_id));
+            }
+            Err(Refusal::NotDue(_)) => until = Until::Applied,
+            Err(refusal) => tracing::debug!(%refusal, "an edit is planned anew"),
+        }
+    }
+}
+
+/// Was the plan, or ledger time, another one than this node thought? Then it plans anew.
+fn is_overtaken(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::StalePlan | Refusal::FiredThrough | Refusal::NotDue(_))
+}
+
+async fn attempt(
+    admin: &Admin,
+    request: &UpdateScheduleRequest,
+    (asked, mask, body): (&v1::ScheduleBody, &Mask, Hash),
+    (request_id, until): (Option<&str>, Until),
+    deadline: Instant,
+) -> Result<Result<UpdateScheduleResponse, Refusal>, ApiError> {
+    let present = present(admin, asked, request_id, deadline).await?;
+    let (id, now, beside) = (present.id, present.now, present.beside);
+    admin.not_of_a_campaign(id)?;
+    if let Some(answer) = &present.answer {
+        if answer.body != body {
+            let reused = Refusal::RequestReused(request.request_id.clone());
+            return Err(refusal::refused(&reused).request(&request.request_id));
+        }
+        let shown = admin.show_schedule(id, &asked.name).await?;
+        let former = Some(shown.clone());
+        return Ok(Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() }));
+    }
+    let etag = views::etag(id, &present.schedule);
+    if !request.etag.is_empty() && request.etag != etag {
+        let changed = format!("last changed at log index {}", present.schedule.index);
+        let message = format!("the schedule is another one now: its etag is {etag}, {changed}, not {}", request.etag);
+        return Err(refusal::stale_etag(&asked.name, message));
+    }
+    let former = present.schedule.clone();
+    let request_id = request_id.map(str::to_owned);
+    let former_body = request.with_bodies.then(|| views::body(&former, &present.content, &present.audience));
+    let planned = plan(admin, present, until, (asked.clone(), mask.clone()), (request_id, body)).await;
+    let planned = planned.map_err(|fault| fault.request(&request.request_id))?;
+    let Planned { edit, content, audience, duplicates } = planned;
+    let due = edit.timing.iter().flat_map(|timing| &timing.due);
+    let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
+    let explained = edit.timing.iter().flat_map(|timing| &timing.explained).chain(due.flat_map(|fire| &fire.explained));
+    let explained_count = explained.map(Explained::count).fold(0, u32::saturating_add);
+    let mut would_be = former.clone();
+    would_be.take(&edit, former.index);
+    let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
+    let changes = edit.changes_something();
+    let shown = admin.calendar(move |zones| {
+        let show = |schedule: &Schedule| beside.told(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
+        (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
+    });
+    let (former, would_be) = shown.await?;
+    let schedule = match (changes, request.validate_only) {
+        (false, _) => former.clone(),
+        (true, true) => would_be,
+        (true, false) => {
+            let command = Command::ScheduleEdit(Box::new(edit));
+            let outcome = match admin.try_write(command, &request.request_id, deadline).await? {
+                Ok(reply) => reply.outcome,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let Outcome::Schedule(id) = outcome else {
+                return Err(refusal::broken(format!("an edit was answered by {outcome:?}")));
+            };
+            admin.show_schedule(id, &asked.name).await?
+        }
+    };
+    Ok(Ok(UpdateScheduleResponse {
+        schedule: Some(schedule),
+        former: Some(former),
+        duplicates,
+        opens_count,
+        explained_count,
+        body,
+        former_body,
+    }))
+}
+
+/// The schedule as it is, copied; and the stored answer to the request id.
+async fn present(
+    admin: &Admin,
+    asked: &v1::ScheduleBody,
+    request_id: Option<&str>,
+    deadline: Instant,
+) -> Result<Present, ApiError> {
+    let tenant = tenant(&asked.tenant)?;
+    let look = admin.read(false, deadline, |ledger| {
+        let found = ledger.schedule_named(&tenant, &asked.name);
+        let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &asked.name))?;
+        let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
+        let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
+        let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
+        Ok::<_, ApiError>((id, schedule.clone(), blobs, (answer, Beside::of(ledger, id)), ledger.head().now))
+    });
+    let (found, _) = look.await?;
+    let (id, schedule, (content, audience), (answer, beside), applied) = found?;
+    let unreadable = || refusal::broken(format!("the content or the audience of {} does not read back", asked.name));
+    Ok(Present {
+        content: Content::from_blob(&content).ok_or_else(unreadable)?,
+        audience: Recipients::from_blob(&audience).ok_or_else(unreadable)?.to(schedule.audience),
+        now: admin.now(applied),
+        id,
+        schedule,
+        answer,
+        beside,
+        applied,
+    })
+}
+
+/// Lays the change over what is there, and finds what has to be proposed.
+async fn plan(
+    admin: &Admin,
+    present: Present,
+    until: Until,
+    (asked, mask): (v1::ScheduleBody, Mask),
+    (request, body): (Option<String>, Hash),
+) -> Result<Planned, ApiError> {
+    let (site, limits) = (Arc::clone(&admin.site), admin.limits());
+    let planned = admin.calendar(move |zones| {
+        let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
+        // Whether it is paused is no part of a change.
+        wanted.paused = None;
+        mask.check_timing(&wanted)?;
+        mask.lay_over(&mut wanted, asked);
+        let sealed = |tenant: &str, name: &str| site.sealed(tenant, name);
+        let validate::CheckedSchedule { create, duplicates } =
+            validate::schedule(Some(wanted), present.now, true, (zones, &sealed), limits)?;
+        let mut edit = difference(&present, &mask, &create);
+        (edit.request, edit.body) = (request, body);
+        if moves_instants(&present.schedule, &create) {
+            let through = match until {
+                Until::Now => present.now.plus_ms(-CLOCKS_MS).max(present.applied),
+                Until::Applied => present.applied,
+            };
+            let due = |pattern: &Pattern, zone: &Zone| {
+                site.replica.read(|ledger| plan_leave(ledger, present.id, pattern, zone, through))
+            };
+            // Asked name by name: entries do not wait for a calendar to be walked.
+            let has_opened = |name: &Nominal| {
+                let name = (present.id, name.clone());
+                site.replica.read(|ledger| ledger.has_opened(&name))
+            };
+            let waits = site.replica.read(|ledger| ledger.waits_at(present.id, through));
+            edit.timing = Some(retimed(&present, &create, zones, (through, waits), (&due, &has_opened))?);
+        }
+        Ok(Planned { edit, content: create.content, audience: create.audience, duplicates })
+    });
+    planned.await?
+}
+
+/// Does the calendar give other instants?
+fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
+    schedule.when != wanted.when
+        || schedule.zone != wanted.zone
+        || (schedule.start, schedule.end, schedule.max_runs) != (wanted.start, wanted.end, wanted.max_runs)
+        || schedule.policies.dst != wanted.policies.dst
+        || schedule.policies.jitter_ms != wanted.policies.jitter_ms
+}
+
+/// What the mask names and what differs, but for the timing.
+fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> ScheduleEdit {
+    let schedule = &present.schedule;
+    let policies = mask.names("policies") && schedule.policies != wanted.policies;
+    let content = mask.names("content") && present.content != wanted.content;
+    let audience = mask.names("audience") && present.audience != wanted.audience;
+    ScheduleEdit {
+        request: None,
+        body: Hash([0; 32]),
+        schedule: present.id,
+        plan_version: schedule.plan.version,
+        timing: None,
+        policies: policies.then(|| wanted.policies.clone()),
+        pool: (schedule.pool != wanted.pool).then(|| wanted.pool.clone()),
+        priority: (schedule.priority != wanted.priority).then_some(wanted.priority),
+        content: content.then(|| wanted.content.clone()),
+        audience: audience.then(|| wanted.audience.clone()),
+        labels: (schedule.labels != wanted.labels).then(|| wanted.labels.clone()),
+    }
+}
+
+/// What of the former timing is due; and whether a name has opened.
+type Past<'a> = (&'a dyn Fn(&Pattern, &Zone) -> Option<Fire>, NameHasOpened<'a>);
+type NameHasOpened<'a> = &'a dyn Fn(&Nominal) -> bool;
+
+/// The other timing, which must have an instant to come.
+fn retimed(
+    present: &Present,
+    create: &ScheduleCreate,
+    zones: &Zones,
+    (through, waits): (Time, bool),
+    (due, has_opened): Past<'_>,
+) -> Result<Retiming, ApiError> {
+    let schedule = &present.schedule;
+    let compiled = |of: &_| Pattern::compile(of).map_err(|error| refusal::not_possible(error.to_string()));
+    let zone = zones.get(&create.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
+    let pattern = compiled(&create.when)?;
+    let former = (compiled(&schedule.when)?, zones.get(&schedule.zone).ok());
+    let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
+    let due = former.filter(|_| schedule.activity == Activity::Active).and_then(|of| due(of.pattern, of.zone));
+    let wanted = Wanted {
+        when: create.when.clone(),
+        zone: create.zone.clone(),
+        start: create.start,
+        end: create.end,
+        max_runs: create.max_runs,
+        policies: create.policies.clone(),
+    };
+    let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
+    let retiming = retime(schedule, due, former, wanted, (through, waits), has_opened);
+    let retiming = retiming.map_err(|wait| refusal::not_possible(wait.to_string()))?;
+    match (&retiming.next, create.max_runs) {
+        (Some(_), _) => Ok(retiming),
+        (None, Some(most)) if schedule.plan.opened >= most => {
+            let opened = schedule.plan.opened;
+            Err(ApiError::of_field("schedule.max_runs", format!("is {most}, but {opened} have opened; give more")))
+        }
+        (None, _) => {
+            let mut fields = Fields::default();
+            let message = format!("has no instant after now, {}; give one to come, or a later end", present.now);
+            fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
+            fields.done(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::impossible::Impossible;
+
+    use super::*;
+
+    #[test]
+    fn what_came_in_between_is_planned_anew_and_what_is_wrong_is_not() {
+        for overtaken in [Refusal::StalePlan, Refusal::FiredThrough, Refusal::NotDue(Time(0))] {
+            assert!(is_overtaken(&overtaken), "{overtaken}");
+        }
+        for wrong in [Refusal::ClocksDisagree, Impossible::NoRecipients.into()] {
+            assert!(!is_overtaken(&wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Tenants: bounds set, listed, shown, taken away (P12, P25).
+
+use reveille_ledger::Ledger;
+use reveille_ledger::command::Command;
+use reveille_ledger::tenant::TenantSet;
+use reveille_proto::admin::v1::tenant_service_server::TenantService;
+use reveille_proto::admin::v1::{
+    GetTenantRequest, GetTenantResponse, ListTenantsRequest, ListTenantsResponse, RemoveTenantRequest,
+    RemoveTenantResponse, SetTenantRequest, SetTenantResponse, Tenant,
+};
+use tonic::{Request, Response, Status};
+
+use crate::server::admin::lookup::near;
+use crate::server::admin::paging::Paging;
+use crate::server::admin::{Admin, deadline, refusal, validate};
+
+fn shown(ledger: &Ledger, name: String) -> Tenant {
+    let known = ledger.tenant(&name);
+    Tenant {
+        rate_per_second: known.rate().unwrap_or_default(),
+        concurrency: known.concurrency,
+        share: known.share,
+        claimed: ledger.claimed_of(&name),
+        index: known.index,
+        name,
+    }
+}
+
+#[tonic::async_trait]
+impl TenantService for Admin {
+    async fn set_tenant(&self, request: Request<SetTenantRequest>) -> Result<Response<SetTenantResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
+        let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
+        let name = set.name.clone();
+        self.write_unless(validate_only, Command::TenantSet(set), &request_id, deadline).await?;
+        let tenant = Some(self.site.replica.read(|ledger| shown(ledger, name)));
+        Ok(Response::new(SetTenantResponse { tenant }))
+    }
+
+    async fn list_tenants(
+        &self,
+        request: Request<ListTenantsRequest>,
+    ) -> Result<Response<ListTenantsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let paging: Paging<String> = Paging::new("tenants", request.page_size, &request.page_token)?;
+        // The first name that comes after the last one.
+        let from = paging.after.as_ref().map_or_else(String::new, |last| format!("{last}\0"));
+        let look = self.read(request.stale, deadline, |ledger| {
+            let names = ledger.tenant_names_from(from).take(paging.size + 1);
+            names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
+        });
+        let (mut tenants, freshness) = look.await?;
+        let more = tenants.len() > paging.size;
+        tenants.truncate(paging.size);
+        let next_page_token = paging.token(tenants.last().filter(|_| more).map(|one| &one.name));
+        Ok(Response::new(ListTenantsResponse { tenants, next_page_token, freshness }))
+    }
+
+    async fn get_tenant(&self, request: Request<GetTenantRequest>) -> Result<Response<GetTenantResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let name = validate::tenant(&request.name)?;
+        let look = self.read(request.stale, deadline, |ledger| {
+            match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
+                Some(known) => Ok(shown(ledger, known)),
+                None => {
+                    let names = ledger.tenant_names_from(String::new());
+                    Err(refusal::no_tenant(&name).near(&near(&name, names.map(|name| name.to_owned()))))
+                }
+            }
+        });
+        let (tenant, freshness) = look.await?;
+        let tenant = Some(tenant?);
+        Ok(Response::new(GetTenantResponse { tenant, freshness }))
+    }
+
+    async fn remove_tenant(
+        &self,
+        request: Request<RemoveTenantRequest>,
+    ) -> Result<Response<RemoveTenantResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let name = validate::tenant(&request.into_inner().name)?;
+        let reply = self.write(Command::TenantRemove(name), "", deadline).await?;
+        Ok(Response::new(RemoveTenantResponse { index: reply.index }))
+    }
+}

@@ -1,0 +1,154 @@
+//! The end of a rolling upgrade: the entry that raises the ledger's level, and what stands in its way (P23).
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use reveille_ledger::Ledger;
+use reveille_ledger::command::{Command, RaiseLevel};
+use reveille_ledger::ids::NodeId;
+use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
+use reveille_raft::Member;
+
+use super::cluster::DESCRIBED_WITHIN;
+use crate::server::admin::{Admin, ApiError, refusal};
+
+const STATUS: &str = "reveille cluster upgrade status";
+
+/// Levels, as the ledger knows them.
+#[derive(Debug, PartialEq, Eq)]
+struct Levels {
+    ledger: u32,
+    nodes: BTreeMap<NodeId, NodeLevel>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct NodeLevel {
+    name: String,
+    votes: bool,
+    /// 0: it never came up.
+    announced: u32,
+}
+
+impl Levels {
+    fn of(ledger: &Ledger, members: &BTreeMap<NodeId, Member>) -> Levels {
+        let voters: Vec<NodeId> = members.iter().filter(|(_, member)| member.votes).map(|(id, _)| *id).collect();
+        let level = |(id, announced): (NodeId, u32)| {
+            let own = ledger.nodes().get(&id).map(|node| node.name.clone());
+            let name = members.get(&id).map(|member| member.name.clone()).or(own).unwrap_or_else(|| id.to_string());
+            (id, NodeLevel { name, votes: voters.contains(&id), announced })
+        };
+        let nodes = ledger.announced_levels(&voters).into_iter().map(level).collect();
+        Levels { ledger: ledger.head().level, nodes }
+    }
+
+    fn announced(&self) -> impl Iterator<Item = u32> + '_ {
+        self.nodes.values().map(|node| node.announced)
+    }
+
+    /// The highest level that all nodes apply.
+    fn target(&self) -> u32 {
+        self.announced().min().unwrap_or(0).max(self.ledger)
+    }
+
+    fn highest(&self) -> u32 {
+        self.announced().max().unwrap_or(0).max(self.ledger)
+    }
+
+    /// What keeps the level from rising to `asked`.
+    fn obstacles(&self, asked: u32) -> Vec<String> {
+        let below = self.nodes.values().filter(|node| node.announced < asked);
+        let sentence = |NodeLevel { name, announced, .. }: &NodeLevel| match announced {
+            0 => format!("node {name} has never come up; start it with the new release"),
+            _ => format!(
+                "node {name} applies ledger level {announced} and not {asked}; install the new release on it and restart it"
+            ),
+        };
+        below.map(sentence).collect()
+    }
+}
+
+impl Admin {
+    /// How far the upgrade is, as this node knows it.
+    pub(crate) async fn upgrade(&self) -> GetUpgradeResponse {
+        let levels = self.levels();
+        let described = self.descriptions(levels.nodes.keys().copied(), DESCRIBED_WITHIN).await;
+        let node = |(id, node): (&NodeId, &NodeLevel)| UpgradeNode {
+            id: id.to_string(),
+            name: node.name.clone(),
+            votes: node.votes,
+            level: node.announced,
+            version: described.get(id).map(|described| described.said.version.clone()),
+        };
+        GetUpgradeResponse {
+            level: levels.ledger,
+            target_level: levels.target(),
+            highest_level: levels.highest(),
+            nodes: levels.nodes.iter().map(node).collect(),
+            obstacles: levels.obstacles(levels.highest()),
+        }
+    }
+
+    fn levels(&self) -> Levels {
+        let members = self.site.replica.members();
+        self.site.replica.read(|ledger| Levels::of(ledger, &members))
+    }
+
+    /// Raises the ledger's level.
+    pub(crate) async fn finish_upgrade(
+        &self,
+        request: FinishUpgradeRequest,
+        deadline: Instant,
+    ) -> Result<FinishUpgradeResponse, ApiError> {
+        let FinishUpgradeRequest { level: asked, request_id } = request;
+        // A node that came up a moment ago is known after this.
+        self.read(false, deadline, |_| ()).await?;
+        let levels = self.levels();
+        let level = if asked == 0 { levels.target() } else { asked };
+        if level == levels.ledger {
+            let obstacles = levels.obstacles(levels.highest());
+            let waits = asked == 0 && !obstacles.is_empty();
+            return match waits {
+                true => Err(refusal::not_possible(obstacles.join("; ")).next(STATUS)),
+                false => Ok(FinishUpgradeResponse { level, raised: false }),
+            };
+        }
+        let obstacles = levels.obstacles(level);
+        if !obstacles.is_empty() {
+            return Err(refusal::not_possible(obstacles.join("; ")).next(STATUS));
+        }
+        let voters = levels.nodes.iter().filter(|(_, node)| node.votes).map(|(id, _)| *id).collect();
+        self.write(Command::RaiseLevel(RaiseLevel { level, voters }), &request_id, deadline).await?;
+        Ok(FinishUpgradeResponse { level, raised: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(ledger: u32, announced: [u32; 3]) -> Levels {
+        let node = |(name, announced): (&str, u32)| NodeLevel { name: name.to_owned(), votes: true, announced };
+        let nodes = ["a", "b", "c"].into_iter().zip(announced).map(node);
+        Levels { ledger, nodes: (1..).map(NodeId).zip(nodes).collect() }
+    }
+
+    #[test]
+    fn target_is_highest_level_that_all_nodes_announced() {
+        let numbers = |levels: &Levels| (levels.target(), levels.highest(), levels.obstacles(levels.highest()).len());
+        assert_eq!(numbers(&levels(1, [1, 1, 1])), (1, 1, 0), "nothing to do");
+        assert_eq!(numbers(&levels(1, [2, 2, 2])), (2, 2, 0));
+        assert_eq!(numbers(&levels(1, [3, 2, 3])), (2, 3, 1), "a node skipped a release");
+        assert_eq!(numbers(&levels(2, [2, 2, 2])), (2, 2, 0));
+        assert_eq!(numbers(&levels(1, [2, 1, 0])), (1, 2, 2));
+    }
+
+    #[test]
+    fn obstacle_names_the_node_and_what_helps() {
+        let told = levels(1, [2, 1, 0]).obstacles(2);
+        let expected = [
+            "node b applies ledger level 1 and not 2; install the new release on it and restart it",
+            "node c has never come up; start it with the new release",
+        ];
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,267 @@
+//! What an import asks (P20): what is missing, here is a part, now seal.
+//!
+//! No node knows of an upload: it is some files that no seal names yet. So whichever node is asked next goes on with
+//! it, and one that is given up leaves nothing. What a client says is not believed: each recipient is looked at when
+//! its part comes, and all together before they are sealed.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::audience::{Unfit, fetch, spread};
+use reveille_ledger::content::{PARTS_MAX, Seal};
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::{
+    ErrorReason, PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest, PutPartResponse, SealAudienceRequest,
+    SealAudienceResponse,
+};
+use reveille_raft::crash;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::{Code, Request, Status, Streaming};
+
+use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
+use crate::server::admin::{Admin, ApiError, deadline};
+
+/// Bytes of a part that somebody sends: a recipient has one KiB on average.
+pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long the next piece of a part is waited for.
+const PIECE_WITHIN: Duration = Duration::from_secs(30);
+/// How long all of a part may take: one of the largest at a megabit a second. No other time-out of a call bounds it
+/// (`listen`).
+const PART_WITHIN: Duration = Duration::from_secs(600);
+/// How often it is told how many parts were looked at.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+/// What to do where a part is not what it was.
+const AGAIN: &str = "the same import again: it sends what is missing";
+
+impl Admin {
+    pub(crate) async fn prepare(
+        &self,
+        request: Request<PrepareAudienceRequest>,
+    ) -> Result<PrepareAudienceResponse, ApiError> {
+        let deadline = deadline::of(&request);
+        let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request.into_inner();
+        let order = AudienceRequest::read(
+            AudienceRequest { tenant, name, columns, rows: recipients, request: None },
+            self.limits(),
+        )?;
+        let parts = hashes(&parts)?;
+        self.free(&order, deadline).await?;
+        let missing = spread(&self.site, &parts).await.map_err(|error| not_written(&error))?;
+        Ok(PrepareAudienceResponse { missing: missing.into_iter().map(|part| part.0.to_vec()).collect() })
+    }
+
+    pub(crate) async fn receive(&self, pieces: Streaming<PutPartRequest>) -> Result<PutPartResponse, Status> {
+        let busy = || ApiError::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
+        let one = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
+        let _one = one.ok().and_then(Result::ok).ok_or_else(busy)?;
+        let Sent { part, number, bytes } = sent(pieces, PIECE_WITHIN, PART_WITHIN).await?;
+        let site = Arc::clone(&self.site);
+        let kept = tokio::task::spawn_blocking(move || site.parts.admit(part, &bytes)).await;
+        match kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Err(ApiError::of_field("piece", format!("part {number}: {error}")).into());
+            }
+            Err(error) => {
+                let name = &self.site.introduction.name;
+                let message = format!("{name} cannot write part {number}: {error}");
+                let next = match error.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
+                    _ => "reveille doctor".to_owned(),
+                };
+                return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next).into());
+            }
+        }
+        let missing = spread(&self.site, &[part]).await.map_err(|error| not_written(&error))?;
+        if !missing.is_empty() {
+            // P20: nobody of a majority has said that it has it, this node among them.
+            let message = format!("part {number} is not on a majority yet");
+            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN).into());
+        }
+        crash::point("admin.upload-part");
+        Ok(PutPartResponse {})
+    }
+
+    pub(crate) async fn seal_uploaded(
+        &self,
+        request: Request<SealAudienceRequest>,
+    ) -> Result<mpsc::Receiver<Result<SealAudienceResponse, Status>>, ApiError> {
+        let deadline = deadline::of(&request);
+        let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request.into_inner();
+        let order = AudienceRequest::read(
+            AudienceRequest { tenant, name, columns, rows: recipients, request: Some(request_id) },
+            self.limits(),
+        )?;
+        let seal = order.seal(hashes(&parts)?);
+        if let Some(wrong) = seal.wrong(self.limits()) {
+            return Err(ApiError::of_field("parts", wrong.to_string()));
+        }
+        // What is sealed has been looked at. Who has it is asked each time: it may be taken away just now, and its
+        // parts be as old as they are.
+        let is_new = self.free(&order, deadline).await? != Some(seal.blob().hash);
+        let (words, heard) = mpsc::channel(WAITING_MAX);
+        let admin = self.share();
+        tokio::spawn(async move {
+            let count = seal.parts.len() as u32;
+            let check = async {
+                admin.check_held(&seal).await?;
+                if is_new { admin.check(&seal, words.clone()).await } else { Ok(()) }
+            };
+            let checked = tokio::select! {
+                checked = check => checked,
+                () = words.closed() => return,
+                () = admin.stop.cancelled() => Err(stopping()),
+            };
+            crash::point("admin.seal");
+            let last = match checked {
+                Ok(()) => admin.seal(order, seal.parts).await,
+                Err(fault) => Err(fault),
+            };
+            let last =
+                last.map(|audience| SealAudienceResponse { checked: count, parts: count, audience: Some(audience) });
+            // A caller who is gone needs no last word.
+            let _ = words.send(last.map_err(Status::from)).await;
+        });
+        Ok(heard)
+    }
+
+    /// Are all parts on a majority, and as young as if they were new?
+    async fn check_held(&self, seal: &Seal) -> Result<(), ApiError> {
+        let missing = spread(&self.site, &seal.parts).await.map_err(|error| not_written(&error))?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{} of {} parts are on no node", missing.len(), seal.parts.len());
+        Err(ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(AGAIN))
+    }
+
+    /// Is each recipient what the seal says, and nobody there twice?
+    async fn check(
+        &self,
+        seal: &Seal,
+        words: mpsc::Sender<Result<SealAudienceResponse, Status>>,
+    ) -> Result<(), ApiError> {
+        for part in seal.parts.iter().filter(|part| !self.site.parts.has(**part)) {
+            fetch(&self.site, *part).await;
+        }
+        // One at a time on a node: each reads a whole audience, and keeps a mark a row in a file.
+        let turn = Arc::clone(&self.checks).acquire_owned().await;
+        let (site, seal) = (Arc::clone(&self.site), seal.clone());
+        let parts = seal.parts.len() as u32;
+        let mut told = Instant::now();
+        let tell = move |checked: u32| {
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                // How far it was does not matter any more when the next word comes.
+                let _ = words.try_send(Ok(SealAudienceResponse { checked, parts, audience: None }));
+            }
+            !words.is_closed()
+        };
+        let checked = tokio::task::spawn_blocking(move || {
+            // Kept until the thread is through: whoever asked may have gone.
+            let _turn = turn;
+            site.parts.check(&seal, tell)
+        });
+        let checked = checked.await;
+        checked.unwrap_or_else(|panic| Err(Unfit::Disk(panic.to_string()))).map_err(|unfit| match unfit {
+            Unfit::Wrong(why) => ApiError::of_field("parts", why),
+            Unfit::Part(_) | Unfit::Disk(_) | Unfit::Left => {
+                ApiError::new(Code::Unavailable, ErrorReason::Busy, unfit.to_string()).next(AGAIN)
+            }
+        })
+    }
+}
+
+/// A part as somebody sent it.
+#[derive(Debug)]
+struct Sent {
+    part: Hash,
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+/// Takes in the pieces of a part: each within its time, and all within theirs. Whoever sends slowly has a place that
+/// others wait for.
+async fn sent(
+    mut pieces: impl Stream<Item = Result<PutPartRequest, Status>> + Unpin,
+    piece_within: Duration,
+    part_within: Duration,
+) -> Result<Sent, Status> {
+    let ends = tokio::time::Instant::now() + part_within;
+    let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
+    loop {
+        let late = |_| {
+            // The way to here may be better in a moment: it is worth another try.
+            let message = format!("the next piece of a part did not come within {} s", piece_within.as_secs());
+            Status::from(ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(AGAIN))
+        };
+        let too_slow = |_| {
+            let message = format!("part did not come within {} s; make the connection faster", part_within.as_secs());
+            Status::from(ApiError::of_field("piece", message))
+        };
+        let next = tokio::time::timeout_at(ends, timeout(piece_within, pieces.next())).await;
+        let Some(next) = next.map_err(too_slow)?.map_err(late)?.transpose()? else { break };
+        if named.is_none() {
+            named = Some((hash(&next.part)?, next.number));
+        }
+        if bytes.len() + next.piece.len() > PART_BYTES_MAX {
+            let message = format!("makes a part of more than {PART_BYTES_MAX} bytes; leave out columns");
+            return Err(ApiError::of_field("piece", message).into());
+        }
+        bytes.extend_from_slice(&next.piece);
+    }
+    let (part, number) = named.ok_or_else(|| ApiError::of_field("part", "is missing"))?;
+    Ok(Sent { part, number, bytes })
+}
+
+fn hashes(parts: &[Vec<u8>]) -> Result<Vec<Hash>, ApiError> {
+    if parts.len() > PARTS_MAX {
+        return Err(ApiError::of_field("parts", format!("are {}, more than {PARTS_MAX}", parts.len())));
+    }
+    parts.iter().map(|part| hash(part)).collect()
+}
+
+fn hash(bytes: &[u8]) -> Result<Hash, ApiError> {
+    bytes.try_into().map(Hash).map_err(|_| ApiError::of_field("part", "is no hash of 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(bytes: usize) -> Result<PutPartRequest, Status> {
+        Ok(PutPartRequest { part: vec![7; 32], number: 3, piece: vec![0; bytes] })
+    }
+
+    #[tokio::test]
+    async fn a_part_is_its_pieces_and_has_a_size() {
+        let minute = Duration::from_secs(60);
+        let whole = sent(tokio_stream::iter([piece(2), piece(3)]), minute, minute).await.expect("it came");
+        assert_eq!((whole.part, whole.number, whole.bytes.len()), (Hash([7; 32]), 3, 5));
+        let large = tokio_stream::iter([piece(PART_BYTES_MAX), piece(1)]);
+        let refused = sent(large, minute, minute).await.expect_err("too large");
+        assert!(refused.message().contains("more than 67108864 bytes"), "{refused:?}");
+        let nothing = sent(tokio_stream::iter([]), minute, minute).await.expect_err("nothing came");
+        assert_eq!(nothing.message(), "part: is missing");
+    }
+
+    /// One of four places is taken by whoever sends; it may not be kept by a byte now and then.
+    #[tokio::test]
+    async fn whoever_sends_slowly_is_sent_away() {
+        let (minute, soon) = (Duration::from_secs(60), Duration::from_millis(100));
+        let drip = || {
+            Box::pin(tokio_stream::iter(std::iter::repeat_with(|| piece(0))).then(|piece| async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                piece
+            }))
+        };
+        let slow = tokio::time::timeout(minute, sent(drip(), minute, soon)).await.expect("it ends by itself");
+        assert!(slow.expect_err("too slow").message().contains("did not come within"));
+        let silent = sent(tokio_stream::pending(), soon, minute).await.expect_err("nothing comes");
+        assert_eq!(silent.code(), Code::Unavailable, "it is tried again");
+        assert!(silent.message().starts_with("the next piece of a part did not come"), "{silent:?}");
+    }
+}

@@ -1,0 +1,81 @@
+//! A run as it is, and as it changes, for whoever watches it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_cluster::node::context::Site;
+use reveille_ledger::ids::RunId;
+use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status};
+
+use super::run;
+use crate::server::admin::{Admin, ApiError};
+
+/// What a watcher receives.
+pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
+
+/// At most four looks a second.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// States that wait for a watcher. A slow one misses states in between and nothing else.
+const WAITING_MAX: usize = 1;
+const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
+
+impl Admin {
+    /// Follows a run until nothing of it is pending or claimed, the watcher goes, or the node stops.
+    pub(crate) fn watch(&self, run: RunId) -> Result<Watched, ApiError> {
+        let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
+            let message = "too many runs are watched on this node; nothing happened";
+            ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
+        })?;
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let (site, stop) = (Arc::clone(&self.site), self.stop.clone());
+        tokio::spawn(async move {
+            let (_permit, gone) = (permit, sender.clone());
+            tokio::select! {
+                () = follow(&site, run, &sender) => {}
+                () = gone.closed() => {}
+                () = stop.cancelled() => {
+                    let message = "this node is stopping";
+                    let fault = ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next(ASK_ANOTHER);
+                    // A watcher that has not taken its last state yet sees the stream end without a word.
+                    let _ = sender.try_send(Err(fault.into()));
+                }
+            }
+        });
+        Ok(ReceiverStream::new(receiver))
+    }
+}
+
+async fn follow(site: &Site, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
+    let mut applied = site.replica.applied();
+    let mut known = None;
+    loop {
+        let look_again = Instant::now() + LOOK_EVERY;
+        applied.mark_unchanged();
+        let state = match site.replica.read(|ledger| run::look(ledger, run)) {
+            Ok(state) => state,
+            Err(gone) => {
+                // Nobody left to tell is fine.
+                let _ = watcher.send(Err(gone.into())).await;
+                return;
+            }
+        };
+        let over = state.counts.is_none_or(|counts| counts.pending == 0 && counts.claimed == 0);
+        if known.as_ref() != Some(&state) {
+            known = Some(state.clone());
+            if watcher.send(Ok(WatchRunResponse { run: Some(state) })).await.is_err() {
+                return;
+            }
+        }
+        if over {
+            return;
+        }
+        sleep_until(look_again).await;
+        if applied.changed().await.is_err() {
+            return;
+        }
+    }
+}

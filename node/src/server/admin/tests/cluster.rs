@@ -1,0 +1,160 @@
+//! A cluster is made once, and its status always answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    GetClusterStatusRequest, InitClusterRequest, InitClusterResponse, ListMembersRequest, ListSchedulesRequest,
+    MemberRole, TransferLeaderRequest,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use super::node::{PATIENCE, creation, founder, reason, yearly};
+use crate::server::admin::{Admin, serve};
+
+/// What a caller waits for who will not get what it asks for.
+const SHORT: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
+    let (one, two, other) = (founder(1).await, founder(2).await, founder(3).await);
+    let mut cluster = ClusterServiceClient::new(one.channel.clone());
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    assert_eq!((status.cluster.as_str(), status.leader.as_str(), status.members.len()), ("", "", 1));
+    let early = ScheduleServiceClient::new(one.channel.clone()).list_schedules(ListSchedulesRequest::default()).await;
+    assert_eq!(reason(&early.expect_err("no cluster")), (Code::FailedPrecondition, "NOT_INITIALIZED".to_owned()));
+
+    let peer = two.site.introduction.address.clone();
+    let (peers, request_id) = (vec![peer], "a".to_owned());
+    let request = InitClusterRequest { peers, request_id, validate_only: true, ..InitClusterRequest::default() };
+    let seen = cluster.init_cluster(request.clone()).await.expect("founders answer").into_inner();
+    assert_eq!((seen.cluster.as_str(), seen.members.len()), ("", 2));
+    assert_eq!(one.site.replica.cluster(), None);
+
+    let request = InitClusterRequest { validate_only: false, ..request };
+    let made = cluster.init_cluster(request.clone()).await.expect("a cluster").into_inner();
+    assert!(!made.cluster.is_empty());
+    assert_eq!(made.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2"]);
+    let again = cluster.init_cluster(request).await.expect("the same").into_inner();
+    assert_eq!(again, InitClusterResponse { existed: true, ..made.clone() });
+    let alone = cluster.init_cluster(InitClusterRequest::default()).await.expect_err("made already");
+    assert_eq!(reason(&alone), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
+
+    let taken = one.site.introduction.address.clone();
+    let request = InitClusterRequest { peers: vec![taken, "nowhere".to_owned()], ..InitClusterRequest::default() };
+    let mut cluster = ClusterServiceClient::new(other.channel.clone());
+    let wrong = cluster.init_cluster(request.clone()).await.expect_err("no address");
+    assert_eq!(wrong.message(), "peers[1]: \"nowhere\" is not an address; write HOST:PORT, such as 10.0.0.2:7601");
+    // The port of the API of a node, where the one for its peers is meant.
+    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listener = tokio::net::TcpListener::bind(loopback).await.expect("a port");
+    let admin_port = listener.local_addr().expect("an address").to_string();
+    let admin = Admin::new(Arc::clone(&two.site), Vec::new());
+    tokio::spawn(serve(admin, listener, CancellationToken::new()));
+    let mistaken = InitClusterRequest { peers: vec![admin_port], ..InitClusterRequest::default() };
+    let mistaken = cluster.init_cluster(mistaken).await.expect_err("no peer port");
+    assert!(mistaken.message().contains("answers, but is no peer port"), "{mistaken:?}");
+    // Nobody listens there: not a mistake in the request.
+    let silent = InitClusterRequest { peers: vec!["127.0.0.1:1".to_owned()], ..InitClusterRequest::default() };
+    let silent = cluster.init_cluster(silent).await.expect_err("nobody answers");
+    assert_eq!(reason(&silent), (Code::Unavailable, "NO_QUORUM".to_owned()));
+    assert!(silent.message().contains("127.0.0.1:1 does not answer"), "{silent:?}");
+    let request = InitClusterRequest { peers: request.peers.into_iter().take(1).collect(), ..request };
+    let foreign = cluster.init_cluster(request).await.expect_err("its peer belongs to a cluster");
+    assert!(foreign.message().contains("belongs to cluster"), "{foreign:?}");
+    assert_eq!(other.site.replica.cluster(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_node_answers_for_all_and_hands_leadership_over() {
+    let (one, two) = (founder(1).await, founder(2).await);
+    let peers = vec![two.site.introduction.address.clone()];
+    let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
+    ClusterServiceClient::new(one.channel.clone()).init_cluster(request).await.expect("a cluster");
+    for node in [&one, &two] {
+        let leads = async {
+            while node.site.replica.status().leader.is_none()
+                || node.site.replica.read(|ledger| ledger.head().epoch).is_none()
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, leads).await.expect("a leader");
+    }
+    // Reads and writes work on both, whoever leads.
+    for node in [&one, &two] {
+        let mut schedules = ScheduleServiceClient::new(node.channel.clone());
+        let listed = schedules.list_schedules(ListSchedulesRequest::default());
+        let freshness = listed.await.expect("a list").into_inner().freshness.expect("freshness");
+        assert!(!freshness.stale && freshness.index > 0);
+        let mut cluster = ClusterServiceClient::new(node.channel.clone());
+        let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+        let leaders = status.members.iter().filter(|member| member.role() == MemberRole::Leader).count();
+        assert_eq!((leaders, status.members.len(), status.clocks_agree), (1, 2, true), "{status:?}");
+        let offset = status.members.iter().filter_map(|member| member.clock_offset_ms).map(i64::abs).max();
+        assert!(offset.is_some_and(|offset| offset < 5_000), "one machine, one clock: {status:?}");
+        let members = cluster.list_members(ListMembersRequest {}).await.expect("members").into_inner().members;
+        assert_eq!(members.len(), 2);
+    }
+    let mut cluster = ClusterServiceClient::new(one.channel.clone());
+    let unknown = cluster.transfer_leader(TransferLeaderRequest { to: "node-9".to_owned() }).await;
+    assert_eq!(reason(&unknown.expect_err("no such member")), (Code::NotFound, "MEMBER_NOT_FOUND".to_owned()));
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    let moved = cluster.transfer_leader(TransferLeaderRequest::default()).await.expect("moved").into_inner();
+    assert_ne!(moved.leader, status.leader);
+
+    // Half of a cluster answers nothing that could be wrong, and says how it stands.
+    assert!(two.site.replica.shutdown(Instant::now() + PATIENCE).await);
+    let mut schedules = ScheduleServiceClient::new(one.channel.clone());
+    let mut fresh = Request::new(ListSchedulesRequest::default());
+    fresh.set_timeout(SHORT);
+    let fresh = schedules.list_schedules(fresh).await.expect_err("no quorum");
+    let (code, word) = reason(&fresh);
+    assert!(code == Code::Unavailable && ["NO_LEADER", "NO_QUORUM"].contains(&word.as_str()), "{fresh:?}");
+    let mut write = Request::new(creation(yearly("report", &["ada@example.net"])));
+    write.set_timeout(SHORT);
+    let write = schedules.create_schedule(write).await.expect_err("no quorum");
+    assert_eq!(write.code(), Code::Unavailable, "its read comes first: {write:?}");
+    let stale = ListSchedulesRequest { stale: true, ..ListSchedulesRequest::default() };
+    assert!(schedules.list_schedules(stale).await.is_ok());
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    let lost = status.members.iter().filter(|member| member.role() == MemberRole::Unreachable);
+    let names = lost.filter_map(|member| Some(member.member.as_ref()?.name.as_str())).collect::<Vec<_>>();
+    assert_eq!(names, ["node-2"], "{status:?}");
+    let leads = status.members.iter().any(|member| member.role() == MemberRole::Leader);
+    assert_eq!(leads, !status.leader.is_empty(), "the status does not contradict itself: {status:?}");
+
+    assert!(!status.members.iter().any(|member| member.stopping));
+    one.site.begin_stop();
+    assert_eq!(crate::server::health::readiness(&one.site), (false, "stopping".to_owned()));
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    assert!(status.members.iter().any(|member| member.stopping), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_the_protos_learns_what_there_is_and_whether_it_is_served() {
+    let node = founder(1).await;
+    let check = HealthCheckRequest::default();
+    let health = HealthClient::new(node.channel.clone()).check(check).await.expect("an answer").into_inner();
+    assert_eq!(health.status(), ServingStatus::Serving);
+
+    let message_request = Some(MessageRequest::ListServices(String::new()));
+    let ask = ServerReflectionRequest { host: String::new(), message_request };
+    let mut reflection = ServerReflectionClient::new(node.channel.clone());
+    let answers = reflection.server_reflection_info(tokio_stream::iter([ask])).await.expect("a stream");
+    let answer = answers.into_inner().message().await.expect("an answer").expect("one answer");
+    let Some(MessageResponse::ListServicesResponse(services)) = answer.message_response else { panic!("{answer:?}") };
+    let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
+    assert!(names.contains(&"reveille.admin.v1.ScheduleService"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("peer")), "{names:?}");
+}

@@ -1,0 +1,340 @@
+//! A node of one, its API, and the mailbox that it sends to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use reveille_cluster::audience::Parts;
+use reveille_cluster::node::clock::{Clock, SystemClock};
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{self, Leading, Station};
+use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::ops::unsubscribe::Unsubscribe;
+use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
+use reveille_ledger::LEVEL;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Claim, Command, NodeUp};
+use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
+use reveille_ledger::reply::Outcome;
+use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
+use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
+use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
+use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
+use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
+use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
+use reveille_proto::admin::v1::run_service_client::RunServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest,
+    InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, RelayTls, Run, ScheduleBody,
+    TriggerScheduleRequest, TriggerScheduleResponse, When, when,
+};
+use reveille_raft::{GrpcTransport, Options, Replica};
+use reveille_sink::{Sink, SinkOptions};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::server::admin::{Admin, serve};
+
+/// Far beyond what any step takes, so that a loaded machine fails no test.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Where its recipients opt out.
+pub const UNSUBSCRIBE: &str = "https://news.example.org/u";
+/// Mails whose text the mailbox keeps: those of three schedules in a year.
+const MAILS_KEPT: usize = 2_000;
+
+/// The machine's clocks, with a wall clock that can be set.
+#[derive(Debug, Default)]
+pub struct SetClock {
+    ahead_ms: AtomicI64,
+}
+
+impl SetClock {
+    /// As somebody would who corrects it. No time passes.
+    pub fn set_ahead(&self, by: Duration) {
+        self.ahead_ms.store(by.as_millis() as i64, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SetClock {
+    fn wall(&self) -> Time {
+        SystemClock.wall().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    fn boot(&self) -> Duration {
+        SystemClock.boot()
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+}
+
+/// A node before there is a cluster, with its API.
+pub struct Founder {
+    pub site: Arc<Site>,
+    pub channel: Channel,
+    leading: Leading,
+    stop: CancellationToken,
+    folder: TempDir,
+}
+
+pub async fn founder(number: u64) -> Founder {
+    founder_by(number, 1, Arc::new(SystemClock)).await
+}
+
+async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Founder {
+    let folder = tempfile::tempdir().expect("a folder");
+    let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let transport = GrpcTransport::bind(loopback).expect("a port");
+    let introduction = Introduction {
+        name: format!("node-{number}"),
+        address: transport.address().to_string(),
+        version: "0.1.0".to_owned(),
+        tzdb: "2026x".to_owned(),
+    };
+    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+    let me = Holder { node: NodeId(number), incarnation: Incarnation(incarnation) };
+    let mut options = Options::new(folder.path().join("data"), me, Arc::new(transport));
+    options.heartbeat_ms = 100;
+    options.election_ms = 600..1_200;
+    let parts = Parts::open(folder.path().join("parts")).expect("a folder");
+    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+    let key = folder.path().join("unsubscribe.key");
+    std::fs::write(&key, "k".repeat(32)).expect("written");
+    let key = Secret::File(key.to_string_lossy().into_owned());
+    let unsubscribe = Unsubscribe::new(UNSUBSCRIBE, None, &[key]).expect("an address and a key");
+    let site = Site::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
+    let site = Arc::new(site.unsubscribe_by(Some(unsubscribe)));
+    desk.open(&site);
+    let leading = Station::lead(&site);
+    let listener = TcpListener::bind(loopback).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let stop = CancellationToken::new();
+    let admin = Admin::new(Arc::clone(&site), Vec::new()).dial_by(Arc::new(TcpDialer::default()));
+    tokio::spawn(serve(admin, listener, stop.clone()));
+    let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
+    let channel = channel.connect().await.expect("a connection");
+    Founder { site, channel, leading, stop, folder }
+}
+
+/// A cluster of one that works, and a mailbox as its relay.
+pub struct Node {
+    pub channel: Channel,
+    pub sink: Sink,
+    station: Option<Station>,
+    stop: CancellationToken,
+    pub folder: TempDir,
+}
+
+impl Founder {
+    /// Starts its actors; the cluster was made.
+    pub async fn work(self, faults: &str) -> Node {
+        let options = lifecycle::Options {
+            name: "node-1".to_owned(),
+            hello_name: Some("node-1".to_owned()),
+            credentials: CredentialStore::default(),
+            reply_rules: RelayRules::default(),
+            journal_dir: self.folder.path().join("journal"),
+            dialer: Arc::new(TcpDialer::default()),
+        };
+        let (site, cancel) = (Arc::clone(&self.site), CancellationToken::new());
+        let station = Station::start(site, self.leading, options, &cancel).await.expect("a station");
+        let faults = faults.parse().expect("a fault plan");
+        let options = SinkOptions { faults, keep_bodies: MAILS_KEPT, ..SinkOptions::default() };
+        let sink = Sink::start(options).expect("a mailbox");
+        let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, folder: self.folder };
+        let relay = node.relay();
+        node.relays()
+            .add_relay(AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() })
+            .await
+            .expect("added");
+        node
+    }
+}
+
+/// A cluster of one, made and at work.
+pub async fn node(faults: &str) -> Node {
+    made(founder(1).await, faults, InitClusterRequest::default()).await
+}
+
+/// The same, whose wall clock can be set.
+pub async fn node_by(clock: &Arc<SetClock>) -> Node {
+    made(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", InitClusterRequest::default()).await
+}
+
+/// The same with a clock that is moved by hand.
+pub async fn node_with_test_clock(faults: &str) -> Node {
+    made(founder(1).await, faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
+}
+
+/// The same with a clock that is moved by hand, in its fourth life: each of the others died with one of the
+/// recipients of a run in its hands. So it rests (P12).
+pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
+    const DEATHS: u64 = 3;
+    let founder = founder_by(1, DEATHS + 1, Arc::new(SystemClock)).await;
+    let request = InitClusterRequest { test_clock: true, ..InitClusterRequest::default() };
+    ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
+    let (_, triggered) = opened(&founder.channel, yearly("report", recipients)).await;
+    let run = triggered.run.expect("a run");
+    let page = run.run.parse().expect("a run");
+    for life in 1..=DEATHS {
+        let holder = Holder { incarnation: Incarnation(life), ..founder.site.me };
+        let up = NodeUp { holder, name: "node-1".to_owned(), level: LEVEL, life };
+        let slice = Bitmap::range(life as u32 - 1, 1);
+        for command in [Command::NodeUp(up), Command::Claim(vec![Claim { page, chunk: 0, slice, holder }])] {
+            let reply = founder.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer");
+            assert!(matches!(reply.outcome, Outcome::Done | Outcome::Claimed(_)), "{reply:?}");
+        }
+    }
+    (founder.work("").await, run.run)
+}
+
+async fn made(founder: Founder, faults: &str, request: InitClusterRequest) -> Node {
+    ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
+    founder.work(faults).await
+}
+
+macro_rules! clients {
+    ($($name:ident: $client:ident),*) => {
+        impl Node {
+            $(pub fn $name(&self) -> $client<Channel> { $client::new(self.channel.clone()) })*
+        }
+    };
+}
+
+clients!(
+    audiences: AudienceServiceClient,
+    campaigns: CampaignServiceClient,
+    clocks: ClockServiceClient,
+    relays: RelayServiceClient,
+    schedules: ScheduleServiceClient,
+    runs: RunServiceClient,
+    doubts: DoubtServiceClient,
+    dead_letters: DeadLetterServiceClient,
+    opt_outs: OptOutServiceClient,
+    tenants: TenantServiceClient,
+    pools: PoolServiceClient,
+    cluster: ClusterServiceClient
+);
+
+impl Node {
+    /// The mailbox, as a relay.
+    pub fn relay(&self) -> Relay {
+        let (host, port) = (self.sink.address().ip().to_string(), u32::from(self.sink.address().port()));
+        Relay { name: "mailbox".to_owned(), host, port, tls: RelayTls::None.into(), ..Relay::default() }
+    }
+
+    /// Creates a schedule that is next due in a year, and opens a run of it.
+    pub async fn triggered(&self, name: &str, recipients: &[&str], pool: &str) -> Run {
+        let policies = Policies { overlap: Overlap::Allow.into(), ..Policies::default() };
+        let body = ScheduleBody { pool: pool.to_owned(), policies: Some(policies), ..yearly(name, recipients) };
+        let (created, triggered) = opened(&self.channel, body).await;
+        let unserved = !pool.is_empty();
+        assert_eq!(created.warnings.iter().any(|warning| warning.contains("relay add")), unserved, "{created:?}");
+        assert_eq!(triggered.warnings, created.warnings);
+        triggered.run.expect("a run")
+    }
+
+    /// The run, once it is as it is waited for.
+    pub async fn until(&self, run: &str, is_so: impl Fn(&Run) -> bool) -> Run {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
+            let known = self.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
+            if is_so(&known) {
+                return known;
+            }
+            assert!(Instant::now() < end, "not within {PATIENCE:?}: {known:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The first run of a schedule, once there is one.
+    pub async fn first_run(&self, schedule: &str) -> Run {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let request = ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };
+            let runs = self.runs().list_runs(request).await.expect("a list").into_inner().runs;
+            if let Some(run) = runs.into_iter().next() {
+                return run;
+            }
+            assert!(Instant::now() < end, "no run within {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What its actors share.
+    pub fn site(&self) -> &Site {
+        &self.station.as_ref().expect("it is at work").site
+    }
+
+    /// The same, to be kept.
+    pub fn shared_site(&self) -> Arc<Site> {
+        Arc::clone(&self.station.as_ref().expect("it is at work").site)
+    }
+
+    /// The API takes its leave; the actors go on.
+    pub fn close(&self) {
+        self.stop.cancel();
+    }
+
+    pub async fn stop(mut self) {
+        if let Some(station) = self.station.take() {
+            let site = Arc::clone(&station.site);
+            station.stop(Duration::from_secs(10)).await;
+            self.stop.cancel();
+            assert!(site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica ends");
+        }
+        self.sink.stop().await;
+    }
+}
+
+/// Creates a schedule and opens a run of it.
+async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleResponse, TriggerScheduleResponse) {
+    // A request id is one body's (P17), so each schedule has one of its own.
+    let (tenant, name, request_id) = (String::new(), body.name.clone(), format!("once-{}", body.name));
+    let mut schedules = ScheduleServiceClient::new(channel.clone());
+    let created = schedules.create_schedule(creation(body)).await.expect("created").into_inner();
+    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: false };
+    (created, schedules.trigger_schedule(request).await.expect("triggered").into_inner())
+}
+
+/// A body that fires once a year.
+pub fn yearly(name: &str, recipients: &[&str]) -> ScheduleBody {
+    let recipient = |address: &&str| Recipient { address: (*address).to_owned(), values: Vec::new() };
+    ScheduleBody {
+        name: name.to_owned(),
+        when: Some(When { pattern: Some(when::Pattern::Cron("@yearly".to_owned())) }),
+        zone: "UTC".to_owned(),
+        content: Some(Content {
+            sender: "Reports <reports@example.org>".to_owned(),
+            subject: "Hello".to_owned(),
+            text: Some("Dear {{ recipient }}".to_owned()),
+            ..Content::default()
+        }),
+        audience: Some(Audience { recipients: recipients.iter().map(recipient).collect(), ..Audience::default() }),
+        ..ScheduleBody::default()
+    }
+}
+
+pub fn creation(body: ScheduleBody) -> CreateScheduleRequest {
+    CreateScheduleRequest { schedule: Some(body), request_id: String::new(), validate_only: false }
+}
+
+/// Code and reason of a refusal.
+pub fn reason(status: &Status) -> (Code, String) {
+    let info = status.get_details_error_info().map(|info| info.reason);
+    (status.code(), info.unwrap_or_default())
+}

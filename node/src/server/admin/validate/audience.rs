@@ -1,0 +1,144 @@
+//! Audiences: every address parsed, duplicates by key taken out and reported, sizes within bounds.
+
+use std::collections::BTreeMap;
+
+use reveille_cluster::compose::{Compiled, RECIPIENT, VALUE_BYTES_MAX, control_in};
+use reveille_ledger::address::Address;
+use reveille_ledger::content::{Audience, Named, Recipient, To};
+use reveille_ledger::limits::Limits;
+use reveille_proto::admin::v1::{self, ErrorReason};
+
+use super::Fields;
+
+/// Variables that each recipient may have.
+const COLUMNS_MAX: usize = 64;
+/// Characters of the name of one.
+const COLUMN_NAME_MAX: usize = 64;
+
+/// The recipients of a request.
+pub struct CheckedAudience {
+    /// Those that stand for themselves, or the sealed audience that is named.
+    pub to: To,
+    /// Names of their variables.
+    pub columns: Vec<String>,
+    /// The place in the request of each of them.
+    places: Vec<u32>,
+    /// Those that others stand for.
+    pub duplicates: Vec<v1::Duplicate>,
+}
+
+impl CheckedAudience {
+    /// Values that this content could not be sent with are refused here, one dead letter each otherwise.
+    pub fn fit(&self, fields: &mut Fields, content: &Compiled) {
+        // Of a sealed one nobody looks at all: whom the content does not fit is a dead letter each.
+        let To::Listed(audience) = &self.to else { return };
+        for (place, recipient) in self.places.iter().zip(&audience.recipients) {
+            for (column, why) in content.misfits(&recipient.values) {
+                let path = format!("schedule.audience.recipients[{place}].values[{column}]");
+                fields.refuse(path, in_column(&self.columns, column, &why));
+            }
+        }
+    }
+}
+
+/// A sealed audience, which stands alone; `known` is what the ledger has under its name.
+fn named(fields: &mut Fields, asked: &v1::Audience, known: Option<(Named, Vec<String>)>) -> Option<CheckedAudience> {
+    if !asked.recipients.is_empty() || !asked.columns.is_empty() {
+        fields.refuse("schedule.audience.sealed", "is named, and recipients are listed; choose one");
+        return None;
+    }
+    if known.is_none() {
+        let message = format!("no sealed audience is named {:?}; reveille audience list names them", asked.sealed);
+        fields.refuse("schedule.audience.sealed", message);
+    }
+    let (named, columns) = known?;
+    Some(CheckedAudience { to: To::Sealed(named), columns, places: Vec::new(), duplicates: Vec::new() })
+}
+
+/// The audience, and which recipients of the request others stand for. `known`: see [`named`].
+pub fn audience(
+    fields: &mut Fields,
+    asked: Option<v1::Audience>,
+    known: Option<(Named, Vec<String>)>,
+    limits: &Limits,
+) -> Option<CheckedAudience> {
+    let asked = asked.unwrap_or_default();
+    if !asked.sealed.is_empty() {
+        return named(fields, &asked, known);
+    }
+    if asked.recipients.is_empty() {
+        fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
+        return None;
+    }
+    let (given, most) = (asked.recipients.len(), limits.inline_recipients);
+    if given > most {
+        let message = format!("{given} recipients, at most {most}; split them over schedules");
+        fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
+        return None;
+    }
+    columns(fields, "schedule.audience.columns", &asked.columns);
+    let mut audience = Audience { columns: asked.columns, recipients: Vec::with_capacity(asked.recipients.len()) };
+    let (mut duplicates, mut kept) = (Vec::new(), Vec::new());
+    let mut places: BTreeMap<String, u32> = BTreeMap::new();
+    for (place, recipient) in (0_u32..).zip(asked.recipients) {
+        let path = format!("schedule.audience.recipients[{place}]");
+        values(fields, &path, &recipient.values, &audience.columns);
+        let address = fields.take(&format!("{path}.address"), Address::parse(&recipient.address));
+        let Some(address) = address else { continue };
+        let key = address.key();
+        match places.get(&key) {
+            Some(same_as) => duplicates.push(v1::Duplicate { recipient: place, same_as: *same_as }),
+            None => {
+                places.insert(key.clone(), place);
+                kept.push(place);
+                let address = address.as_given().to_owned();
+                audience.recipients.push(Recipient { address, key, values: recipient.values });
+            }
+        }
+    }
+    let (bytes, most) = (audience.blob().bytes.len(), limits.inline_bytes);
+    if bytes > most {
+        let message = format!("has {bytes} bytes, more than {most}; split it over schedules");
+        fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);
+    }
+    let columns = audience.columns.clone();
+    Some(CheckedAudience { to: To::Listed(audience), columns, places: kept, duplicates })
+}
+
+/// Names of variables, at this path of a request.
+pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
+    if columns.len() > COLUMNS_MAX {
+        let message = format!("{} columns, at most {COLUMNS_MAX}; leave out what no template uses", columns.len());
+        fields.refuse_as(ErrorReason::TooLarge, path, message);
+    }
+    for (place, column) in columns.iter().enumerate() {
+        let length = column.chars().count();
+        if length == 0 || length > COLUMN_NAME_MAX || column.chars().any(char::is_control) {
+            let message = format!("is not the name of a column; give 1 to {COLUMN_NAME_MAX} characters on one line");
+            fields.refuse(format!("{path}[{place}]"), message);
+        } else if column == RECIPIENT {
+            let message = format!("'{RECIPIENT}' is the recipient's address already; rename the column");
+            fields.refuse(format!("{path}[{place}]"), message);
+        }
+    }
+}
+
+fn in_column(columns: &[String], place: usize, why: &str) -> String {
+    format!("column `{}` {why}", columns.get(place).map(String::as_str).unwrap_or_default())
+}
+
+fn values(fields: &mut Fields, path: &str, values: &[String], columns: &[String]) {
+    if values.len() != columns.len() {
+        let message = format!("{} values for {} columns; give one each", values.len(), columns.len());
+        fields.refuse(format!("{path}.values"), message);
+    }
+    for (place, value) in values.iter().enumerate() {
+        if value.len() > VALUE_BYTES_MAX {
+            let message = in_column(columns, place, &format!("has {} bytes, at most {VALUE_BYTES_MAX}", value.len()));
+            fields.refuse_as(ErrorReason::TooLarge, format!("{path}.values[{place}]"), message);
+        }
+        if let Some(why) = control_in(value) {
+            fields.refuse(format!("{path}.values[{place}]"), in_column(columns, place, &why));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! From what a user sent to types: whatever passes here can be proposed.
+//!
+//! Called by the services before anything else. All fields of a request are looked at, so that one answer
+//! names all that is wrong: the path of the field, what is wrong, and what to write instead.
+
+mod audience;
+mod canary;
+mod clock;
+pub mod day;
+#[cfg(test)]
+mod limits;
+mod policies;
+mod pool;
+mod relay;
+mod schedule;
+mod tenant;
+#[cfg(test)]
+mod tests;
+mod when;
+
+use std::fmt::Display;
+
+use prost_types::{Duration, Timestamp};
+use reveille_ledger::ids::Time;
+use reveille_ledger::policy::HOUR_MS;
+use reveille_proto::admin::v1::ErrorReason;
+
+use super::ApiError;
+use super::error::FieldViolation;
+
+pub use audience::columns;
+pub use canary::canary;
+pub use clock::target as clock_target;
+pub use pool::pool;
+pub use relay::relay;
+pub use schedule::{CheckedSchedule, content, schedule};
+pub use tenant::tenant_bounds;
+
+/// Characters of the name of a schedule.
+pub const SCHEDULE_NAME_MAX: usize = 128;
+/// Characters of any other name.
+pub const NAME_MAX: usize = 64;
+/// Characters of a request id.
+const REQUEST_ID_MAX: usize = 128;
+/// Characters of a reason, which is for people.
+const REASON_MAX: usize = 500;
+
+/// Collects what is wrong with a request.
+#[derive(Default)]
+pub struct Fields {
+    wrong: Vec<FieldViolation>,
+}
+
+impl Fields {
+    /// A field is wrong.
+    pub fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.refuse_as(ErrorReason::InvalidField, field, message);
+    }
+
+    /// A field is wrong in a way that programs tell apart.
+    pub fn refuse_as(&mut self, reason: ErrorReason, field: impl Into<String>, message: impl Into<String>) {
+        self.wrong.push(FieldViolation { field: field.into(), message: message.into(), reason });
+    }
+
+    /// The value, or what is wrong with it.
+    pub fn take<T, E: Display>(&mut self, field: &str, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| self.refuse(field, error.to_string())).ok()
+    }
+
+    /// All is well, and here is what came of it; or all that is wrong.
+    pub fn done<T>(self, value: Option<T>) -> Result<T, ApiError> {
+        match (ApiError::of_fields(self.wrong), value) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(value)) => Ok(value),
+            // Whoever gives nothing has refused a field; said so rather than trusted.
+            (None, None) => Err(ApiError::of_field("request", "is incomplete")),
+        }
+    }
+
+    /// A name of letters, digits, `-`, `_` and `.`.
+    pub fn name(&mut self, field: &str, text: &str, max: usize) -> String {
+        let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if text.is_empty() {
+            self.refuse(field, "is missing");
+        } else if text.len() > max {
+            self.refuse(field, format!("has {} characters, more than {max}", text.chars().count()));
+        } else if !text.bytes().all(inside) || !text.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            let form = "use letters, digits, '-', '_' and '.', beginning with a letter or a digit";
+            self.refuse(field, format!("{text:?} is not a name; {form}"));
+        }
+        text.to_owned()
+    }
+
+    /// A name, or this one where none is given.
+    pub fn name_or(&mut self, field: &str, text: &str, default: &str) -> String {
+        if text.is_empty() { default.to_owned() } else { self.name(field, text, NAME_MAX) }
+    }
+
+    /// A short text for people, on one line.
+    pub fn reason(&mut self, field: &str, text: &str) -> String {
+        if text.chars().count() > REASON_MAX {
+            self.refuse(field, format!("has more than {REASON_MAX} characters; shorten it"));
+        } else if text.chars().any(char::is_control) {
+            self.refuse(field, "holds a control character; write it on one line");
+        }
+        text.to_owned()
+    }
+
+    /// A request id, which may be empty.
+    pub fn request_id(&mut self, text: &str) -> Option<String> {
+        if text.len() > REQUEST_ID_MAX || text.chars().any(|one| one.is_control() || one.is_whitespace()) {
+            self.refuse("request_id", "is too long or holds blanks; use a UUID");
+        }
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// An instant, in whole milliseconds.
+    pub fn instant(&mut self, field: &str, timestamp: Timestamp) -> Option<Time> {
+        let (seconds, nanos) = (timestamp.seconds, timestamp.nanos);
+        let whole = (0..1_000_000_000).contains(&nanos).then(|| jiff::Timestamp::new(seconds, nanos).ok()).flatten();
+        match whole {
+            Some(timestamp) => Some(timestamp.into()),
+            None => {
+                self.refuse(field, "is not an instant between the years -9999 and 9999");
+                None
+            }
+        }
+    }
+
+    /// A length of time within bounds, in milliseconds; absent and zero mean the default.
+    pub fn length(&mut self, field: &str, length: Option<Duration>, bounds: DurationBounds) -> i64 {
+        let asked = match length {
+            None | Some(Duration { seconds: 0, nanos: 0 }) => return bounds.default_ms,
+            Some(length) => milliseconds(length),
+        };
+        if let Some(ms) = asked.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
+            return ms;
+        }
+        let given = asked.map_or_else(|| "no length of time".to_owned(), in_words);
+        let (least, most) = (in_words(bounds.least_ms), in_words(bounds.most_ms));
+        self.refuse(field, format!("is {given}; give from {least} to {most}"));
+        bounds.default_ms
+    }
+}
+
+/// DurationBounds of a length of time. Milliseconds.
+#[derive(Clone, Copy)]
+pub struct DurationBounds {
+    least_ms: i64,
+    most_ms: i64,
+    default_ms: i64,
+}
+
+/// Whole milliseconds; none when it is negative or does not fit.
+pub fn milliseconds(length: Duration) -> Option<i64> {
+    let fits = length.seconds >= 0 && (0..1_000_000_000).contains(&length.nanos);
+    let ms = length.seconds.checked_mul(1_000)?.checked_add(i64::from(length.nanos) / 1_000_000)?;
+    fits.then_some(ms)
+}
+
+/// A length of time as people say it.
+pub fn in_words(ms: i64) -> String {
+    match ms {
+        ms if ms % (24 * HOUR_MS) == 0 && ms != 0 => format!("{} d", ms / (24 * HOUR_MS)),
+        ms if ms % HOUR_MS == 0 && ms != 0 => format!("{} h", ms / HOUR_MS),
+        ms if ms % 60_000 == 0 && ms != 0 => format!("{} min", ms / 60_000),
+        ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
+        ms => format!("{ms} ms"),
+    }
+}
+
+/// The tenant that is meant.
+pub fn tenant(text: &str) -> Result<String, ApiError> {
+    let mut fields = Fields::default();
+    let tenant = fields.name_or("tenant", text, reveille_ledger::DEFAULT_TENANT);
+    fields.done(Some(tenant))
+}

@@ -1,0 +1,114 @@
+//! Policies: every knob within its bounds, defaults filled in.
+
+use prost_types::Duration;
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, When};
+use reveille_ledger::policy::{CatchUp, DAY_MS, FINISH_MS_MAX, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
+use reveille_proto::admin::v1;
+
+use super::{DurationBounds, Fields, in_words, milliseconds};
+
+const START_WITHIN: DurationBounds =
+    DurationBounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: 12 * HOUR_MS };
+const FINISH_BY: DurationBounds = DurationBounds { least_ms: MINUTE_MS, most_ms: FINISH_MS_MAX, default_ms: DAY_MS };
+const RETENTION: DurationBounds = DurationBounds { least_ms: DAY_MS, most_ms: 3_650 * DAY_MS, default_ms: 90 * DAY_MS };
+const JITTER: DurationBounds = DurationBounds { least_ms: 1_000, most_ms: DAY_MS, default_ms: 0 };
+/// With back-off up to an hour, more attempts than this would outlast every deadline.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// What a schedule by the day has: at most one mail a day, whatever is invoked.
+const GAP_OF_DAILY_MS: i64 = 20 * HOUR_MS;
+// What was sent within it is still known, however short the retention.
+const _: () = assert!(GAP_OF_DAILY_MS <= RETENTION.least_ms);
+
+/// The `min_gap` of a schedule that names none (P17).
+fn usual_gap_ms(when: &When) -> i64 {
+    if matches!(when, When::Daily { .. }) { GAP_OF_DAILY_MS } else { 0 }
+}
+
+/// Zero is none, and absent the default: other than lengths of time that there must be. The ledger has no address
+/// of a sealed audience to keep apart.
+fn min_gap(
+    fields: &mut Fields,
+    asked: Option<Duration>,
+    when: Option<&When>,
+    (is_sealed, retention_ms): (bool, i64),
+) -> i64 {
+    const FIELD: &str = "schedule.policies.min_gap";
+    let Some(asked) = asked else { return when.filter(|_| !is_sealed).map_or(0, usual_gap_ms) };
+    match milliseconds(asked) {
+        Some(1..) if is_sealed => {
+            fields.refuse(FIELD, "keeps mails to listed recipients apart, and the audience is sealed; give none");
+        }
+        Some(ms) if ms <= retention_ms => return ms,
+        Some(ms) => {
+            let (gap, kept) = (in_words(ms), in_words(retention_ms));
+            fields.refuse(FIELD, format!("is {gap}, more than the retention, {kept}; keep what was sent for longer"));
+        }
+        None => fields.refuse(FIELD, "is no length of time; give none, or up to the retention"),
+    }
+    0
+}
+
+/// `when`: the pattern, where it could be read; one default hangs on it, and on whether the audience is sealed.
+pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, is_sealed: bool) -> Policies {
+    let default = Policies::default();
+    let gap = v1::DstGap::try_from(asked.dst_gap).map(|gap| match gap {
+        v1::DstGap::Unspecified | v1::DstGap::After => DstGap::After,
+        v1::DstGap::Shift => DstGap::Shift,
+        v1::DstGap::Skip => DstGap::Skip,
+    });
+    let overlap = v1::DstOverlap::try_from(asked.dst_overlap).map(|overlap| match overlap {
+        v1::DstOverlap::Unspecified | v1::DstOverlap::First => DstOverlap::First,
+        v1::DstOverlap::Second => DstOverlap::Second,
+        v1::DstOverlap::Both => DstOverlap::Both,
+    });
+    let catch_up = v1::CatchUp::try_from(asked.catch_up).map(|catch_up| match catch_up {
+        v1::CatchUp::Unspecified | v1::CatchUp::One => CatchUp::One,
+        v1::CatchUp::All => CatchUp::All,
+        v1::CatchUp::None => CatchUp::None,
+    });
+    let in_doubt = v1::InDoubt::try_from(asked.in_doubt).map(|in_doubt| match in_doubt {
+        v1::InDoubt::Unspecified | v1::InDoubt::Hold => InDoubt::Hold,
+        v1::InDoubt::Resend => InDoubt::Resend,
+        v1::InDoubt::AssumeSent => InDoubt::AssumeSent,
+    });
+    let beside = v1::Overlap::try_from(asked.overlap).map(|overlap| match overlap {
+        v1::Overlap::Unspecified | v1::Overlap::BufferOne => Overlap::BufferOne,
+        v1::Overlap::Skip => Overlap::Skip,
+        v1::Overlap::Allow => Overlap::Allow,
+        v1::Overlap::CancelOther => Overlap::CancelOther,
+    });
+    let max_attempts = match asked.max_attempts {
+        0 => Some(default.max_attempts),
+        attempts => u8::try_from(attempts).ok().filter(|_| attempts <= ATTEMPTS_MAX),
+    };
+    if max_attempts.is_none() {
+        fields.refuse("schedule.policies.max_attempts", format!("is above {ATTEMPTS_MAX}; give 1 to {ATTEMPTS_MAX}"));
+    }
+    let retention_ms = fields.length("schedule.policies.retention", asked.retention, RETENTION);
+    Policies {
+        dst: calendar::Policies {
+            gap: known(fields, "dst_gap", gap.ok()),
+            overlap: known(fields, "dst_overlap", overlap.ok()),
+        },
+        catch_up: known(fields, "catch_up", catch_up.ok()),
+        start_within_ms: fields.length("schedule.policies.start_within", asked.start_within, START_WITHIN),
+        finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
+        retention_ms,
+        jitter_ms: fields.length("schedule.policies.jitter", asked.jitter, JITTER),
+        min_gap_ms: min_gap(fields, asked.min_gap, when, (is_sealed, retention_ms)),
+        in_doubt: known(fields, "in_doubt", in_doubt.ok()),
+        overlap: known(fields, "overlap", beside.ok()),
+        max_attempts: max_attempts.unwrap_or(default.max_attempts),
+        ..default
+    }
+}
+
+/// A value of an enumeration that this build knows.
+fn known<T: Default>(fields: &mut Fields, knob: &str, value: Option<T>) -> T {
+    if value.is_none() {
+        let next = "leave it out, or ask a newer node";
+        fields.refuse(format!("schedule.policies.{knob}"), format!("is a value that this node does not know; {next}"));
+    }
+    value.unwrap_or_default()
+}

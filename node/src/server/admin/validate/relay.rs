@@ -1,0 +1,124 @@
+//! A relay, from the request to what the ledger keeps.
+
+use reveille_cluster::smtp::{BadTarget, CredentialStore, Target};
+use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::access::{Access, Tls, Trust, is_path};
+use reveille_ledger::command::Relay;
+use reveille_proto::admin::v1;
+
+use super::{Fields, NAME_MAX};
+use crate::server::admin::ApiError;
+
+/// Open dialogues on one node where the request names none.
+const SESSIONS_DEFAULT: u32 = 10;
+/// Open dialogues on one node, at most.
+const SESSIONS_MAX: u32 = 1_000;
+/// Shares of a pool.
+const WEIGHT_MAX: u32 = 1_000;
+/// Mails a second over the whole cluster, at most.
+const RATE_MAX: f64 = 1_000_000.0;
+
+/// Validates a relay, defaults filled in.
+pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, ApiError> {
+    let asked = asked.ok_or_else(|| ApiError::of_field("relay", "is missing"))?;
+    let mut fields = Fields::default();
+    let name = fields.name("relay.name", &asked.name, NAME_MAX);
+    let pool = fields.name_or("relay.pool", &asked.pool, DEFAULT_POOL);
+    let port = u16::try_from(asked.port).ok().filter(|port| *port > 0);
+    if port.is_none() {
+        fields.refuse("relay.port", format!("{} is not a port; give 1 to 65535", asked.port));
+    }
+    if asked.host.is_empty() {
+        fields.refuse("relay.host", "is missing; give a name or an address");
+    } else if Target::new(&asked.host, 25, "localhost", &Access::default()).is_err()
+        || asked.host.contains(['/', '@', '[', ']'])
+    {
+        let form = "give a name or an address, IPv6 without brackets";
+        fields.refuse("relay.host", format!("{:?} is not a host; {form}", asked.host));
+    }
+    let access = access(&mut fields, &asked);
+    let (rate, late) = (asked.rate_per_second, asked.late_rate_per_second);
+    for (field, rate, zero) in
+        [("relay.rate_per_second", rate, "no bound"), ("relay.late_rate_per_second", late, "half of the rate")]
+    {
+        if !(0.0..=RATE_MAX).contains(&rate) || (rate > 0.0 && rate < 0.001) {
+            fields.refuse(field, format!("{rate} is not a rate; give 0.001 to {RATE_MAX}, or 0 for {zero}"));
+        }
+    }
+    if rate > 0.0 && late > rate {
+        fields.refuse("relay.late_rate_per_second", format!("{late} is above the rate of {rate}"));
+    }
+    let max_sessions = if asked.max_sessions == 0 { SESSIONS_DEFAULT } else { asked.max_sessions };
+    if max_sessions > SESSIONS_MAX {
+        fields
+            .refuse("relay.max_sessions", format!("{max_sessions} is above {SESSIONS_MAX}; give 1 to {SESSIONS_MAX}"));
+    }
+    let weight = asked.weight.max(1);
+    if weight > WEIGHT_MAX {
+        fields.refuse("relay.weight", format!("{weight} is above {WEIGHT_MAX}; give 1 to {WEIGHT_MAX}"));
+    }
+    let made = port.map(|port| Relay {
+        name,
+        pool,
+        host: asked.host,
+        port,
+        access,
+        // Bounded above: fits.
+        rate_milli: (rate * 1_000.0).round() as u64,
+        max_sessions,
+        late_rate_milli: (late * 1_000.0).round() as u64,
+        weight,
+    });
+    fields.done(made)
+}
+
+/// The way in: what has no use without TLS is refused rather than left unused.
+fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let trust = Trust { ca: given(&asked.ca), name: given(&asked.tls_name) };
+    let credentials = given(&asked.credentials);
+    if credentials.as_deref().is_some_and(|name| !is_section(name)) {
+        // The text is not repeated: it may be the password itself.
+        fields.refuse("relay.credentials", "is not the name of a section [credentials.NAME] of a node's configuration");
+    }
+    let tls = match v1::RelayTls::try_from(asked.tls) {
+        Ok(v1::RelayTls::None) => {
+            for (field, text) in [("relay.ca", &trust.ca), ("relay.tls_name", &trust.name)] {
+                if text.is_some() {
+                    fields.refuse(field, "needs TLS; give starttls or implicit");
+                }
+            }
+            Tls::None
+        }
+        Ok(v1::RelayTls::Starttls) => Tls::StartTls(trust),
+        Ok(v1::RelayTls::Implicit) => Tls::Implicit(trust),
+        Ok(v1::RelayTls::Unspecified) => {
+            fields.refuse("relay.tls", "is missing; give none, starttls or implicit");
+            Tls::None
+        }
+        Err(_) => {
+            fields.refuse("relay.tls", "is a value that this node does not know; give none, starttls or implicit");
+            Tls::None
+        }
+    };
+    if !asked.ca.is_empty() && !is_path(&asked.ca) {
+        fields.refuse("relay.ca", "is not the absolute path of a file, which each node has to have");
+    }
+    let access = Access { tls, credentials };
+    match Target::new(&asked.host, 25, "localhost", &access) {
+        Err(BadTarget::TlsName) => {
+            fields.refuse("relay.tls_name", "no certificate can be for that name; give a DNS name or an address");
+        }
+        Err(BadTarget::ClearPassword) => {
+            let next = "give starttls or implicit (in the clear only for a relay on this machine)";
+            fields.refuse("relay.credentials", format!("would cross the network in the clear; {next}"));
+        }
+        // The host is judged by its own field, the CA file above.
+        Err(BadTarget::Host | BadTarget::HelloName | BadTarget::CaFile) | Ok(_) => {}
+    }
+    access
+}
+
+fn is_section(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(CredentialStore::may_name)
+}

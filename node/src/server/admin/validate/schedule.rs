@@ -1,0 +1,177 @@
+//! The body of a schedule, from the request to the command that creates it.
+
+use reveille_cluster::compose::{Compiled, check_size};
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::command::ScheduleCreate;
+use reveille_ledger::content::{Content, Named};
+use reveille_ledger::decide::calendar::{Pattern, When};
+use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
+use reveille_ledger::ids::Time;
+use reveille_ledger::labels::{Labels, WrongLabel};
+use reveille_ledger::limits::Limits;
+use reveille_proto::admin::v1::{self, ErrorReason};
+
+use super::audience::{CheckedAudience, audience};
+use super::policies::policies;
+use super::{Fields, SCHEDULE_NAME_MAX, when};
+use crate::server::admin::ApiError;
+
+/// A schedule that can be created.
+#[derive(Debug)]
+pub struct CheckedSchedule {
+    /// The command; its `request` is set by the caller.
+    pub create: ScheduleCreate,
+    /// Recipients that others stand for.
+    pub duplicates: Vec<v1::Duplicate>,
+}
+
+/// The sealed audience of a tenant and a name, and the names of its recipients' variables.
+pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(Named, Vec<String>)>;
+
+/// Validates a body. `now`: ledger time as far as it is known here; `exists`: is there a schedule of that
+/// name? Then the ledger compares, and what has become past since is no fault of this request.
+pub fn schedule(
+    body: Option<v1::ScheduleBody>,
+    now: Time,
+    exists: bool,
+    (zones, sealed): (&Zones, SealedByName<'_>),
+    limits: &Limits,
+) -> Result<CheckedSchedule, ApiError> {
+    let mut fields = Fields::default();
+    let body = body.ok_or_else(|| ApiError::of_field("schedule", "is missing"))?;
+    let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
+    let name = fields.name("schedule.name", &body.name, SCHEDULE_NAME_MAX);
+    let pool = fields.name_or("schedule.pool", &body.pool, DEFAULT_POOL);
+    let start = body.start.and_then(|start| fields.instant("schedule.start", start));
+    let end = body.end.and_then(|end| fields.instant("schedule.end", end));
+    if let (Some(start), Some(end)) = (start, end)
+        && end < start
+    {
+        fields.refuse("schedule.end", format!("{end} is before the start, {start}"));
+    }
+    let pattern = when::pattern(&mut fields, body.when, start, (&tenant, &name));
+    let zone = when::zone(&mut fields, &body.zone, zones);
+    let when = pattern.as_ref().map(|(when, _)| when);
+    let named = body.audience.as_ref().map(|audience| audience.sealed.as_str()).filter(|name| !name.is_empty());
+    let policies = policies(&mut fields, body.policies.unwrap_or_default(), when, named.is_some());
+    if body.max_runs == Some(0) {
+        fields.refuse("schedule.max_runs", "is zero; leave it out for no bound");
+    }
+    let priority = u8::try_from(body.priority);
+    if priority.is_err() {
+        fields.refuse("schedule.priority", format!("{} is above 255; give 0 to 255", body.priority));
+    }
+    let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
+    let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
+    let content = content(&mut fields, body.content);
+    let known = named.and_then(|name| sealed(&tenant, name));
+    let audience = audience(&mut fields, body.audience, known, limits);
+    if let (Some(content), Some(listed)) = (&content, &audience) {
+        compile(&mut fields, content, listed, limits);
+    }
+    let made = (|| {
+        let ((when, pattern), zone) = (pattern?, zone?);
+        let jitter = Jitter { tenant: &tenant, name: &name, window_ms: policies.jitter_ms };
+        let next = first(&mut fields, (&when, &pattern), &zone, (&policies, jitter), (now, start, end), exists);
+        let CheckedAudience { to: audience, duplicates, .. } = audience?;
+        let create = ScheduleCreate {
+            request: None,
+            tenant,
+            name,
+            when,
+            zone: body.zone,
+            start,
+            end,
+            max_runs: body.max_runs,
+            policies,
+            pool,
+            priority: priority.ok()?,
+            paused,
+            content: content?,
+            audience,
+            after: now,
+            next,
+            tzdb: zone.tzdb,
+            labels: labels.ok()?,
+        };
+        Some(CheckedSchedule { create, duplicates })
+    })();
+    fields.done(made)
+}
+
+/// A value is named by its key.
+fn field_of(wrong: &WrongLabel) -> String {
+    match wrong {
+        WrongLabel::Value { key, .. } => format!("schedule.labels.{key}"),
+        WrongLabel::TooMany(_) | WrongLabel::Key(_) => "schedule.labels".to_owned(),
+    }
+}
+
+/// The first instant after `now`, which there must be for a new schedule.
+fn first(
+    fields: &mut Fields,
+    (when, pattern): (&When, &Pattern),
+    zone: &Zone,
+    (policies, jitter): (&reveille_ledger::policy::Policies, Jitter<'_>),
+    (now, start, end): (Time, Option<Time>, Option<Time>),
+    exists: bool,
+) -> Option<reveille_ledger::command::Next> {
+    let next = catch_up::first(pattern, zone, &policies.dst, now, (start, end), jitter);
+    if next.is_none() && !exists {
+        let (field, message) = match (when, end) {
+            (When::At { instant_ms }, None) if *instant_ms <= now.0 => {
+                let instant = Time(*instant_ms);
+                ("schedule.when.at", format!("{instant} is in the past: it is {now}; give an instant to come"))
+            }
+            (_, Some(end)) => {
+                let between = format!("between now, {now}, and the end, {end}");
+                ("schedule.when", format!("has no instant {between}; give a later end"))
+            }
+            (_, None) => ("schedule.when", format!("has no instant after now, {now}; give one to come")),
+        };
+        fields.refuse_as(ErrorReason::NeverFires, field, message);
+    }
+    next
+}
+
+pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
+    let Some(asked) = asked else {
+        fields.refuse("schedule.content", "is missing; give a sender, a subject, and a text or html");
+        return None;
+    };
+    if asked.sender.trim().is_empty() {
+        fields.refuse("schedule.content.sender", "is missing; write ADDRESS or NAME <ADDRESS>");
+        return None;
+    }
+    let pairs = |of: Vec<v1::Field>| of.into_iter().map(|field| (field.name, field.value)).collect();
+    Some(Content {
+        sender: asked.sender,
+        reply_to: (!asked.reply_to.is_empty()).then_some(asked.reply_to),
+        subject: asked.subject,
+        text: asked.text,
+        html: asked.html,
+        headers: pairs(asked.headers),
+        variables: pairs(asked.variables),
+        bulk: asked.bulk,
+    })
+}
+
+/// Content that could not be sent to this audience is refused here, not at nine o'clock.
+fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &Limits) {
+    let fits = check_size(content, limits.content_bytes);
+    let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
+        Ok(compiled) => return listed.fit(fields, &compiled),
+        Err(error) => error,
+    };
+    let field = match error.field.as_str() {
+        "content" => "schedule.content".to_owned(),
+        "columns" => "schedule.audience.columns".to_owned(),
+        field => format!("schedule.content.{field}"),
+    };
+    let message = match error.line {
+        Some(line) => format!("line {line}: {}", error.message),
+        None => error.message,
+    };
+    fields.refuse(field, message);
+}

@@ -1,0 +1,163 @@
+//! Recipients that need somebody to look: in doubt, or dead.
+
+use reveille_ledger::ids::{Fence, Hash, RunId, Time};
+use reveille_ledger::moments::Doubt;
+use reveille_ledger::{DeadLetter, Ledger, Row, Run};
+use reveille_proto::admin::v1;
+
+use super::{node_name, timestamp};
+
+/// A recipient that is held in doubt, as the state has it.
+pub struct DoubtRow {
+    /// Its run.
+    pub run: RunId,
+    /// Its number in the run.
+    pub number: u32,
+    /// The run's audience.
+    pub audience: Hash,
+    /// The run's content.
+    pub content: Hash,
+    /// Cluster incarnation in which the run opened.
+    pub cluster_incarnation: u64,
+    fence: Fence,
+    node: String,
+    incarnation: u64,
+    claimed_at: Time,
+    doubt: Doubt,
+    since: Time,
+    /// Has its node come back as another life?
+    returned: bool,
+}
+
+impl DoubtRow {
+    /// Recipient `number` of a run, held in doubt in `slot` of a row; none where it is not.
+    pub fn new(
+        ledger: &Ledger,
+        (id, run, cluster_incarnation): (RunId, &Run, u64),
+        number: u32,
+        (fence, row, slot): (Fence, &Row, u16),
+    ) -> Option<DoubtRow> {
+        let (doubt, since) = row.doubt(slot)?;
+        Some(DoubtRow {
+            run: id,
+            number,
+            audience: run.audience,
+            content: run.content,
+            cluster_incarnation,
+            fence,
+            node: node_name(ledger, row.holder.node),
+            incarnation: row.holder.incarnation.0,
+            claimed_at: row.claimed_at,
+            doubt,
+            since,
+            returned: !ledger.is_current(row.holder),
+        })
+    }
+}
+
+/// Why nothing is known, in a few words.
+pub fn cause(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::NoAnswer => "no answer after the final dot",
+        Doubt::HolderLost => "holder lost",
+        Doubt::Begun => "handed off, no answer in the journal",
+        Doubt::NoJournal => "holder came back without its journal",
+    }
+}
+
+/// How it is decided by what the relay's log shows.
+fn resolve(held: &DoubtRow) -> String {
+    let (run, number) = (held.run, held.number);
+    format!(
+        "if that log shows it accepted: reveille in-doubt resolve {run} '#{number}' --sent; if it does not: --resend"
+    )
+}
+
+/// What speaks for either side, and what to do next.
+fn evidence(held: &DoubtRow) -> (String, Option<String>) {
+    let DoubtRow { node, incarnation: life, .. } = held;
+    match (held.doubt, held.returned) {
+        (Doubt::NoAnswer, _) => (format!("{node} handed it off and heard no answer, so only the relay can tell"), None),
+        (Doubt::HolderLost, false) => (
+            format!("the lease of {node} is over and nothing came from it since: it may have been handed off or not"),
+            Some(format!(
+                "start {node} again, with its data folder and its journal folder; if it runs, let it reach the others: \
+                 it settles this by its journal of life {life}. If it is gone for good, the relay's log tells: {}",
+                resolve(held)
+            )),
+        ),
+        (Doubt::HolderLost, true) => (
+            format!("{node} is back, and what its journal of life {life} tells of this is not settled yet"),
+            Some(format!("wait: {node} settles it when it reaches the leader")),
+        ),
+        (Doubt::Begun, _) => (
+            format!(
+                "{node} came back with the journal of its life {life}: the hand-off had begun and no answer is \
+                 written, so only the relay can tell"
+            ),
+            None,
+        ),
+        (Doubt::NoJournal, _) => (
+            format!(
+                "{node} came back without a journal that proves anything of its life {life}: it may have been handed \
+                 off or not, so only the relay can tell"
+            ),
+            None,
+        ),
+    }
+}
+
+/// The message. `message_id`: under which the relay may know it.
+pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1::Doubt {
+    let (evidence, next) = evidence(held);
+    let look = match message_id {
+        Some(id) => format!("Message-ID <{id}>"),
+        None => format!("X-Reveille-Fence {}", held.fence),
+    };
+    let (run, number) = (held.run, held.number);
+    v1::Doubt {
+        run: run.to_string(),
+        recipient,
+        number,
+        fence: held.fence.to_string(),
+        node: held.node.clone(),
+        cause: cause(held.doubt).to_owned(),
+        since: Some(timestamp(held.since)),
+        evidence: format!("{evidence}; look for {look} in the relay's log"),
+        next: next.unwrap_or_else(|| resolve(held)),
+        claimed_at: Some(timestamp(held.claimed_at)),
+    }
+}
+
+/// A dead letter.
+pub fn dead_letter(run: RunId, number: u32, recipient: String, letter: &DeadLetter) -> v1::DeadLetter {
+    v1::DeadLetter {
+        run: run.to_string(),
+        recipient,
+        number,
+        code: u32::from(letter.code),
+        enhanced: letter
+            .enhanced
+            .map(|(class, subject, detail)| format!("{class}.{subject}.{detail}"))
+            .unwrap_or_default(),
+        text: letter.text().to_owned(),
+        attempts: u32::from(letter.attempts),
+        since: Some(timestamp(letter.since)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handbook_has_a_line_for_each_cause() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(page).expect("the handbook");
+        let table = page.split("| cause in `in-doubt list` |").nth(1).expect("a table");
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with("| "));
+        let told: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
+        let causes = [Doubt::NoAnswer, Doubt::HolderLost, Doubt::Begun, Doubt::NoJournal].map(cause);
+        assert_eq!(told, causes);
+    }
+}

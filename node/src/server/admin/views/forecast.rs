@@ -1,0 +1,128 @@
+//! Whether a campaign can be sent in time, as far as bounds say that operators set: nothing of how fast a relay really
+//! answers.
+
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::Ledger;
+use reveille_ledger::forecast::{Bound, Forecast, Task};
+use reveille_ledger::ids::Time;
+use reveille_ledger::policy::FINISH_MS_MIN;
+use reveille_proto::admin::v1::{self, ForecastBound};
+
+use super::timestamp;
+use crate::format;
+
+/// What is to be sent, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Prospect<'a> {
+    /// Pool of relays.
+    pub pool: &'a str,
+    /// Tenant and name of the audience.
+    pub audience: (&'a str, &'a str),
+    /// When it is to begin.
+    pub due: Time,
+    /// What is not sent this long after that expires. Milliseconds.
+    pub finish_by_ms: i64,
+}
+
+/// What becomes of it within the bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outlook<'a> {
+    tenant: &'a str,
+    pool: &'a str,
+    rows: u32,
+    due: Time,
+    /// What is not sent by then expires.
+    finish_by: Time,
+    forecast: Forecast,
+}
+
+/// As of `now`; none while the audience is not sealed.
+pub fn outlook<'a>(ledger: &Ledger, prospect: &Prospect<'a>, now: Time) -> Option<Outlook<'a>> {
+    let Prospect { pool, audience: (tenant, name), due, finish_by_ms } = *prospect;
+    let rows = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?.rows;
+    let forecast = ledger.forecast(&Task { tenant, pool, rows, due }, now);
+    // P16: one that opens late has ten minutes at least, or all of `finish_by` where that is less.
+    let least = forecast.begins.plus_ms(FINISH_MS_MIN.min(finish_by_ms));
+    Some(Outlook { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
+}
+
+impl Outlook<'_> {
+    fn needed(&self) -> f64 {
+        let seconds = self.finish_by.since_ms(self.forecast.begins).max(1) as f64 / 1_000.0;
+        f64::from(self.rows) / seconds
+    }
+
+    fn budget(&self) -> Option<f64> {
+        self.forecast.rate_milli.map(|milli| milli as f64 / 1_000.0)
+    }
+
+    fn fits(&self) -> bool {
+        self.forecast.bound != Bound::NoRelay && self.forecast.ends.is_none_or(|ends| ends <= self.finish_by)
+    }
+
+    /// As a message.
+    pub fn told(&self) -> v1::Forecast {
+        let bound = match self.forecast.bound {
+            Bound::NoRelay => ForecastBound::NoRelay,
+            Bound::Nothing => ForecastBound::Nothing,
+            Bound::Relays => ForecastBound::Relays,
+            Bound::LateRates => ForecastBound::LateRates,
+            Bound::Tenant => ForecastBound::Tenant,
+            Bound::WarmUp => ForecastBound::WarmUp,
+        };
+        v1::Forecast {
+            needed_per_second: self.needed(),
+            budget_per_second: self.budget(),
+            ends: self.forecast.ends.map(timestamp),
+            fits: self.fits(),
+            bound: bound.into(),
+            first_day_room: self.forecast.room,
+        }
+    }
+
+    /// What its owner may not expect of it: it takes days, does not fit, or is late already. One sentence each.
+    pub fn warnings(&self, zone: &str, zones: &Zones) -> Vec<String> {
+        let local = |time: Time, form: &str| match zones.get(zone) {
+            Ok(zone) => time.timestamp().to_zoned(zone.rules).strftime(form).to_string(),
+            Err(_) => time.to_string(),
+        };
+        let minute = |time: Time| local(time, "%Y-%m-%d %H:%M %Z");
+        let mut warnings = Vec::new();
+        if self.forecast.is_late {
+            let late = format::duration(self.forecast.begins.since_ms(self.due));
+            let (due, finish_by) = (minute(self.due), minute(self.finish_by));
+            warnings.push(format!(
+                "its instant, {due}, is {late} ago: it opens at once, goes as what is late does, and what is not sent at {finish_by} expires"
+            ));
+        }
+        let Some(ends) = self.forecast.ends else { return warnings };
+        let Some(bounded) = self.bounded(&local(self.forecast.begins, "%Y-%m-%d")) else { return warnings };
+        match (self.fits(), self.forecast.bound) {
+            (false, _) => warnings.push(format!(
+                "{bounded}: would end at {}, and what is not sent at {} expires",
+                minute(ends),
+                minute(self.finish_by)
+            )),
+            (true, Bound::WarmUp) => warnings.push(format!("{bounded}: ends at {}", minute(ends))),
+            (true, _) => {}
+        }
+        warnings
+    }
+
+    /// What is needed, and what there is of it, by the name of whoever gives so little.
+    fn bounded(&self, day: &str) -> Option<String> {
+        let needs = format!("needs {} mails/s", format::rate(self.needed()));
+        let gives = self.budget().map(format::rate);
+        let (tenant, pool) = (self.tenant, self.pool);
+        Some(match self.forecast.bound {
+            Bound::NoRelay | Bound::Nothing => return None,
+            Bound::Relays => format!("{needs}, and the relays of pool {pool} give {}", gives?),
+            Bound::LateRates => format!("{needs}, and the relays of pool {pool} give {} to what is late", gives?),
+            Bound::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
+            Bound::WarmUp => {
+                let (rows, room) = (format::count(self.rows.into()), format::count(self.forecast.room?.into()));
+                format!("has {rows} mails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
+            }
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! What became of an instant, in words.
+
+use reveille_ledger::command::{Cause, Reason, Unopened};
+use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::policy::{MINUTE_MS, Policies};
+use reveille_ledger::{History, Ledger, RunState, Schedule};
+use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
+
+use super::run::made_way;
+use crate::server::admin::validate::in_words;
+
+/// The entry of one row of a schedule's history.
+pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &History) -> HistoryEntry {
+    match row {
+        History::Opened(run) => opened(nominal, *run, ledger),
+        History::Explained { strides, reason, index } => {
+            let (last, count) = (strides.last(nominal).to_string(), strides.count());
+            let (outcome, reason) = (outcome(*reason), why(*reason, policies));
+            let (nominal, run) = (nominal.to_string(), String::new());
+            HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run, index: *index }
+        }
+    }
+}
+
+fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
+    let state = ledger.run(run).map(|known| &known.state);
+    let state = state.or_else(|| Some(&ledger.summaries().get(&run)?.state));
+    let cancelled = match state {
+        Some(RunState::Cancelled { made_way_for: Some(other) }) => made_way(*other),
+        _ => String::new(),
+    };
+    let reason = [why_it_opened(ledger, run), cancelled, inside_gap(ledger, run).unwrap_or_default()];
+    let reason = reason.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+    let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());
+    let (run, index) = (run.to_string(), run.index);
+    HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
+}
+
+/// Why a run opened, and how late, where that is more than that it was due; it may be pruned.
+pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
+    let kept = ledger.page_of(id).and_then(|(_, page, place)| {
+        let run = page.runs.get(place)?;
+        Some(why_opened(run.cause, run.waited_for, page.opened_at, run.due))
+    });
+    let left = || {
+        let left = ledger.summaries().get(&id)?;
+        Some(why_opened(left.cause, left.waited_for, left.opened_at, left.due))
+    };
+    kept.or_else(left).unwrap_or_default()
+}
+
+fn why_opened(cause: Cause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
+    let late_ms = opened_at.since_ms(due).max(0);
+    // Seconds tell nothing of what is late by more than some minutes.
+    let whole_ms = if late_ms < 10 * MINUTE_MS { 1_000 } else { MINUTE_MS };
+    let late = in_words(late_ms / whole_ms * whole_ms);
+    match (cause, waited) {
+        (Cause::Due, None) => String::new(),
+        (Cause::Due, Some(former)) => format!("{}, {late} late", waited_for(former)),
+        (Cause::CatchUp, None) => format!("missed, and caught up {late} late"),
+        (Cause::CatchUp, Some(former)) => format!("missed, and caught up {late} late; {}", waited_for(former)),
+        (Cause::Trigger, _) => "triggered".to_owned(),
+        (Cause::Backfill, _) => format!("backfilled {late} late"),
+        (Cause::Test, _) => "a test mail".to_owned(),
+    }
+}
+
+/// That a run opened when a former one was finished.
+pub fn waited_for(former: RunId) -> String {
+    format!("overlap: waited for {former}")
+}
+
+/// P17: whom a run suppressed since they got a mail of another one, in words; none where nobody.
+pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
+    let (run, near) = (ledger.run(id)?, ledger.too_near_of(id));
+    let gap = in_words(run.policies.min_gap_ms);
+    (near > 0).then(|| kept_back(near.into(), run.count.into(), &gap))
+}
+
+fn kept_back(near: u64, all: u64, gap: &str) -> String {
+    let who = if all == 1 { "its recipient".to_owned() } else { format!("{near} of {all}") };
+    let get = if near == 1 { "gets" } else { "get" };
+    format!("min_gap: {who} got a mail less than {gap} away, and {get} none")
+}
+
+/// The instant that is due and waits for a run to be finished, if there is one (`overlap`).
+pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<HistoryEntry> {
+    let run = ledger.waits_for(id)?;
+    let nominal = schedule.plan.next.as_ref()?.nominal.to_string();
+    let missed = if schedule.plan.missed_before.is_some() { "missed, and " } else { "" };
+    Some(HistoryEntry {
+        last: nominal.clone(),
+        nominal,
+        outcome: HistoryOutcome::Waiting.into(),
+        reason: format!("overlap: {missed}waits until {run} is finished"),
+        ..HistoryEntry::default()
+    })
+}
+
+fn outcome(reason: Reason) -> HistoryOutcome {
+    match reason.outcome() {
+        Unopened::Coalesced => HistoryOutcome::Coalesced,
+        Unopened::Skipped => HistoryOutcome::Skipped,
+        Unopened::Expired => HistoryOutcome::Expired,
+        Unopened::Refused => HistoryOutcome::Refused,
+    }
+}
+
+fn why(reason: Reason, policies: &Policies) -> String {
+    let words = match reason {
+        Reason::Coalesced => "missed; a later instant stands for it",
+        Reason::NoCatchUp => "missed, and catch_up is none",
+        Reason::TooLate => {
+            return format!("late by more than start_within, {}", in_words(policies.start_within_ms));
+        }
+        Reason::DoesNotExist => "the local time or date does not exist",
+        Reason::Edited => "missed or waiting when its timing was edited",
+        Reason::Overlap => "overlap: the former run was not finished, and overlap is skip",
+        Reason::Superseded => "overlap: a former run was not finished, and a later instant stands for it",
+        Reason::OpenedBefore => "an instant of that name has opened already",
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_as_one_and_many_as_many() {
+        let told = |near, all| kept_back(near, all, "20 h");
+        assert_eq!(told(1, 1), "min_gap: its recipient got a mail less than 20 h away, and gets none");
+        assert_eq!(told(1, 3), "min_gap: 1 of 3 got a mail less than 20 h away, and gets none");
+        assert_eq!(told(2, 3), "min_gap: 2 of 3 got a mail less than 20 h away, and get none");
+    }
+
+    #[test]
+    fn the_handbook_has_a_line_for_each_reason() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(page).expect("the handbook");
+        for reason in [
+            Reason::Coalesced,
+            Reason::NoCatchUp,
+            Reason::TooLate,
+            Reason::DoesNotExist,
+            Reason::Edited,
+            Reason::Overlap,
+            Reason::Superseded,
+            Reason::OpenedBefore,
+        ] {
+            let (outcome, words) = (outcome(reason), why(reason, &Policies::default()));
+            let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();
+            // The bound is the schedule's own.
+            let words = words.replace("12 h", "…");
+            assert!(page.contains(&format!("| `{outcome}` | {words} |")), "`{outcome}`: {words}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A schedule as a message, with its next instants as local clocks show them.
+
+use jiff::tz::TimeZone;
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::command::Next;
+use reveille_ledger::content::{Content, Recipient, To};
+use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
+use reveille_ledger::decide::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
+use reveille_ledger::decide::catch_up::Jitter;
+use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::{Activity, Schedule};
+use reveille_proto::admin::v1::{self, when};
+
+use super::{duration, timestamp};
+
+/// Steps of a calendar that are looked at for one instant that is shown: names that fall into gaps are
+/// steps too.
+const STEPS_MAX: usize = 4_096;
+
+/// A schedule with at most `count` of its next instants.
+pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
+    let (state, reason) = schedule_state(&schedule.activity);
+    v1::Schedule {
+        tenant: schedule.tenant.clone(),
+        name: schedule.name.clone(),
+        number: id.0,
+        state: state.into(),
+        reason,
+        when: Some(pattern(&schedule.when)),
+        zone: schedule.zone.clone(),
+        start: schedule.start.map(timestamp),
+        end: schedule.end.map(timestamp),
+        max_runs: schedule.max_runs,
+        next: next_of(schedule, zones, now, count),
+        recipients: schedule.recipients,
+        content_hash: schedule.content.to_string(),
+        audience_hash: schedule.audience.to_string(),
+        policies: Some(policies(&schedule.policies)),
+        pool: schedule.pool.clone(),
+        priority: u32::from(schedule.priority),
+        etag: etag(id, schedule),
+        index: schedule.index,
+        hashed_cron: match &schedule.when {
+            When::Hashed { expression, .. } => expression.clone(),
+            _ => String::new(),
+        },
+        waits_for: String::new(),
+        of_campaign: false,
+        labels: schedule.labels.as_map().clone(),
+        now: Some(timestamp(now)),
+    }
+}
+
+/// Changes with whatever changes the schedule, and with nothing that it does by itself.
+pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
+    format!("{}.{}", id.0, schedule.plan.version)
+}
+
+/// The request that would create it as it is now.
+pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::ScheduleBody {
+    let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
+    v1::ScheduleBody {
+        tenant: schedule.tenant.clone(),
+        name: schedule.name.clone(),
+        when: Some(pattern(&schedule.when)),
+        zone: schedule.zone.clone(),
+        start: schedule.start.map(timestamp),
+        end: schedule.end.map(timestamp),
+        max_runs: schedule.max_runs,
+        policies: Some(policies(&schedule.policies)),
+        pool: schedule.pool.clone(),
+        priority: u32::from(schedule.priority),
+        paused: match &schedule.activity {
+            Activity::Paused { reason, .. } => Some(reason.clone()),
+            Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
+        },
+        content: Some(mail(content)),
+        audience: Some(match audience {
+            To::Listed(audience) => v1::Audience {
+                columns: audience.columns.clone(),
+                recipients: audience.recipients.iter().map(recipient).collect(),
+                sealed: String::new(),
+            },
+            To::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
+        }),
+        labels: schedule.labels.as_map().clone(),
+    }
+}
+
+/// What is sent.
+pub(crate) fn mail(content: &Content) -> v1::Content {
+    let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
+    v1::Content {
+        sender: content.sender.clone(),
+        reply_to: content.reply_to.clone().unwrap_or_default(),
+        subject: content.subject.clone(),
+        text: content.text.clone(),
+        html: content.html.clone(),
+        headers: content.headers.iter().map(field).collect(),
+        variables: content.variables.iter().map(field).collect(),
+        bulk: content.bulk,
+    }
+}
+
+/// What it does, and why where somebody said so.
+pub fn schedule_state(activity: &Activity) -> (v1::ScheduleState, String) {
+    match activity {
+        Activity::Active => (v1::ScheduleState::Active, String::new()),
+        Activity::Paused { reason, .. } => (v1::ScheduleState::Paused, reason.clone()),
+        Activity::Blocked { cause } => (v1::ScheduleState::Blocked, cause.to_string()),
+        Activity::Done => (v1::ScheduleState::Done, String::new()),
+    }
+}
+
+fn pattern(when: &When) -> v1::When {
+    let pattern = match when {
+        When::At { instant_ms } => when::Pattern::At(timestamp(Time(*instant_ms))),
+        When::Every { period_ms, anchor_ms } => when::Pattern::Every(v1::Every {
+            period: Some(duration(i64::try_from(*period_ms).unwrap_or(i64::MAX))),
+            anchor: Some(timestamp(Time(*anchor_ms))),
+        }),
+        When::Daily { hour, minute, weekdays } => {
+            let every_day = *weekdays == reveille_ledger::decide::calendar::Weekdays::EVERY_DAY;
+            let days = if every_day { String::new() } else { weekdays.to_string() };
+            when::Pattern::Daily(v1::Daily { hour: u32::from(*hour), minute: u32::from(*minute), days })
+        }
+        When::Cron { expression } | When::Hashed { written: expression, .. } => when::Pattern::Cron(expression.clone()),
+    };
+    v1::When { pattern: Some(pattern) }
+}
+
+pub(crate) fn policies(policies: &Policies) -> v1::Policies {
+    let dst_gap = match policies.dst.gap {
+        DstGap::After => v1::DstGap::After,
+        DstGap::Shift => v1::DstGap::Shift,
+        DstGap::Skip => v1::DstGap::Skip,
+    };
+    let dst_overlap = match policies.dst.overlap {
+        DstOverlap::First => v1::DstOverlap::First,
+        DstOverlap::Second => v1::DstOverlap::Second,
+        DstOverlap::Both => v1::DstOverlap::Both,
+    };
+    let catch_up = match policies.catch_up {
+        CatchUp::One => v1::CatchUp::One,
+        CatchUp::All => v1::CatchUp::All,
+        CatchUp::None => v1::CatchUp::None,
+    };
+    let in_doubt = match policies.in_doubt {
+        InDoubt::Hold => v1::InDoubt::Hold,
+        InDoubt::Resend => v1::InDoubt::Resend,
+        InDoubt::AssumeSent => v1::InDoubt::AssumeSent,
+    };
+    let overlap = match policies.overlap {
+        Overlap::BufferOne => v1::Overlap::BufferOne,
+        Overlap::Skip => v1::Overlap::Skip,
+        Overlap::Allow => v1::Overlap::Allow,
+        Overlap::CancelOther => v1::Overlap::CancelOther,
+    };
+    v1::Policies {
+        dst_gap: dst_gap.into(),
+        dst_overlap: dst_overlap.into(),
+        catch_up: catch_up.into(),
+        start_within: Some(duration(policies.start_within_ms)),
+        finish_by: Some(duration(policies.finish_by_ms)),
+        in_doubt: in_doubt.into(),
+        max_attempts: u32::from(policies.max_attempts),
+        retention: Some(duration(policies.retention_ms)),
+        overlap: overlap.into(),
+        min_gap: Some(duration(policies.min_gap_ms)),
+        jitter: Some(duration(policies.jitter_ms)),
+    }
+}
+
+/// The next instants: of an active schedule from its plan on, of a paused one those that are to come.
+fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v1::Instant> {
+    let Some(next) = &schedule.plan.next else { return Vec::new() };
+    let after = match schedule.activity {
+        Activity::Active => next.due.plus_ms(-1),
+        Activity::Paused { .. } => now.max(next.due.plus_ms(-1)),
+        Activity::Blocked { .. } | Activity::Done => return Vec::new(),
+    };
+    let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else {
+        return vec![without_zone(next)];
+    };
+    let left = schedule.max_runs.map(|most| most.saturating_sub(schedule.plan.opened) as usize);
+    let steps = steps_after(&pattern, &zone.rules, &schedule.policies.dst, after.timestamp()).take(STEPS_MAX);
+    let fires = steps.filter_map(|step| match step {
+        Step::Fires(firing) => Some(firing),
+        Step::Absent(_) => None,
+    });
+    let inside = fires
+        .filter(|firing| schedule.start.is_none_or(|start| Time::from(firing.instant) >= start))
+        .take_while(|firing| schedule.end.is_none_or(|end| Time::from(firing.instant) <= end));
+    let shown = inside.take(left.map_or(count, |left| left.min(count)));
+    let (jitter, calendar) = (Jitter::of(schedule), Calendar { pattern: &pattern, zone: &zone });
+    let opens = |firing: &Firing| {
+        let place_ms = jitter.place_ms(calendar, &schedule.policies.dst, firing);
+        (jitter.window_ms > 0).then(|| timestamp(Time::from(firing.instant).plus_ms(place_ms)))
+    };
+    shown
+        .map(|firing| v1::Instant {
+            instant: Some(timestamp(firing.instant.into())),
+            local: firing.local_text(),
+            remark: firing.remark_text(),
+            opens: opens(&firing),
+        })
+        .collect()
+}
+
+fn without_zone(next: &Next) -> v1::Instant {
+    let remark = "the zone is not in this node's database".to_owned();
+    let opens = (next.jitter_ms > 0).then(|| timestamp(next.opens()));
+    v1::Instant { instant: Some(timestamp(next.due)), local: next.due.to_string(), remark, opens }
+}
+
+/// One instant of a schedule as local clocks show it, with what a change of the clocks did to it.
+pub fn told(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: Time) -> v1::Instant {
+    let firing = next_after(pattern, zone, &policies.dst, due.plus_ms(-1).timestamp());
+    let remark = firing.filter(|firing| Time::from(firing.instant) == due).and_then(|firing| firing.remark);
+    let at = due.timestamp();
+    v1::Instant {
+        instant: Some(timestamp(due)),
+        local: at.display_with_offset(zone.to_offset(at)).to_string(),
+        remark: remark.as_ref().map(Remark::to_string).unwrap_or_default(),
+        opens: None,
+    }
+}

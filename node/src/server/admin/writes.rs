@@ -1,0 +1,78 @@
+//! Writes: a command goes into the log by way of the leader, and its effect can be read here after it.
+
+use std::time::Instant;
+
+use reveille_ledger::command::Command;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::{Moved, Outcome, Reply};
+use reveille_raft::{ProposeError, crash};
+
+use super::no_leader::CallKind;
+use super::{Admin, ApiError, refusal};
+
+impl Admin {
+    /// Proposes, waits until this node has applied it, and gives the ledger's reply; never a refusal.
+    pub(crate) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> Result<Reply, ApiError> {
+        let written = self.try_write(command, request_id, deadline).await?;
+        written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
+    }
+
+    /// As [`Admin::write`]. A dry run only checks, by the code by which the entry would be checked, and has no reply.
+    pub(crate) async fn write_unless(
+        &self,
+        dry_run: bool,
+        command: Command,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, ApiError> {
+        let written = self.try_write_unless(dry_run, command, request_id, deadline).await?;
+        written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
+    }
+
+    /// As [`Admin::write_unless`], for a caller that words the refusal.
+    pub(crate) async fn try_write_unless(
+        &self,
+        dry_run: bool,
+        command: Command,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<Result<Option<Reply>, Refusal>, ApiError> {
+        if dry_run {
+            let (checked, _) = self.read(false, deadline, |ledger| ledger.check(&command)).await?;
+            return Ok(checked.map(|()| None));
+        }
+        Ok(self.try_write(command, request_id, deadline).await?.map(Some))
+    }
+
+    /// The same for who looks again when the ledger refuses it.
+    pub(crate) async fn try_write(
+        &self,
+        command: Command,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<Result<Reply, Refusal>, ApiError> {
+        self.member()?;
+        let reply = match self.site.replica.propose_while_led(&command, deadline).await {
+            Ok(reply) => reply,
+            Err(ProposeError::NoLeader | ProposeError::NotReady) => {
+                return Err(self.no_leader(CallKind::Write, deadline).await.request(request_id));
+            }
+            Err(error) => return Err(refusal::not_proposed(&error, self.leader().as_ref(), request_id)),
+        };
+        if let Outcome::Refused(refusal) = reply.outcome {
+            return Ok(Err(refusal));
+        }
+        let applied = self.site.replica.wait_applied(reply.index, deadline).await;
+        applied.ok_or_else(|| refusal::not_seen(reply.index, request_id))?;
+        crash::point("admin.after-commit-before-reply");
+        Ok(Ok(reply))
+    }
+}
+
+/// What became of recipients of one run.
+pub fn moved(reply: &Reply) -> Moved {
+    match &reply.outcome {
+        Outcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
+        _ => Moved::default(),
+    }
+}

@@ -1,0 +1,425 @@
+//! What a node of a real cluster is told at its start: defaults, then the file, then `REVEILLE__…` variables
+//! of the environment, then flags; the later one wins.
+//!
+//! Called by `start`, `dev` and `reveille config …`. [`Settings`] is what may be said, in any of the three
+//! places; its comments are the help of the flags, the lines of the sample and the table of the handbook
+//! ([`keys`]). [`Config`] is what comes of it: complete, checked, and typed. Whatever is refused is named with
+//! its place and a way out. It opens no file but the configuration, and binds nothing.
+
+mod check;
+mod key;
+mod origin;
+mod source;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reveille_cluster::node::secret::Secret;
+use reveille_cluster::smtp::{Binding, CredentialStore, Login};
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+pub use key::ConfigKey;
+pub use key::{keys, sample};
+pub use origin::{Origin, Origins};
+pub use source::ConfigError;
+
+/// What may be said in the file, in the environment, or by flags.
+///
+/// The first line of a comment is read by operators: it says why and in which unit, and `[default: …]` last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The node's name, for people; unique in the cluster; letters, digits, -, _ and ., at most 64
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The name that relays get in EHLO: this machine's full name in the DNS, or [ADDRESS]; many relays refuse a name
+    /// without a dot [default: the FQDN, else the address]
+    #[arg(long, value_name = "NAME")]
+    pub hello_name: Option<String>,
+    /// The envelope sender, such as bounce@bounces.example.com: each email gets +TOKEN before its @; the same on all
+    /// nodes [default: the content's sender]
+    #[arg(long, value_name = "ADDRESS")]
+    pub return_path: Option<String>,
+    /// What its tokens are signed with, as file:/path or env:NAME, the same on all nodes; the first signs, all are believed
+    #[arg(long, value_delimiter = ',', value_name = "SECRET,…")]
+    pub return_path_keys: Option<Vec<String>>,
+    /// Where identity, log and state lie, everything durable; one node's alone
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where the admin API (gRPC) listens [default: 127.0.0.1:7600]
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Where peers are listened to [default: 127.0.0.1:7601]
+    #[arg(long, value_name = "IP:PORT")]
+    pub peer_listen: Option<SocketAddr>,
+    /// Where health, metrics and pages listen [default: 127.0.0.1:7680]
+    #[arg(long, value_name = "IP:PORT")]
+    pub http: Option<SocketAddr>,
+    /// How peers reach this node, as host:port [default: the address of peer_listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// Peer addresses of the other founders
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,…")]
+    pub join: Option<Vec<String>>,
+    /// A folder on a memory-backed file system, for the journal [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub journal_dir: Option<PathBuf>,
+    /// Listen on addresses that others reach, although nobody has to prove who they are [default: false]
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub insecure: Option<bool>,
+    /// How long a stop waits for dialogues with relays, in seconds; 10 to 3600 [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub shutdown_seconds: Option<u64>,
+    /// Raft's timings; in the file and the environment only.
+    #[arg(skip)]
+    pub raft: RaftSettings,
+    /// How recipients of bulk mail opt out; in the file and the environment only.
+    #[arg(skip)]
+    pub unsubscribe: UnsubscribeSettings,
+    /// What this node logs in with at relays, by name; in the file and the environment only.
+    #[arg(skip)]
+    pub credentials: BTreeMap<String, CredentialSettings>,
+    /// What the answers of a relay mean, by the relay's name; in the file and the environment only.
+    #[arg(skip)]
+    pub replies: BTreeMap<String, ReplySettings>,
+}
+
+/// Raft's timings, as they may be said. No command has them as flags: `clap` keeps their comments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct RaftSettings {
+    /// A leader shows itself this often, in milliseconds; 10 to 10000 [default: 50]
+    pub heartbeat_ms: Option<u64>,
+    /// A follower that hears nothing asks for votes after a time between this, in milliseconds, at least 3
+    /// heartbeats [default: 6 heartbeats]
+    pub election_min_ms: Option<u64>,
+    /// And this, in milliseconds, at most 60000 [default: twice election_min_ms]
+    pub election_max_ms: Option<u64>,
+    /// A snapshot is made after so many log entries; 100 to 10000000 [default: 20000]
+    pub snapshot_every: Option<u64>,
+    /// So many entries before a snapshot stay in the log; 0 to 10000000 [default: 5000]
+    pub log_keep: Option<u64>,
+}
+
+/// How recipients of bulk mail opt out, as it may be said. No command has it as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct UnsubscribeSettings {
+    /// Where strangers press the button, as https://HOST/PATH; a proxy with TLS brings them to `listen`
+    pub url: Option<String>,
+    /// Where the page of the button listens, when there is a url [default: 127.0.0.1:7681]
+    pub listen: Option<SocketAddr>,
+    /// A mail address that takes such requests too
+    pub mailto: Option<String>,
+    /// What links are signed with, as file:/path or env:NAME, the same on all nodes; the first signs, all are believed
+    pub keys: Option<Vec<String>>,
+}
+
+/// Credentials for one relay, as they may be said. No command has them as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct CredentialSettings {
+    /// The only host that they are sent to, as `reveille relay add` gives it
+    pub host: Option<String>,
+    /// The only port that they are sent to
+    pub port: Option<u16>,
+    /// Where user:password is found, as file:/path or env:NAME; read at each login
+    pub secret: Option<String>,
+    /// How they are said: password (AUTH PLAIN or LOGIN), or xoauth2, where the password is an access token that another
+    /// program renews in time [default: password]
+    pub mechanism: Option<String>,
+}
+
+/// Rules for the answers of one relay, as they may be said. No command has them as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReplySettings {
+    /// A file of rules that are tried before the built-in ones, for the answers of the relay of that name
+    pub file: Option<PathBuf>,
+}
+
+/// Everything that a node needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The node's name.
+    pub name: String,
+    /// What it calls itself in EHLO; empty: the machine's full name, else the address of each connection.
+    pub hello_name: String,
+    /// The envelope sender of its emails.
+    pub return_path: ReturnPathConfig,
+    /// Its data folder.
+    pub data_dir: PathBuf,
+    /// Admin listener.
+    pub listen: SocketAddr,
+    /// Peer listener.
+    pub peer_listen: SocketAddr,
+    /// HTTP listener.
+    pub http: SocketAddr,
+    /// How peers reach it, `host:port`.
+    pub advertise: String,
+    /// The other founders' peer addresses; never its own.
+    pub join: Vec<String>,
+    /// The journal's folder.
+    pub journal_dir: PathBuf,
+    /// How long a stop waits for dialogues.
+    pub shutdown: Duration,
+    /// Raft's timings.
+    pub raft: RaftConfig,
+    /// How recipients of bulk mail opt out.
+    pub unsubscribe: UnsubscribeConfig,
+    /// What it logs in with at relays.
+    pub credentials: CredentialStore,
+    /// Files of rules for the answers of relays, by the relay's name.
+    pub replies: BTreeMap<String, PathBuf>,
+}
+
+/// How recipients of bulk mail opt out, checked as far as values tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsubscribeConfig {
+    /// Empty: they do not, and nothing listens.
+    pub url: String,
+    /// The listener.
+    pub listen: SocketAddr,
+    /// Empty: there is none.
+    pub mailto: String,
+    /// The first one signs.
+    pub keys: Vec<Secret>,
+}
+
+/// The envelope sender, checked as far as values tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnPathConfig {
+    /// Empty: that of each content.
+    pub address: String,
+    /// The first one signs.
+    pub keys: Vec<Secret>,
+}
+
+/// Raft's timings, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaftConfig {
+    /// A leader shows itself this often.
+    pub heartbeat_ms: u64,
+    /// A follower that hears nothing for a time drawn from this asks for votes.
+    pub election_ms: Range<u64>,
+    /// A snapshot is made after so many entries.
+    pub snapshot_every: u64,
+    /// So many entries before a snapshot stay in the log.
+    pub log_keep: u64,
+}
+
+/// What was said, all places laid over each other, and where each part of it was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigLayer {
+    /// What; not checked, and without defaults.
+    pub settings: Settings,
+    origins: Origins,
+}
+
+impl ConfigLayer {
+    /// Reads the file where one is named, and lays environment and flags over it.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] that names the place, `file:line:column` or the variable.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: Settings,
+    ) -> Result<ConfigLayer, ConfigError> {
+        let from_file = file.map(source::read_file).transpose()?.unwrap_or_default();
+        let from_environment = source::read_environment(environment)?;
+        let mut origins = from_file.origins;
+        origins.extend(from_environment.origins);
+        origins.extend(origin::of_flags(&flags));
+        Ok(ConfigLayer { settings: flags.over(from_environment.settings.over(from_file.settings)), origins })
+    }
+
+    /// Fills in the defaults and checks the whole.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] that names the key, where it was said, the reason and a way out.
+    pub fn check(&self) -> Result<Config, ConfigError> {
+        self.settings.clone().check().map_err(|error| error.said_at(&self.origins))
+    }
+
+    /// What was refused after the check, with the place where it was said.
+    pub fn placed(&self, error: ConfigError) -> ConfigError {
+        error.said_at(&self.origins)
+    }
+
+    /// Where a key was said.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Every key with the value that counts, and where that was said.
+    ///
+    /// # Errors
+    /// As [`ConfigLayer::check`].
+    pub fn effective(&self) -> Result<Vec<(String, toml::Value, Origin)>, ConfigError> {
+        let insecure = Some(self.settings.insecure.unwrap_or_default());
+        let all = key::values(&Settings { insecure, ..self.check()?.into() });
+        Ok(all.into_iter().map(|(name, value)| (name.clone(), value, self.origin(&name))).collect())
+    }
+}
+
+impl Config {
+    /// Admin port, unless another is named.
+    pub const ADMIN_PORT: u16 = 7600;
+    /// Peer port, unless another is named.
+    pub const PEER_PORT: u16 = 7601;
+    /// HTTP port, unless another is named.
+    pub const HTTP_PORT: u16 = 7680;
+    /// Port of the unsubscribe page, unless another is named.
+    pub const UNSUBSCRIBE_PORT: u16 = 7681;
+
+    /// Reads the file where one is named, lays environment and flags over it, and checks the whole.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] that names the place (`file:line:column`, variable or key), the reason and a way out.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: Settings,
+    ) -> Result<Config, ConfigError> {
+        ConfigLayer::read(file, environment, flags)?.check()
+    }
+}
+
+impl From<Config> for Settings {
+    /// All of it said in so many words, but for `insecure`, which leaves no trace.
+    fn from(config: Config) -> Settings {
+        Settings {
+            name: Some(config.name),
+            hello_name: Some(config.hello_name),
+            return_path: Some(config.return_path.address),
+            return_path_keys: Some(config.return_path.keys.iter().map(ToString::to_string).collect()),
+            data_dir: Some(config.data_dir),
+            listen: Some(config.listen),
+            peer_listen: Some(config.peer_listen),
+            http: Some(config.http),
+            advertise: Some(config.advertise),
+            join: Some(config.join),
+            journal_dir: Some(config.journal_dir),
+            insecure: None,
+            shutdown_seconds: Some(config.shutdown.as_secs()),
+            raft: RaftSettings {
+                heartbeat_ms: Some(config.raft.heartbeat_ms),
+                election_min_ms: Some(config.raft.election_ms.start),
+                election_max_ms: Some(config.raft.election_ms.end),
+                snapshot_every: Some(config.raft.snapshot_every),
+                log_keep: Some(config.raft.log_keep),
+            },
+            unsubscribe: UnsubscribeSettings {
+                url: Some(config.unsubscribe.url),
+                listen: Some(config.unsubscribe.listen),
+                mailto: Some(config.unsubscribe.mailto),
+                keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
+            },
+            credentials: config.credentials.iter().map(|(name, binding)| (name.clone(), binding.into())).collect(),
+            replies: config
+                .replies
+                .into_iter()
+                .map(|(name, file)| (name, ReplySettings { file: Some(file) }))
+                .collect(),
+        }
+    }
+}
+
+impl Settings {
+    /// What is said here, and where nothing is, what is said below.
+    fn over(self, below: Settings) -> Settings {
+        Settings {
+            name: self.name.or(below.name),
+            hello_name: self.hello_name.or(below.hello_name),
+            return_path: self.return_path.or(below.return_path),
+            return_path_keys: self.return_path_keys.or(below.return_path_keys),
+            data_dir: self.data_dir.or(below.data_dir),
+            listen: self.listen.or(below.listen),
+            peer_listen: self.peer_listen.or(below.peer_listen),
+            http: self.http.or(below.http),
+            advertise: self.advertise.or(below.advertise),
+            join: self.join.or(below.join),
+            journal_dir: self.journal_dir.or(below.journal_dir),
+            insecure: self.insecure.or(below.insecure),
+            shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
+            raft: self.raft.over(below.raft),
+            unsubscribe: self.unsubscribe.over(below.unsubscribe),
+            credentials: over_each(self.credentials, below.credentials, CredentialSettings::over),
+            replies: over_each(self.replies, below.replies, |above, below| ReplySettings {
+                file: above.file.or(below.file),
+            }),
+        }
+    }
+}
+
+/// The values of `above` win, key by key of each section.
+fn over_each<T: Default>(
+    above: BTreeMap<String, T>,
+    below: BTreeMap<String, T>,
+    over: impl Fn(T, T) -> T,
+) -> BTreeMap<String, T> {
+    above.into_iter().fold(below, |mut all, (name, one)| {
+        let under = all.remove(&name).unwrap_or_default();
+        all.insert(name, over(one, under));
+        all
+    })
+}
+
+impl CredentialSettings {
+    fn over(self, below: CredentialSettings) -> CredentialSettings {
+        CredentialSettings {
+            host: self.host.or(below.host),
+            port: self.port.or(below.port),
+            secret: self.secret.or(below.secret),
+            mechanism: self.mechanism.or(below.mechanism),
+        }
+    }
+}
+
+impl From<&Binding> for CredentialSettings {
+    fn from(binding: &Binding) -> CredentialSettings {
+        CredentialSettings {
+            host: Some(binding.host.clone()),
+            port: Some(binding.port),
+            secret: Some(binding.secret.to_string()),
+            mechanism: Some(
+                match binding.login {
+                    Login::Password => "password",
+                    Login::Xoauth2 => "xoauth2",
+                }
+                .to_owned(),
+            ),
+        }
+    }
+}
+
+impl UnsubscribeSettings {
+    fn over(self, below: UnsubscribeSettings) -> UnsubscribeSettings {
+        UnsubscribeSettings {
+            url: self.url.or(below.url),
+            listen: self.listen.or(below.listen),
+            mailto: self.mailto.or(below.mailto),
+            keys: self.keys.or(below.keys),
+        }
+    }
+}
+
+impl RaftSettings {
+    fn over(self, below: RaftSettings) -> RaftSettings {
+        RaftSettings {
+            heartbeat_ms: self.heartbeat_ms.or(below.heartbeat_ms),
+            election_min_ms: self.election_min_ms.or(below.election_min_ms),
+            election_max_ms: self.election_max_ms.or(below.election_max_ms),
+            snapshot_every: self.snapshot_every.or(below.snapshot_every),
+            log_keep: self.log_keep.or(below.log_keep),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Where settings come from: a TOML file and the environment; and what is said when they cannot be read.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use reveille_ledger::decide::calendar::nearest_names;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::{Origin, Origins, Settings, origin};
+
+/// Variables of the environment that are settings: `REVEILLE__RAFT__HEARTBEAT_MS` is `raft.heartbeat_ms`.
+const PREFIX: &str = "REVEILLE__";
+
+/// Why a configuration is refused. Deterministic: correct it and start again.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{} cannot be read: {error}; name another with --config FILE", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said: in the text already, so not a source that is said again.
+        error: std::io::Error,
+    },
+    /// A place in the file says something that cannot be meant.
+    #[error("{}:{line}:{column}: {message}\n{excerpt}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+        /// What is wrong, and what is near.
+        message: String,
+        /// The line, with a mark under the place.
+        excerpt: String,
+    },
+    /// A variable of the environment says something that cannot be meant.
+    #[error("environment variable {name}: {message}")]
+    Variable {
+        /// Which variable.
+        name: String,
+        /// What is wrong, and what is near.
+        message: String,
+    },
+    /// Everything can be read, and this value cannot be used.
+    #[error("{key}: {message}{}; {next}", within(origin))]
+    Setting {
+        /// Which setting.
+        key: Cow<'static, str>,
+        /// Why.
+        message: String,
+        /// The way out.
+        next: String,
+        /// Where it was said.
+        origin: Origin,
+    },
+}
+
+impl ConfigError {
+    /// With the place where the setting was said.
+    pub(super) fn said_at(self, origins: &Origins) -> ConfigError {
+        match self {
+            ConfigError::Setting { key, message, next, .. } => {
+                let origin = origins.get(&*key).cloned().unwrap_or_default();
+                ConfigError::Setting { key, message, next, origin }
+            }
+            read => read,
+        }
+    }
+}
+
+fn within(origin: &Origin) -> String {
+    match origin {
+        Origin::Default => String::new(),
+        said => format!(" ({said})"),
+    }
+}
+
+/// What one place says.
+#[derive(Default)]
+pub struct ConfigPart {
+    pub settings: Settings,
+    pub origins: Origins,
+}
+
+/// Reads a file.
+pub fn read_file(path: &Path) -> Result<ConfigPart, ConfigError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+    let settings = toml::from_str(&text).map_err(|error| in_file(path, &text, &error))?;
+    Ok(ConfigPart { settings, origins: origin::of_file(path, &text) })
+}
+
+fn in_file(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let span = error.span().unwrap_or_default();
+    let start = boundary(text, span.start);
+    let (before, after) = text.split_at(start);
+    let (line, column) = place(text, start);
+    let head = before.rsplit('\n').next().unwrap_or_default();
+    let tail = after.lines().next().unwrap_or_default();
+    let marked = text.get(start..span.end).unwrap_or_default().lines().next().unwrap_or_default();
+    let number = line.to_string();
+    let excerpt = format!(
+        "  {number} | {head}{tail}\n  {:width$} | {}{}",
+        "",
+        head.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect::<String>(),
+        "^".repeat(marked.chars().count().max(1)),
+        width = number.len(),
+    );
+    ConfigError::File { path: path.to_owned(), line, column, message: explain(error.message()), excerpt }
+}
+
+/// The line, and the column in characters, of a byte of a text; both from 1.
+pub fn place(text: &str, at: usize) -> (usize, usize) {
+    let (before, _) = text.split_at(boundary(text, at));
+    let head = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, head.chars().count() + 1)
+}
+
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
+}
+
+/// `unknown field` with all names that there are becomes one with the nearest.
+pub fn explain(message: &str) -> String {
+    let Some(rest) = message.strip_prefix("unknown field ") else { return message.replace('\n', " ") };
+    let mut names = rest.split('`').skip(1).step_by(2);
+    let unknown = names.next().unwrap_or_default();
+    let known: Vec<&str> = names.collect();
+    match nearest_names(unknown, &known).first() {
+        Some(near) => format!("unknown key `{unknown}`; did you mean `{near}`?"),
+        None => format!("unknown key `{unknown}`; known are {}", known.join(", ")),
+    }
+}
+
+/// Reads the variables that begin with `REVEILLE__`. Lists are written with commas.
+pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>) -> Result<ConfigPart, ConfigError> {
+    let mut part = ConfigPart::default();
+    for (name, value) in environment {
+        if let Some(path) = name.strip_prefix(PREFIX) {
+            let one = read_variable(&path.to_lowercase(), &value)
+                .map_err(|error| ConfigError::Variable { message: explain(error.message()), name: name.clone() })?;
+            part.settings = one.over(part.settings);
+            part.origins.insert(path.to_lowercase().replace("__", "."), Origin::Variable(name));
+        }
+    }
+    Ok(part)
+}
+
+/// A variable has no type of its own: it is read as what its setting takes.
+fn read_variable(path: &str, value: &str) -> Result<Settings, toml::de::Error> {
+    let number = value.parse().ok().map(Value::Integer);
+    let truth = value.parse().ok().map(Value::Boolean);
+    let list = value.split(',').filter(|item| !item.is_empty()).map(|item| Value::String(item.trim().to_owned()));
+    let text = Value::String(value.to_owned());
+    let others = [number, truth, Some(Value::Array(list.collect()))];
+    let first = Settings::deserialize(nested(path, text));
+    others
+        .into_iter()
+        .flatten()
+        .fold(first, |read, value| read.or_else(|error| Settings::deserialize(nested(path, value)).map_err(|_| error)))
+}
+
+/// `raft__heartbeat_ms` as a table in a table.
+fn nested(path: &str, value: Value) -> Value {
+    path.split("__")
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .fold(value, |value, key| Value::Table(Table::from_iter([(key.to_owned(), value)])))
+}

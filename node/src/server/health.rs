@@ -1,0 +1,104 @@
+//! What machines ask over HTTP: does it live, is it ready, does it lead, and its metrics.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use reveille_cluster::node::context::Site;
+use reveille_raft::Role;
+
+use crate::server::metrics;
+
+/// Samples of distributions are gathered in memory until they are folded; this often, asked for or not.
+const FOLD_EVERY: Duration = Duration::from_secs(5);
+
+/// `/livez`, `/readyz`, `/leaderz`, `/metrics`.
+pub fn router(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/livez", get(live))
+        .route("/readyz", get(ready))
+        .route("/leaderz", get(leads))
+        .route("/metrics", get(measures))
+        .with_state(site)
+}
+
+type Answer = (StatusCode, String);
+
+fn answer(good: bool, text: &str) -> Answer {
+    (if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, format!("{text}\n"))
+}
+
+/// 200 while nothing is broken: restart the process when it is not.
+async fn live(State(site): State<Arc<Site>>) -> Answer {
+    match &*site.replica.fault().borrow() {
+        None => answer(true, "alive"),
+        Some(fault) => answer(false, &fault.to_string()),
+    }
+}
+
+/// 200 while it follows a leader that it hears, or leads a quorum: send requests elsewhere when it does not.
+async fn ready(State(site): State<Arc<Site>>) -> Answer {
+    let (good, text) = readiness(&site);
+    answer(good, &text)
+}
+
+/// May requests go to this node, and the reason in words.
+pub fn readiness(site: &Site) -> (bool, String) {
+    if site.is_stopping() {
+        return (false, "stopping".to_owned());
+    }
+    let role = *site.replica.role().borrow();
+    if let (Role::Follower { .. } | Role::Candidate, Some(silence), true) =
+        (role, site.replica.leaderless_for(), site.replica.cluster().is_some())
+    {
+        return (false, format!("no leader was heard for {} s", silence.as_secs()));
+    }
+    match role {
+        Role::Leader { .. } if site.leads_a_quorum() => (true, "leads".to_owned()),
+        Role::Leader { .. } => (false, "leads, and no quorum answers it".to_owned()),
+        Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),
+        Role::Follower { leader: None } if site.replica.cluster().is_none() => {
+            (false, "belongs to no cluster: run `reveille cluster init` on one node".to_owned())
+        }
+        Role::Follower { leader: None } | Role::Candidate => (false, "no leader is known".to_owned()),
+        Role::Stopped => (false, "stopped".to_owned()),
+    }
+}
+
+/// 200 on the leader whose epoch is applied and whom a quorum answers, 503 elsewhere.
+async fn leads(State(site): State<Arc<Site>>) -> Answer {
+    match site.term() {
+        Some(term) if site.leads_a_quorum() => answer(true, &format!("leads epoch {}", term.epoch().0)),
+        Some(_) => answer(false, "leads, and no quorum answers it"),
+        None => answer(false, "does not lead"),
+    }
+}
+
+async fn measures() -> String {
+    recorder().render()
+}
+
+/// The one recorder of this process; the first call installs it.
+pub fn recorder() -> &'static PrometheusHandle {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    RECORDER.get_or_init(|| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        // Fails only when there is a recorder already, and then that one renders nothing here.
+        let _ = ::metrics::set_global_recorder(recorder);
+        metrics::describe();
+        let folding = handle.clone();
+        let fold = move || loop {
+            std::thread::sleep(FOLD_EVERY);
+            folding.run_upkeep();
+        };
+        if let Err(error) = std::thread::Builder::new().name("metrics".to_owned()).spawn(fold) {
+            tracing::error!(%error, "distributions grow in memory until /metrics is read");
+        }
+        handle
+    })
+}

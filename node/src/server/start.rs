@@ -1,0 +1,92 @@
+//! `reveille start`: a node of a real cluster, until it is told to stop.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::server::config::{Config, Settings};
+use crate::server::node::{NodeEnd, NodeServer};
+use crate::server::service_manager;
+
+/// Options of `reveille start`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille start --config /etc/reveille/reveille.toml
+  reveille start --name a --data-dir data/a --join 127.0.0.1:7611,127.0.0.1:7621
+
+A file with every key: reveille config init. When all founders run, once: reveille cluster init")]
+pub struct Args {
+    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The clock of this one-node cluster is right, although it was moved by more than an hour
+    #[arg(long)]
+    pub accept_clock: bool,
+    /// What the file may say, as flags.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Runs a node.
+pub async fn run(args: Args) -> Result<()> {
+    crate::server::logging::start();
+    if cfg!(feature = "crash-points") {
+        tracing::warn!("built with crash points: a variable can make this process die. For tests alone");
+    }
+    if reveille_ledger::planted::COMPILED {
+        tracing::warn!("built with planted bugs: a variable can make this process wrong. For tests alone");
+    }
+    let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
+    let asked = stop_when_told()?;
+    let node = NodeServer::start(config, args.accept_clock, axum::Router::new()).await?;
+    tracing::info!(
+        node = %node.site.me,
+        admin = %node.admin_address,
+        peers = %node.peer_address,
+        http = %node.http_address,
+        unsubscribe = node.unsubscribe_address.map(tracing::field::display),
+        "listening"
+    );
+    service_manager::ready(&node.site);
+    match node.run(asked).await? {
+        NodeEnd::Clean => tracing::info!("stopped"),
+        NodeEnd::LeftOpen => tracing::warn!("stopped with something left for the next start"),
+    }
+    Ok(())
+}
+
+/// A second signal within this is the same one: `timeout` and service managers signal a process and its group.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+
+/// SIGTERM and Ctrl-C ask for a graceful stop; a second one ends the process at once.
+pub fn stop_when_told() -> Result<CancellationToken> {
+    let asked = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let told = asked.clone();
+    tokio::spawn(async move {
+        let mut first: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if first.is_some_and(|first| first.elapsed() < SAME_SIGNAL) {
+                continue;
+            }
+            if first.is_some() {
+                tracing::warn!("told twice: this process ends now; the next start settles what is open");
+                std::process::exit(130);
+            }
+            first = Some(Instant::now());
+            service_manager::stopping();
+            tracing::info!("stopping: what has not begun goes back, what is past its gate gets its answer");
+            told.cancel();
+        }
+    });
+    Ok(asked)
+}

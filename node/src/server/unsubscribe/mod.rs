@@ -1,0 +1,170 @@
+//! The page behind the link in bulk mail (RFC 8058): the only listener of a node that is made for strangers.
+//!
+//! A GET shows a page with a button and changes nothing, because mail programs and scanners follow links. A POST
+//! with `List-Unsubscribe=One-Click`, from the button or from a mail program, opts out by the same road as `optout
+//! add`: its 200 comes when no hand-off to that recipient can start any more, on any node (P15), and never earlier.
+//! Whatever keeps that from being proved is a 503 with Retry-After; asking again does no harm.
+//!
+//! What strangers can make it do is bounded: connections, requests at work, bytes, time, and how often one recipient
+//! opts out ([`turns`]). Nothing here is logged that names a recipient or a token. It is not the place of TLS: a proxy
+//! in front of it is.
+
+mod form;
+mod page;
+mod single_flight;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use reveille_cluster::node::context::Site;
+use reveille_cluster::ops::unsubscribe::Leaver;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::admin::Admin;
+use crate::server::http;
+use crate::server::http::SAID_WITHIN;
+use form::Form;
+use page::UnsubscribePage;
+use single_flight::SingleFlight;
+
+/// Opt-outs at work: each is an entry and a question to every node. Further ones are told to come again.
+const AT_WORK_MAX: usize = 64;
+/// How long an opt-out may take: a barrier that waits out a lost node takes some five seconds.
+const OPT_OUT_WITHIN: Duration = Duration::from_secs(15);
+/// Seconds after which whoever was not served may ask again.
+const RETRY_AFTER_SECONDS: &str = "10";
+
+/// The listener, with what it needs.
+#[derive(Clone)]
+struct Desk {
+    admin: Arc<Admin>,
+    site: Arc<Site>,
+    at_work: Arc<Semaphore>,
+    turns: Arc<SingleFlight<Outcome>>,
+}
+
+/// Answers on `listener` until `stop`.
+pub async fn serve(admin: Arc<Admin>, site: Arc<Site>, listener: TcpListener, stop: CancellationToken) {
+    http::serve("unsubscribe", router(admin, site, AT_WORK_MAX), listener, stop).await;
+}
+
+/// Whatever stands before the token in the path is the proxy's business.
+fn router(admin: Arc<Admin>, site: Arc<Site>, at_work: usize) -> Router {
+    let desk = Desk { admin, site, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(SingleFlight::new()) };
+    Router::new().fallback(answer).with_state(desk)
+}
+
+/// What came of a request, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The page with the button.
+    Shown,
+    /// The opt-out holds.
+    OptedOut,
+    /// No key that is known has signed it.
+    Unknown,
+    /// Not what a button or a mail program sends.
+    Malformed,
+    /// Too many at once.
+    Full,
+    /// It could not be proved that the opt-out holds.
+    Unavailable,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Outcome::Shown => "shown",
+            Outcome::OptedOut => "opted_out",
+            Outcome::Unknown => "unknown",
+            Outcome::Malformed => "malformed",
+            Outcome::Full => "full",
+            Outcome::Unavailable => "unavailable",
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Outcome::Shown | Outcome::OptedOut => StatusCode::OK,
+            Outcome::Unknown => StatusCode::NOT_FOUND,
+            Outcome::Malformed => StatusCode::BAD_REQUEST,
+            Outcome::Full | Outcome::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+async fn answer(State(desk): State<Desk>, request: Request) -> Response {
+    let method = request.method().clone();
+    if !matches!(method, Method::GET | Method::HEAD | Method::POST) {
+        let allowed = [(header::ALLOW, "GET, HEAD, POST")];
+        return (StatusCode::METHOD_NOT_ALLOWED, allowed, "405: GET shows the page, POST opts out\n").into_response();
+    }
+    let token = request.uri().path().rsplit('/').next().unwrap_or_default();
+    let leaver = desk.site.unsubscribe().and_then(|unsubscribe| unsubscribe.read(token));
+    let (outcome, page) = match leaver {
+        None => (Outcome::Unknown, UnsubscribePage::Unknown),
+        Some(leaver) if method == Method::POST => desk.opt_out(leaver, request).await,
+        Some(leaver) => (Outcome::Shown, UnsubscribePage::Confirm(leaver.key)),
+    };
+    metrics::counter!("reveille_unsubscribe_requests_total", "outcome" => outcome.word()).increment(1);
+    respond(outcome, &page)
+}
+
+impl Desk {
+    async fn opt_out(&self, leaver: Leaver, request: Request) -> (Outcome, UnsubscribePage) {
+        match tokio::time::timeout(SAID_WITHIN, form::read(request)).await {
+            Ok(Form::OneClick) => {}
+            Ok(Form::Other) | Err(_) => return (Outcome::Malformed, UnsubscribePage::Malformed),
+        }
+        let deadline = Instant::now() + OPT_OUT_WITHIN;
+        let Leaver { tenant, key } = leaver;
+        let act = self.opt_out_now(&tenant, &key, deadline);
+        let outcome = self.turns.take((tenant.clone(), key.clone()), deadline.into(), act).await;
+        match outcome.unwrap_or(Outcome::Full) {
+            Outcome::OptedOut => (Outcome::OptedOut, UnsubscribePage::Done(key)),
+            other => (other, UnsubscribePage::Later),
+        }
+    }
+
+    async fn opt_out_now(&self, tenant: &str, key: &str, deadline: Instant) -> Outcome {
+        // Only once it is said, and its turn: whoever says nothing or waits keeps nobody's seat.
+        let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
+        match self.admin.opt_out(tenant, [key.to_owned()].into(), "", deadline).await {
+            Ok(_) => Outcome::OptedOut,
+            Err(fault) => {
+                tracing::warn!(%fault, "an unsubscribe was answered with 503");
+                Outcome::Unavailable
+            }
+        }
+    }
+}
+
+fn respond(outcome: Outcome, page: &UnsubscribePage) -> Response {
+    let mut response = Response::new(Body::from(page.html()));
+    *response.status_mut() = outcome.status();
+    let headers = response.headers_mut();
+    let mut say = |name, value| headers.insert(name, header::HeaderValue::from_static(value));
+    say(header::CONTENT_TYPE, "text/html; charset=utf-8");
+    // The address of this page is a key: it is kept nowhere and told to nobody.
+    say(header::CACHE_CONTROL, "no-store");
+    say(header::REFERRER_POLICY, "no-referrer");
+    say(header::HeaderName::from_static("x-robots-tag"), "noindex");
+    say(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    say(
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    );
+    if outcome.status() == StatusCode::SERVICE_UNAVAILABLE {
+        say(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+    response
+}

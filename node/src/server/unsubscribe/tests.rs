@@ -1,0 +1,151 @@
+//! The listener before a node of one: what it is asked as bytes, and what the ledger says of it.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::server::admin::tests::node::{Node, PATIENCE, UNSUBSCRIBE, node};
+use crate::server::http::CONNECTION_WITHIN;
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
+
+struct Desk {
+    node: Node,
+    address: SocketAddr,
+    /// The path of Ann's link.
+    path: String,
+    stop: CancellationToken,
+}
+
+impl Desk {
+    /// Before the real listener.
+    async fn open() -> Desk {
+        let (desk, listener, admin) = Desk::bound().await;
+        tokio::spawn(serve(admin, desk.node.shared_site(), listener, desk.stop.clone()));
+        desk
+    }
+
+    async fn bound() -> (Desk, TcpListener, Arc<Admin>) {
+        let node = node("").await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let admin = Arc::new(Admin::new(node.shared_site(), Vec::new()));
+        let link = node.site().unsubscribe().expect("configured").link("default", "ann@example.com");
+        let path = link.strip_prefix("https://news.example.org").expect(UNSUBSCRIBE).to_owned();
+        (Desk { node, address, path, stop: CancellationToken::new() }, listener, admin)
+    }
+
+    async fn said(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        // What refuses a body closes before it has read all of it.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = String::new();
+        let read = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer");
+        assert!(read.is_ok() || !answer.is_empty(), "{read:?}");
+        answer
+    }
+
+    async fn asked(&self, method: &str, path: &str, head: &str, body: &str) -> String {
+        let length = body.len();
+        self.said(&format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{head}Content-Length: {length}\r\n\r\n{body}")).await
+    }
+
+    fn opted_out(&self) -> Vec<String> {
+        let keys = |ledger: &reveille_ledger::Ledger| {
+            ledger.opted_out().iter().map(|((tenant, key), _)| format!("{tenant}/{key}")).collect()
+        };
+        self.node.site().replica.read(keys)
+    }
+
+    async fn close(self) {
+        self.stop.cancel();
+        self.node.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
+    let desk = Desk::open().await;
+    let path = desk.path.clone();
+    let shown = desk.asked("GET", &path, "", "").await;
+    assert!(shown.starts_with("HTTP/1.1 200 ") && shown.contains("<form method=\"post\">"), "{shown}");
+    assert!(shown.contains("<strong>ann@example.com</strong>"), "{shown}");
+    for header in
+        ["cache-control: no-store", "referrer-policy: no-referrer", "content-security-policy: default-src 'none'"]
+    {
+        assert!(shown.contains(header), "{header}: {shown}");
+    }
+    let head = desk.asked("HEAD", &path, "", "").await;
+    assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("<form"), "{head}");
+
+    let forged = format!("{}A{}", &path[..8], &path[9..]);
+    let long = format!("/{}", "A".repeat(9_000));
+    let large = format!("{ONE_CLICK}&{}", "x".repeat(100_000));
+    for (method, path, head, body, status) in [
+        ("GET", forged.as_str(), "", "", "404"),
+        ("POST", &forged, FORM, ONE_CLICK, "404"),
+        ("POST", "/", FORM, ONE_CLICK, "404"),
+        ("POST", &long, FORM, ONE_CLICK, "404"),
+        ("POST", &path, "", "", "400"),
+        ("POST", &path, FORM, "List-Unsubscribe=Two-Clicks", "400"),
+        ("POST", &path, "Content-Type: application/json\r\n", ONE_CLICK, "400"),
+        ("POST", &path, FORM, &large, "400"),
+        ("PUT", &path, FORM, ONE_CLICK, "405"),
+        ("DELETE", &path, "", "", "405"),
+    ] {
+        let answer = desk.asked(method, path, head, body).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {path} {body:.40}: {answer}");
+    }
+    let answer = desk.said(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(100_000))).await;
+    assert!(answer.starts_with("HTTP/1.1 4"), "{answer:.100}");
+    assert_eq!(desk.opted_out(), [""; 0], "nothing of that has changed anything");
+
+    let done = desk.asked("POST", &path, FORM, ONE_CLICK).await;
+    assert!(done.starts_with("HTTP/1.1 200 ") && done.contains("You are unsubscribed"), "{done}");
+    assert_eq!(desk.opted_out(), ["default/ann@example.com"]);
+    // Behind a proxy that has a path of its own, as most mail programs send it, and once more.
+    let elsewhere = format!("/some/where{path}");
+    let multipart = "Content-Type: multipart/form-data; boundary=b\r\n";
+    let body = "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n";
+    let again = desk.asked("POST", &elsewhere, multipart, body).await;
+    assert!(again.starts_with("HTTP/1.1 200 "), "{again}");
+    assert_eq!(desk.opted_out(), ["default/ann@example.com"]);
+    desk.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_finds_it_full_is_told_when_to_come_again() {
+    let (desk, listener, admin) = Desk::bound().await;
+    let nobody = router(admin, desk.node.shared_site(), 0);
+    tokio::spawn(async move { axum::serve(listener, nobody).await });
+    let full = desk.asked("POST", &desk.path, &format!("{FORM}Connection: close\r\n"), ONE_CLICK).await;
+    assert!(full.starts_with("HTTP/1.1 503 ") && full.contains("\r\nretry-after: 10\r\n"), "{full}");
+    assert_eq!(desk.opted_out(), [""; 0]);
+    let shown = desk.asked("GET", &desk.path, "Connection: close\r\n", "").await;
+    assert!(shown.starts_with("HTTP/1.1 200 "), "a page needs no place: {shown}");
+    desk.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_nothing_more_is_not_waited_for() {
+    let desk = Desk::open().await;
+    let path = &desk.path;
+    let half =
+        ["POST / HT".to_owned(), format!("POST {path} HTTP/1.1\r\nHost: a\r\n{FORM}Content-Length: 26\r\n\r\nList-")];
+    let said = half.each_ref().map(|request| desk.said(request));
+    let begun = Instant::now();
+    let answers = futures_of(said).await;
+    assert!(begun.elapsed() < CONNECTION_WITHIN + PATIENCE, "both were ended");
+    assert!(!answers.iter().any(|answer| answer.starts_with("HTTP/1.1 200 ")), "{answers:?}");
+    assert_eq!(desk.opted_out(), [""; 0]);
+    desk.close().await;
+}
+
+/// Both at once.
+async fn futures_of<F: Future<Output = String>>([one, two]: [F; 2]) -> [String; 2] {
+    let (one, two) = tokio::join!(one, two);
+    [one, two]
+}
