@@ -1,6 +1,7 @@
 //! Nodes from outside: the binary as an operator starts it, and what it says when it cannot go on.
 
 mod audience;
+mod date;
 mod disk;
 mod documents;
 mod gap;
