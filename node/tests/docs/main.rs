@@ -5,6 +5,7 @@
 
 mod blocks;
 mod compare;
+mod links;
 mod session;
 
 use std::path::Path;
@@ -27,9 +28,17 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
-    cluster_from_nothing: "docs/cluster-from-nothing.md",
-    from_cron: "docs/from-cron.md",
-    operations: "docs/operations.md",
+    campaigns: "docs/how-to/campaigns.md",
+    cli: "docs/reference/cli.md",
+    configuration: "docs/reference/configuration.md",
+    doubt_and_dead_letters: "docs/how-to/doubt-and-dead-letters.md",
+    from_cron: "docs/how-to/from-cron.md",
+    monitor: "docs/how-to/monitor.md",
+    monitoring: "docs/reference/monitoring.md",
+    relays: "docs/how-to/relays.md",
+    schedules: "docs/how-to/schedules.md",
+    tenants: "docs/how-to/tenants.md",
+    three_machines: "docs/tutorial/three-machines.md",
 }
 
 /// Types all of a page, and compares.
