@@ -115,7 +115,8 @@ fn every_block_is_typed_or_says_why_not() {
     for page in pages() {
         let name = page.strip_prefix(root()).expect("a page of ours").display().to_string();
         let blocks = blocks(&std::fs::read_to_string(&page).expect("a page"));
-        let commands: usize = blocks.iter().map(|block| block.steps().len()).sum();
+        let typed_blocks = blocks.iter().filter(|block| !matches!(block.purpose, Purpose::NotRun(_)));
+        let commands: usize = typed_blocks.map(|block| block.steps().len()).sum();
         assert!(commands == 0 || TYPED.contains(&name.as_str()), "{name} has commands and is not among the pages");
         for block in &blocks {
             match &block.purpose {
