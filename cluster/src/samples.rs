@@ -1,6 +1,6 @@
 //! A schedule for the unit tests of the actors.
 
-use reveille_ledger::command::{Next, ScheduleCreate};
+use reveille_ledger::command::{NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Nominal, Time};
@@ -39,7 +39,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
         },
         audience: Audience { columns: vec![], recipients }.into(),
         after: Time(0),
-        next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: Labels::default(),
     }

@@ -17,10 +17,10 @@ use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay};
-use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{NodeId, Time};
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{RunState, Standing};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{RecipientState, RunState};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
@@ -64,7 +64,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
 }
 
 impl Node {
-    async fn put(&self, command: Command) -> Outcome {
+    async fn put(&self, command: Command) -> CommandOutcome {
         self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
@@ -107,7 +107,7 @@ fn relay_at(name: &str, port: u16) -> Command {
     )
 }
 
-fn counts(site: &Site, standing: Standing) -> u32 {
+fn counts(site: &Site, standing: RecipientState) -> u32 {
     site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
 }
 
@@ -122,8 +122,8 @@ async fn one_schedule_is_one_mail() {
     let sink = mailbox();
     let node = node(folder.path(), 1).await;
     node.put(relay(&sink)).await;
-    assert!(matches!(node.put(schedule(1)).await, Outcome::Schedule(_)));
-    node.until("the run finishes", |site| counts(site, Standing::Sent) == 1).await;
+    assert!(matches!(node.put(schedule(1)).await, CommandOutcome::Schedule(_)));
+    node.until("the run finishes", |site| counts(site, RecipientState::Sent) == 1).await;
     assert_eq!(sink.accepted_count(), 1);
     let mails = sink.mails();
     let (_, mail) = mails.iter().next().expect("a mail");
@@ -144,7 +144,7 @@ async fn five_hundred_recipients_each_get_one() {
     let node = node(folder.path(), 1).await;
     node.put(relay(&sink)).await;
     node.put(schedule(500)).await;
-    node.until("all are sent", |site| counts(site, Standing::Sent) == 500).await;
+    node.until("all are sent", |site| counts(site, RecipientState::Sent) == 500).await;
     let mails = sink.mails();
     let mut arrived: Vec<&str> = mails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
     assert_eq!(arrived.len(), 500);
@@ -181,15 +181,15 @@ async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_po
     node.put(relay(&sink)).await;
     node.put(relay_at("silent", silence(Arc::clone(&given_up)).await)).await;
     node.put(schedule(8)).await;
-    node.until("some are claimed", |site| counts(site, Standing::Claimed) > 0).await;
+    node.until("some are claimed", |site| counts(site, RecipientState::Claimed) > 0).await;
     let begun = Instant::now();
-    node.until("none is held", |site| counts(site, Standing::Claimed) == 0).await;
+    node.until("none is held", |site| counts(site, RecipientState::Claimed) == 0).await;
     assert!(begun.elapsed() < Duration::from_secs(40), "P12: {:?}", begun.elapsed());
-    let met = 8 - counts(&node.site, Standing::Sent);
+    let met = 8 - counts(&node.site, RecipientState::Sent);
     assert!(met > 0, "nobody met it");
     node.until("who met it has left it", |_| given_up.load(Ordering::SeqCst) >= met).await;
-    node.until("all are sent", |site| counts(site, Standing::Sent) == 8).await;
-    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_rows().map(|(_, row)| row.granted.len()).sum());
+    node.until("all are sent", |site| counts(site, RecipientState::Sent) == 8).await;
+    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 8 + met, "whoever met it once does not meet it again");
     assert_eq!(sink.accepted_count(), 8, "I1: nobody got two");
     assert_sound(&node.site);
@@ -224,12 +224,12 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
     let bytes = encode(&Recipe { seed: 7, rows: 8, columns: vec!["name".to_owned()] }.part(0));
     let part = node.site.parts.put(&bytes).expect("it is written");
     let seal = Seal { name: "all".to_owned(), columns: vec!["name".to_owned()], rows: 8, parts: vec![part] };
-    let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows: 8 };
+    let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: 8 };
     let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
-    assert_eq!(node.put(Command::AudienceSeal(seal)).await, Outcome::Done);
+    assert_eq!(node.put(Command::AudienceSeal(seal)).await, CommandOutcome::Done);
     let hanging = Hanging::instead_of(folder.join("data").join("parts").join(part.to_string()));
-    assert!(matches!(node.put(schedule_to(To::Sealed(named))).await, Outcome::Schedule(_)));
-    node.until("all are claimed", |site| counts(site, Standing::Claimed) == 8).await;
+    assert!(matches!(node.put(schedule_to(AudienceChoice::Sealed(named))).await, CommandOutcome::Schedule(_)));
+    node.until("all are claimed", |site| counts(site, RecipientState::Claimed) == 8).await;
     (node, hanging, bytes)
 }
 
@@ -238,11 +238,15 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
 async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
     let (node, hanging, bytes) = node_whose_disk_hangs(folder.path(), &sink).await;
-    node.until("they went back", |site| counts(site, Standing::Claimed) == 0).await;
-    assert_eq!((counts(&node.site, Standing::Pending), sink.connections().len()), (8, 0), "and no relay was asked");
+    node.until("they went back", |site| counts(site, RecipientState::Claimed) == 0).await;
+    assert_eq!(
+        (counts(&node.site, RecipientState::Pending), sink.connections().len()),
+        (8, 0),
+        "and no relay was asked"
+    );
     drop(hanging);
     node.site.parts.put(&bytes).expect("the disk answers again");
-    node.until("all are sent", |site| counts(site, Standing::Sent) == 8).await;
+    node.until("all are sent", |site| counts(site, RecipientState::Sent) == 8).await;
     assert_sound(&node.site);
     node.stop().await;
     sink.stop().await;
@@ -267,7 +271,7 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     node.put(schedule(60)).await;
     let (mut most_at_first, mut most_later) = (0, 0);
     node.until("all are sent", |site| {
-        let (sent, claimed) = (counts(site, Standing::Sent), counts(site, Standing::Claimed));
+        let (sent, claimed) = (counts(site, RecipientState::Sent), counts(site, RecipientState::Claimed));
         let most = if sent < 20 { &mut most_at_first } else { &mut most_later };
         *most = claimed.max(*most);
         sent == 60
@@ -275,7 +279,7 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     .await;
     assert_eq!(most_at_first, 16, "P12: four for each of four sessions");
     assert_eq!(most_later, 8, "P12: two, once it is known how slow it is");
-    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_rows().map(|(_, row)| row.granted.len()).sum());
+    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 60, "P12: everybody was granted once");
     assert_eq!(sink.accepted_count(), 60, "I1: nobody got two");
     assert_sound(&node.site);
@@ -320,7 +324,7 @@ async fn a_panic_at_a_row_stops_the_node_and_its_next_life_sends_what_was_left()
     assert!(first.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
 
     let second = node(folder.path(), 2).await;
-    second.until("all are sent", |site| counts(site, Standing::Sent) == 3).await;
+    second.until("all are sent", |site| counts(site, RecipientState::Sent) == 3).await;
     assert_eq!(sink.accepted_count(), 3, "I1: nobody got two");
     assert_sound(&second.site);
     second.stop().await;

@@ -18,9 +18,9 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay, RunPause};
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::limits::limits;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{LEVEL, Standing};
+use reveille_ledger::{LEVEL, RecipientState};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio_util::sync::CancellationToken;
@@ -56,33 +56,33 @@ impl Node {
         Node { site, station: station.expect("a station") }
     }
 
-    async fn put(&self, command: Command) -> Outcome {
+    async fn put(&self, command: Command) -> CommandOutcome {
         self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
     async fn put_relay(&self, (pool, name): (&str, &str), sink: &Sink, max_sessions: u32) {
-        assert_eq!(self.put(relay(pool, name, sink, max_sessions)).await, Outcome::Done);
+        assert_eq!(self.put(relay(pool, name, sink, max_sessions)).await, CommandOutcome::Done);
     }
 
     /// One run of a tenant with this share, by a pool.
     async fn open(&self, (tenant, share): (&str, u32), pool: &str, recipients: u32) {
         let (request, rate_milli, concurrency) = (None, None, None);
         let set = TenantSet { request, name: tenant.into(), rate_milli, concurrency, share: Some(share) };
-        assert_eq!(self.put(Command::TenantSet(set)).await, Outcome::Done);
+        assert_eq!(self.put(Command::TenantSet(set)).await, CommandOutcome::Done);
         let Command::ScheduleCreate(mut create) = schedule(recipients) else { panic!("a schedule") };
         (create.tenant, create.pool) = (tenant.into(), pool.into());
-        assert!(matches!(self.put(Command::ScheduleCreate(create)).await, Outcome::Schedule(_)));
+        assert!(matches!(self.put(Command::ScheduleCreate(create)).await, CommandOutcome::Schedule(_)));
     }
 
     fn sent(&self, tenant: &str) -> u32 {
         self.site.replica.read(|ledger| {
             let runs = ledger.runs().filter(|(_, page, _)| page.tenant == tenant);
-            runs.map(|(_, _, run)| run.counts.get(Standing::Sent)).sum()
+            runs.map(|(_, _, run)| run.counts.get(RecipientState::Sent)).sum()
         })
     }
 
     fn claimed(&self) -> u32 {
-        self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(Standing::Claimed)).sum())
+        self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Claimed)).sum())
     }
 
     async fn until_sent(&self, tenant: &str, count: u32) {
@@ -214,7 +214,7 @@ async fn paused_run_gives_claims_back_without_spending_pace() {
     let node = Node::start(folder.path()).await;
     let Command::RelayPut(mut put) = relay("default", "paced", &sink, 4) else { panic!("a relay") };
     put.relay.rate_milli = 1_000;
-    assert_eq!(node.put(Command::RelayPut(put)).await, Outcome::Done);
+    assert_eq!(node.put(Command::RelayPut(put)).await, CommandOutcome::Done);
     node.open(("default", 1), "default", 50).await;
     node.until_sent("default", 1).await;
     let run = node.site.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));

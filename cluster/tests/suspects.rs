@@ -17,10 +17,12 @@ use reveille_cluster::worker::journal::{Act, Fate, Journal, Owner, Place, Readin
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Claim, Command, Decide, Decider, Decision, NodeUp, Picked, Relay, Requeue};
+use reveille_ledger::command::{
+    ClaimRequest, Command, Decide, Decider, Decision, NodeUp, PickedRecipients, Relay, Requeue,
+};
 use reveille_ledger::ids::{Fence, NodeId, RunId};
-use reveille_ledger::reply::{Moved, Outcome};
-use reveille_ledger::{Ledger, Standing};
+use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
+use reveille_ledger::{Ledger, RecipientState};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio::runtime::{Builder, Runtime};
@@ -58,7 +60,7 @@ impl Life {
         Life { site, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
     }
 
-    async fn put(&self, command: Command) -> Outcome {
+    async fn put(&self, command: Command) -> CommandOutcome {
         self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
@@ -75,13 +77,17 @@ impl Life {
 
     /// This life is known to the ledger, and has settled what the one before it left, as recovery does.
     async fn enlist(&self) {
-        let up =
-            NodeUp { holder: self.owner.holder, name: "n1".into(), level: 1, life: self.owner.holder.incarnation.0 };
-        assert_eq!(self.put(Command::NodeUp(up)).await, Outcome::Done);
+        let up = NodeUp {
+            owner: self.owner.holder,
+            name: "n1".into(),
+            level: 1,
+            process_nonce: self.owner.holder.incarnation.0,
+        };
+        assert_eq!(self.put(Command::NodeUp(up)).await, CommandOutcome::Done);
         let outcomes = self.site.replica.read(|ledger| {
-            let former = ledger.rows().iter().filter(|(_, row)| row.holder < self.owner.holder);
-            let outcome = |(fence, row): (&Fence, &reveille_ledger::Row)| {
-                let owner = Owner { holder: row.holder, ..self.owner };
+            let former = ledger.claims().iter().filter(|(_, row)| row.owner < self.owner.holder);
+            let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| {
+                let owner = Owner { holder: row.owner, ..self.owner };
                 Journal::read(&self.journal_dir, &owner, &self.boot).outcome(row.page, row.chunk, *fence, &row.claimed)
             };
             former.map(outcome).collect()
@@ -95,11 +101,11 @@ impl Life {
 
     /// Claims a slice for this life, and writes into its journal who of it was open.
     async fn claim_and_open(&self, page: RunId, slice: Bitmap, open: &[u16]) {
-        let claim = Claim { page, chunk: 0, slice: slice.clone(), holder: self.owner.holder };
+        let claim = ClaimRequest { page, chunk: 0, slice: slice.clone(), owner: self.owner.holder };
         let outcome = self.put(Command::Claim(vec![claim])).await;
-        let Outcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
+        let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
-        let granted = self.site.replica.read(|ledger| ledger.rows().get(&fence).map(|row| row.granted.clone()));
+        let granted = self.site.replica.read(|ledger| ledger.claims().get(&fence).map(|row| row.granted.clone()));
         assert_eq!(granted, Some(slice));
         let record = |slot: &u16| Record { place: Place { page, chunk: 0, fence, slot: *slot }, act: Act::Open };
         let records: Vec<Record> = open.iter().map(record).collect();
@@ -107,11 +113,11 @@ impl Life {
         journal.append(&records).expect("it is written");
     }
 
-    fn count(&self, standing: Standing) -> u32 {
+    fn count(&self, standing: RecipientState) -> u32 {
         self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
     }
 
-    async fn until_counted(&self, standing: Standing, count: u32) {
+    async fn until_counted(&self, standing: RecipientState, count: u32) {
         let what = format!("{count} {standing:?}");
         self.until(&what, |_| (self.count(standing) == count).then_some(())).await;
     }
@@ -202,11 +208,11 @@ fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
         life.claim_and_open(page, Bitmap::range(0, 6), &[2, 4]).await;
     });
     runtime.block_on(live(folder.path(), 2, async |life: &Life| {
-        life.until_counted(Standing::Sent, 6).await;
+        life.until_counted(RecipientState::Sent, 6).await;
         assert_eq!(sink.accepted_count(), 6, "I1: nobody got two");
         let granted = |slot: u16| {
             life.site.replica.read(|ledger| {
-                let rows = ledger.closed_rows().map(|(_, row)| row).filter(|row| row.holder == life.owner.holder);
+                let rows = ledger.closed_claims().map(|(_, row)| row).filter(|row| row.owner == life.owner.holder);
                 rows.map(|row| row.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
             })
         };
@@ -225,9 +231,9 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         life.put(relay(&sink)).await;
         life.put(schedule(4)).await;
         let page = life.page().await;
-        let claim = Claim { page, chunk: 0, slice: Bitmap::range(0, 4), holder: life.owner.holder };
+        let claim = ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 4), owner: life.owner.holder };
         let outcome = life.put(Command::Claim(vec![claim])).await;
-        let Outcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
+        let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
         let place = |slot| Place { page, chunk: 0, fence, slot };
         let acts = [(0, Act::Open), (0, Act::Begin), (1, Act::Open), (1, Act::Begin), (1, Act::Accepted)];
@@ -238,20 +244,20 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
     // The node is away for so long that the policy decides: the row is revoked, assumed, and so closed.
     die_before_recovery(folder.path(), 2, async |life: &Life| {
         let (fence, run) = life.site.replica.read(|ledger| {
-            let (fence, row) = ledger.rows().iter().next().expect("a row");
+            let (fence, row) = ledger.claims().iter().next().expect("a row");
             (*fence, row.page)
         });
-        assert_eq!(life.put(Command::Revoke(vec![fence])).await, Outcome::Moved(4));
+        assert_eq!(life.put(Command::Revoke(vec![fence])).await, CommandOutcome::Moved(4));
         let (decision, by) = (Decision::Assume, Decider::Policy);
         let assume = Decide { run, recipients: vec![], decision, by, up_to: None, request: None };
-        let moved = Moved { recipients: 4, inside_gap: 0 };
-        assert_eq!(life.put(Command::Decide(assume)).await, Outcome::MovedOf(vec![Ok(moved)]));
-        assert!(life.site.replica.read(|ledger| ledger.rows().is_empty()), "nothing of it is open");
+        let moved = MovedRecipients { recipients: 4, inside_gap: 0 };
+        assert_eq!(life.put(Command::Decide(assume)).await, CommandOutcome::MovedOf(vec![Ok(moved)]));
+        assert!(life.site.replica.read(|ledger| ledger.claims().is_empty()), "nothing of it is open");
     });
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {
         // One was accepted, of one nothing is known, and two were never begun: they go out now.
-        life.until_counted(Standing::Sent, 3).await;
-        assert_eq!(life.count(Standing::Assumed), 1);
+        life.until_counted(RecipientState::Sent, 3).await;
+        assert_eq!(life.count(RecipientState::Assumed), 1);
         assert_eq!(sink.accepted_count(), 2);
         let disproved = |ledger: &Ledger| ledger.runs().map(|(_, _, run)| run.assumptions_disproved).sum::<u32>();
         assert_eq!(life.site.replica.read(disproved), 2);
@@ -275,17 +281,20 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
         life.claim_and_open(page, Bitmap::range(1, 1), &[1]).await;
     });
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {
-        life.until_counted(Standing::Dead, 1).await;
-        life.until_counted(Standing::Sent, 2).await;
+        life.until_counted(RecipientState::Dead, 1).await;
+        life.until_counted(RecipientState::Sent, 2).await;
         let letters = life.site.replica.read(|ledger| {
             let letters = ledger.dead().iter().map(|((run, number), letter)| (*run, *number, letter.text().to_owned()));
             letters.collect::<Vec<_>>()
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };
         assert_eq!(text, "holder died preparing it");
-        life.put(Command::Requeue(Requeue { picked: vec![Picked { run: *run, recipients: vec![] }], pool: None }))
-            .await;
-        life.until_counted(Standing::Sent, 3).await;
+        life.put(Command::Requeue(Requeue {
+            picked: vec![PickedRecipients { run: *run, recipients: vec![] }],
+            pool: None,
+        }))
+        .await;
+        life.until_counted(RecipientState::Sent, 3).await;
         assert_eq!(sink.accepted_count(), 3);
     }));
     runtime.block_on(sink.stop());
@@ -301,7 +310,7 @@ impl Life {
             (create.tenant, create.pool) = ("other".into(), "healthy".into());
             create.name = format!("{name}-{number}");
             let (before, began) = (sink.accepted_count(), Instant::now());
-            assert!(matches!(self.put(Command::ScheduleCreate(create)).await, Outcome::Schedule(_)));
+            assert!(matches!(self.put(Command::ScheduleCreate(create)).await, CommandOutcome::Schedule(_)));
             self.until("it is accepted", |_| (sink.accepted_count() > before).then_some(())).await;
             latencies.push(began.elapsed());
         }
@@ -349,7 +358,7 @@ fn recipients_in_dialogue_are_not_open_in_journal() {
             panic!("a whole journal")
         };
         let fates = life.site.replica.read(|ledger| {
-            let slots = ledger.rows().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
+            let slots = ledger.claims().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
             slots.filter_map(|(fence, slot)| rows.fate(fence, slot).cloned()).collect::<Vec<_>>()
         });
         assert_eq!(fates, vec![Fate::Left; 4], "what kill -9 would find");

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use reveille_simulation::planted::VARIABLE;
+use reveille_simulation::injected_bugs::VARIABLE;
 use reveille_simulation::{Options, Verdict, run};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     pub kept: bool,
     /// Plants a bug, or all one after the other, and looks for the first seed that finds it: see
-    /// docs/reference/simulation.md
+    /// docs/reliability/simulation.md
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kept", "trace", "history"])]
     pub planted: Option<planted::Bugs>,
     /// Virtual minutes of each seed

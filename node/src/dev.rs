@@ -14,7 +14,7 @@ use reveille_cluster::node::context::Site;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{ClusterId, Member};
 use reveille_sink::{Sink, SinkOptions};
 use uuid::Uuid;
@@ -162,7 +162,7 @@ async fn keep_time(site: &Site, args: &Args) -> Result<bool> {
     if args.test_clock {
         let deadline = Instant::now() + PATIENCE;
         let chosen = site.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
-        if let Outcome::Refused(refusal) = chosen.outcome {
+        if let CommandOutcome::Refused(refusal) = chosen.outcome {
             anyhow::bail!("{refusal}; give another folder with --data-dir than {}", args.data_dir.display());
         }
     }

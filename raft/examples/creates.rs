@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
-use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, Time};
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, Time};
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::peer::{
     BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
     MakePart, TakePart,
@@ -100,7 +100,7 @@ async fn main() -> Result<(), Failure> {
         let address = transport.address().to_string();
         members.insert(NodeId(number), Member { name: format!("n{number}"), address, votes: true });
         let data_dir = folder.path().join(number.to_string());
-        let me = Holder { node: NodeId(number), incarnation: Incarnation(1) };
+        let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(1) };
         let options = Options::new(data_dir, me, Arc::new(transport));
         replicas.push(Replica::start(options, Arc::new(Silent)).await?);
     }
@@ -138,11 +138,11 @@ async fn lead(replicas: &[Replica]) -> Result<Replica, Failure> {
         for replica in replicas {
             let role = *replica.role().borrow();
             let Role::Leader { term } = role else { continue };
-            let leader = Holder { node: replica.node(), incarnation: Incarnation(1) };
-            let readings = vec![Reading { node: leader.node, wall: Time(1_788_000_000_000) }];
+            let leader = ClaimOwner { node: replica.node(), incarnation: Incarnation(1) };
+            let readings = vec![VoterClock { node: leader.node, wall: Time(1_788_000_000_000) }];
             let command = Command::EpochStart(EpochStart::new(leader, 1, readings));
             let reply = replica.propose_as_leader(term, command, in_seconds(5)).await;
-            if let Ok(Reply { outcome: Outcome::EpochStarted { epoch, base, .. }, .. }) = reply {
+            if let Ok(CommandReply { outcome: CommandOutcome::EpochStarted { epoch, base, .. }, .. }) = reply {
                 replica.set_stamp(Arc::new(Term { epoch, now: AtomicI64::new(base.0) }));
                 return Ok(replica.clone());
             }

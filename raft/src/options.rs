@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
-use reveille_ledger::ids::{Holder, NodeId};
+use reveille_ledger::ids::{ClaimOwner, NodeId};
+use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::level;
-use reveille_ledger::planted::{self, Bug};
 
 use crate::drive::Drive;
 use crate::fault::Fault;
@@ -54,7 +54,7 @@ pub struct Options {
 
 impl Options {
     /// What suits most: fail-over within 0.6 to 1.2 s, measured over 200 isolations.
-    pub fn new(data_dir: PathBuf, me: Holder, transport: Arc<dyn Transport>) -> Options {
+    pub fn new(data_dir: PathBuf, me: ClaimOwner, transport: Arc<dyn Transport>) -> Options {
         Options {
             data_dir,
             node: me.node,
@@ -75,7 +75,7 @@ impl Options {
 
     /// As openraft wants it.
     pub(crate) fn config(&self) -> Result<Config, Fault> {
-        let election_ms = if planted::is(Bug::NoElection) { 15_000..20_000 } else { self.election_ms.clone() };
+        let election_ms = if injected_bugs::is(Bug::NoElection) { 15_000..20_000 } else { self.election_ms.clone() };
         let config = Config {
             cluster_name: "reveille".to_owned(),
             heartbeat_interval: self.heartbeat_ms,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
 use reveille_ledger::content::Recipients;
-use reveille_ledger::ids::{Fence, Hash, Holder, NodeId, RunId};
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RunId};
+use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_raft::Role;
 use reveille_raft::peer::{About, BarrierAnswer, BarrierQuestion, BarrierReport, Crossed};
 use tokio::task::JoinSet;
@@ -79,12 +79,14 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
     if site.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !term.is_in_force() {
         return Err(BarrierError::LeaderChanged);
     }
-    if planted::is(Bug::AnswerBeforeBarrier) {
+    if injected_bugs::is(Bug::AnswerBeforeBarrier) {
         return Ok(BarrierReport::default());
     }
-    let nodes: Vec<Holder> = site.replica.read(|ledger| {
-        let current =
-            |(node, known): (&NodeId, &reveille_ledger::Node)| Holder { node: *node, incarnation: known.incarnation };
+    let nodes: Vec<ClaimOwner> = site.replica.read(|ledger| {
+        let current = |(node, known): (&NodeId, &reveille_ledger::Node)| ClaimOwner {
+            node: *node,
+            incarnation: known.incarnation,
+        };
         ledger.nodes().iter().map(current).collect()
     });
     let mut asked = JoinSet::new();
@@ -125,7 +127,7 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
 }
 
 /// Asks one node until it answers; none when the grants that it had before the entry were over first.
-async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: About) -> Option<BarrierAnswer> {
+async fn ask(site: &Arc<Site>, term: &Term, holder: ClaimOwner, index: u64, about: About) -> Option<BarrierAnswer> {
     loop {
         let question = BarrierQuestion { index, about: about.clone(), patience: PATIENCE };
         let answer = match site.replica.peer(holder.node) {
@@ -145,11 +147,11 @@ async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: A
 
 /// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
 /// confirm (the model's eleven steps to an arrival that nobody had named).
-fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) -> Vec<Unknown> {
+fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
     let mut found = Vec::new();
-    for (fence, row) in ledger.rows().iter() {
+    for (fence, row) in ledger.claims().iter() {
         let mut slots = row.in_doubt.clone();
-        if !confirmed.contains(&row.holder) {
+        if !confirmed.contains(&row.owner) {
             slots.add(&row.claimed);
         }
         for slot in slots.iter() {

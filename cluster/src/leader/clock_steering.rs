@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::agreed_time;
-use reveille_ledger::command::{EpochStart, MachineClock, Reading};
+use reveille_ledger::command::{EpochStart, MachineClock, VoterClock};
 use reveille_ledger::ids::{Hash, NodeId};
 use tokio::task::JoinSet;
 
@@ -40,7 +40,7 @@ pub(crate) async fn epoch_start(site: &Arc<Site>) -> (EpochStart, Duration) {
     (start_with(site, count, readings), at)
 }
 
-fn start_with(site: &Site, voters: u32, readings: Vec<Reading>) -> EpochStart {
+fn start_with(site: &Site, voters: u32, readings: Vec<VoterClock>) -> EpochStart {
     let machine = machine_clock(site.clock.as_ref());
     EpochStart { leader: site.me, voters, readings, machine, accept_clock: site.accepts_clock() }
 }
@@ -54,19 +54,23 @@ fn machine_clock(clock: &dyn Clock) -> Option<MachineClock> {
 
 /// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
 /// and that instant of CLOCK_BOOTTIME.
-async fn ask(site: &Arc<Site>, voters: Vec<NodeId>, enough: impl Fn(&[Reading]) -> bool) -> (Vec<Reading>, Duration) {
+async fn ask(
+    site: &Arc<Site>,
+    voters: Vec<NodeId>,
+    enough: impl Fn(&[VoterClock]) -> bool,
+) -> (Vec<VoterClock>, Duration) {
     let mut asked = JoinSet::new();
     for node in voters {
         let site = Arc::clone(site);
         asked.spawn(async move {
             let clock = site.replica.peer(node)?.clock(PATIENCE).await.ok()?;
-            Some((Reading { node, wall: clock.wall }, site.clock.boot()))
+            Some((VoterClock { node, wall: clock.wall }, site.clock.boot()))
         });
     }
-    let mut answers: Vec<(Reading, Duration)> = Vec::new();
+    let mut answers: Vec<(VoterClock, Duration)> = Vec::new();
     loop {
         let at = site.clock.boot();
-        let mut readings: Vec<Reading> = answers.iter().map(|(reading, came)| later(*reading, at - *came)).collect();
+        let mut readings: Vec<VoterClock> = answers.iter().map(|(reading, came)| later(*reading, at - *came)).collect();
         readings.sort_by_key(|reading| reading.node);
         let last = if enough(&readings) { None } else { asked.join_next().await };
         match last {
@@ -77,8 +81,8 @@ async fn ask(site: &Arc<Site>, voters: Vec<NodeId>, enough: impl Fn(&[Reading]) 
 }
 
 /// A reading, brought forward to when `passed` more has passed.
-fn later(reading: Reading, passed: Duration) -> Reading {
-    Reading { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }
+fn later(reading: VoterClock, passed: Duration) -> VoterClock {
+    VoterClock { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }
 }
 
 /// Looks until the term ends, or until it should.
@@ -163,22 +167,22 @@ impl Steering {
 
 /// Do these readings tell anything of the voters' clocks? A single one of several voters is compared with nothing: the
 /// others are away, and without them there is no quorum either.
-fn tells(voters: u32, readings: &[Reading]) -> bool {
+fn tells(voters: u32, readings: &[VoterClock]) -> bool {
     readings.len() >= 2.min(voters as usize)
 }
 
 /// P18: is `own` clock off the median of three or more? Then who is not; `None` where all is well, or where
 /// nobody is better.
-fn heirs_if_off(readings: &[Reading], own: NodeId) -> Option<Vec<NodeId>> {
+fn heirs_if_off(readings: &[VoterClock], own: NodeId) -> Option<Vec<NodeId>> {
     let median = median(readings).filter(|_| readings.len() >= 3)?;
-    let (near, far): (Vec<&Reading>, Vec<&Reading>) =
+    let (near, far): (Vec<&VoterClock>, Vec<&VoterClock>) =
         readings.iter().partition(|reading| reading.wall.0.abs_diff(median) <= OFF_MS_MAX);
     let off = far.iter().any(|reading| reading.node == own) && !near.is_empty();
     off.then(|| near.iter().map(|reading| reading.node).collect())
 }
 
 /// The middle reading, or what is halfway between the two middle ones. Milliseconds.
-fn median(readings: &[Reading]) -> Option<i64> {
+fn median(readings: &[VoterClock]) -> Option<i64> {
     let mut walls: Vec<i64> = readings.iter().map(|reading| reading.wall.0).collect();
     walls.sort_unstable();
     let (lower, upper) = (walls.get(walls.len().checked_sub(1)? / 2)?, walls.get(walls.len() / 2)?);
@@ -191,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn readings(walls: &[i64]) -> Vec<Reading> {
-        walls.iter().zip(1..).map(|(wall, node)| Reading { node: NodeId(node), wall: Time(*wall) }).collect()
+    fn readings(walls: &[i64]) -> Vec<VoterClock> {
+        walls.iter().zip(1..).map(|(wall, node)| VoterClock { node: NodeId(node), wall: Time(*wall) }).collect()
     }
 
     #[test]
@@ -228,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_reading_grows_with_what_has_passed_since_it_came() {
-        let reading = Reading { node: NodeId(1), wall: Time(1_000) };
+        let reading = VoterClock { node: NodeId(1), wall: Time(1_000) };
         assert_eq!(later(reading, Duration::from_millis(250)).wall, Time(1_250));
     }
 }

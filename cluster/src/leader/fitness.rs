@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::deaths::{Allowance, allowances};
+use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Hash, Holder, NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
 use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
@@ -119,7 +119,7 @@ async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
             () = &mut nap => return granted,
             hint = hints.next() => match hint {
                 // Hints that were lost may have told of one.
-                Some(Hint::LookAtState | Hint::Effect { effect: Effect::RowGranted { .. }, .. }) => granted = true,
+                Some(Hint::LookAtState | Hint::Effect { effect: Effect::ClaimGranted { .. }, .. }) => granted = true,
                 Some(Hint::Effect { .. }) => {}
                 None => {
                     nap.as_mut().await;
@@ -141,7 +141,7 @@ fn see(site: &Site, term: &Term, granted: bool) -> Seen {
         could_grant: !granted
             && site.replica.read(|ledger| {
                 let said =
-                    |node| measured(&reports, Holder { node, incarnation: ledger.nodes().get(&node)?.incarnation });
+                    |node| measured(&reports, ClaimOwner { node, incarnation: ledger.nodes().get(&node)?.incarnation });
                 let sends = |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(Flow::lets_through);
                 could_grant(ledger, several, now, |holder| term.may_claim(holder), (|node| term.lacking(node), sends))
             }),
@@ -157,16 +157,17 @@ fn could_grant(
     ledger: &Ledger,
     several: bool,
     now: Time,
-    may_claim: impl Fn(Holder) -> bool,
+    may_claim: impl Fn(ClaimOwner) -> bool,
     (lacking, sends): (impl Fn(NodeId) -> BTreeSet<Hash>, impl Fn(NodeId, &str) -> bool),
 ) -> bool {
-    let live = |(node, known): &(&NodeId, &Node)| may_claim(Holder { node: **node, incarnation: known.incarnation });
+    let live =
+        |(node, known): &(&NodeId, &Node)| may_claim(ClaimOwner { node: **node, incarnation: known.incarnation });
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
     let may_hold = allowances(live, ledger.limits(), several, now)
         .into_iter()
         .filter(|(_, allowance)| *allowance != Allowance::NONE);
     let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
-    let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
+    let nobody_holds = || ledger.claims().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
         // P16, P25: late mail, and a tenant's, may be claimed more rarely than this looks; and the day may be used up.
         let often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);

@@ -11,9 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reveille_ledger::agreed_time;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::peer::{LeaseQuestion, Measured};
 use reveille_raft::{ProposeError, Role, crash};
 use tokio::sync::Notify;
@@ -64,7 +64,7 @@ pub struct Term {
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     /// Which life of it did.
-    pub holder: Holder,
+    pub holder: ClaimOwner,
     /// What it has measured (P12).
     pub measured: Measured,
     /// Its state is too old for more claims (P12).
@@ -125,11 +125,11 @@ impl Term {
     }
 
     /// Proposes under this term. None when the outcome is unknown or the term is over: look at the state.
-    pub(crate) async fn propose(&self, command: Command) -> Option<Outcome> {
+    pub(crate) async fn propose(&self, command: Command) -> Option<CommandOutcome> {
         let deadline = std::time::Instant::now() + PATIENCE;
         match self.site.replica.propose_in_epoch(self.epoch, &command, deadline).await {
             Ok(reply) => {
-                if let Outcome::Refused(refusal) = &reply.outcome {
+                if let CommandOutcome::Refused(refusal) = &reply.outcome {
                     self.heed(refusal);
                 }
                 Some(reply.outcome)
@@ -229,17 +229,17 @@ impl Term {
     }
 
     /// P9: may this holder's lease be regarded as over?
-    pub fn lease_is_over(&self, holder: Holder) -> bool {
+    pub fn lease_is_over(&self, holder: ClaimOwner) -> bool {
         self.grants.lock().is_over(holder, self.site.clock.boot())
     }
 
     /// P15: may every grant to this holder that knows nothing of the entry be regarded as over?
-    pub(crate) fn lease_is_over_below(&self, holder: Holder, index: u64) -> bool {
+    pub(crate) fn lease_is_over_below(&self, holder: ClaimOwner, index: u64) -> bool {
         self.grants.lock().is_over_below(holder, index, self.site.clock.boot())
     }
 
     /// P12: may this holder be given claims? It has a lease of this term, learns of what it is given, and goes on.
-    pub(crate) fn may_claim(&self, holder: Holder) -> bool {
+    pub(crate) fn may_claim(&self, holder: ClaimOwner) -> bool {
         let reports = self.reports.lock();
         let wants = |report: &Report| report.holder == holder && !report.behind && !report.stopping;
         reports.get(&holder.node).is_some_and(wants) && self.grants.lock().runs(holder, self.site.clock.boot())
@@ -253,7 +253,7 @@ impl Term {
 
     /// P9: revokes rows whose holders' leases are over. From before the proposal until it is known to be
     /// applied those holders are granted nothing; an unknown answer is asked again, with whatever is left.
-    pub(crate) async fn revoke(&self, mut rows: BTreeMap<Fence, Holder>) {
+    pub(crate) async fn revoke(&self, mut rows: BTreeMap<Fence, ClaimOwner>) {
         let revocation = {
             let (mut grants, now) = (self.grants.lock(), self.site.clock.boot());
             // Somebody may have come back since the auditor looked.
@@ -347,7 +347,7 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
             return None;
         }
     };
-    let Outcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
+    let CommandOutcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
     let applied_at = site.clock.boot();
     // No entry but this one was applied under the epoch: the offset is the one that went into its base (P19).
     let base = base.plus_ms(-site.offset_ms());

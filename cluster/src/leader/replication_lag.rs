@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_ledger::ids::Holder;
+use reveille_ledger::ids::ClaimOwner;
 
 use crate::worker::claim::BEGIN_WITHIN;
 
@@ -57,8 +57,8 @@ impl Heights {
 }
 
 /// Must a holder that has applied so much, and whose state is so old, do without a lease?
-pub(crate) fn is_lost(ledger: &Ledger, holder: Holder, applied: u64, age: Duration) -> bool {
-    let mut held = ledger.rows().iter().filter(|(_, row)| row.holder == holder && !row.claimed.is_empty());
+pub(crate) fn is_lost(ledger: &Ledger, holder: ClaimOwner, applied: u64, age: Duration) -> bool {
+    let mut held = ledger.claims().iter().filter(|(_, row)| row.owner == holder && !row.claimed.is_empty());
     age > BEGIN_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)
 }
 

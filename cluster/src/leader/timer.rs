@@ -16,8 +16,8 @@ use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
-use reveille_ledger::planted::{self, Bug};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::injected_bugs::{self, Bug};
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 
 use super::leadership::Term;
@@ -86,13 +86,13 @@ impl Timer {
         let asked = fires.len();
         let told: Vec<_> = fires.iter().map(outcome_metrics::instants).collect();
         crash::point("wheel.after-fire-before-propose");
-        let answer = if planted::is(Bug::WheelTrustsLeader) {
+        let answer = if injected_bugs::is(Bug::WheelTrustsLeader) {
             insist(Arc::clone(&self.site), Command::Fire(fires)).await
         } else {
             self.term.propose(Command::Fire(fires)).await
         };
         match answer {
-            Some(Outcome::Fired(answers)) => {
+            Some(CommandOutcome::Fired(answers)) => {
                 let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
                 for refusal in &refused {
                     tracing::warn!(%refusal, "a fire was refused");
@@ -117,7 +117,7 @@ impl Timer {
                 match catch_unwind(AssertUnwindSafe(|| plan(site, ledger, id, now))) {
                     Ok(Some(Turn::Fire(fire))) => {
                         instants += fire.opened.len();
-                        instants += fire.explained.iter().map(|range| 1 + range.strides.len()).sum::<usize>();
+                        instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
                         if instants > ledger.limits().openings && !turns.is_empty() {
                             break;
                         }
@@ -148,7 +148,9 @@ impl Timer {
         });
         let count = replans.len();
         if count > 0 {
-            let Some(Outcome::Moved(moved)) = self.term.propose(Command::Replan(replans)).await else { return false };
+            let Some(CommandOutcome::Moved(moved)) = self.term.propose(Command::Replan(replans)).await else {
+                return false;
+            };
             tracing::info!(schedules = count, moved, tzdb = site.zones.version(), "planned by another zone database");
         }
         self.replanned = place;
@@ -176,7 +178,7 @@ impl Timer {
 
 /// Planted: a timer that believes to lead acts by it. It asks, whoever leads by then, until it is told that it was done,
 /// and the end of its term stops nothing.
-async fn insist(site: Arc<Site>, command: Command) -> Option<Outcome> {
+async fn insist(site: Arc<Site>, command: Command) -> Option<CommandOutcome> {
     let over = std::time::Instant::now() + INSISTS_FOR;
     let asked = tokio::spawn(async move {
         while std::time::Instant::now() < over {

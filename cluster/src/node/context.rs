@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use reveille_ledger::content::{Named, Recipients};
+use reveille_ledger::content::{NamedAudience, Recipients};
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, NodeId, Time};
 use reveille_raft::peer::Measured;
 use reveille_raft::{Hint, Replica, Stamp};
 
@@ -39,7 +39,7 @@ pub struct Site {
     /// The replicated ledger.
     pub replica: Replica,
     /// This life of this node.
-    pub me: Holder,
+    pub me: ClaimOwner,
     /// What it says of itself.
     pub introduction: Introduction,
     /// The only source of time.
@@ -79,7 +79,7 @@ impl Site {
     /// Everything but a term.
     pub fn new(
         replica: Replica,
-        me: Holder,
+        me: ClaimOwner,
         introduction: Introduction,
         clock: Arc<dyn Clock>,
         zones: Zones,
@@ -198,11 +198,11 @@ impl Site {
     }
 
     /// A sealed audience of a tenant, and the names of its recipients' variables (P20).
-    pub fn sealed(&self, tenant: &str, name: &str) -> Option<(Named, Vec<String>)> {
+    pub fn sealed(&self, tenant: &str, name: &str) -> Option<(NamedAudience, Vec<String>)> {
         self.replica.read(|ledger| {
             let known = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?;
             let columns = ledger.seal(&known.seal)?.columns;
-            Some((Named { name: name.to_owned(), seal: known.seal, rows: known.rows }, columns))
+            Some((NamedAudience { name: name.to_owned(), seal: known.seal, rows: known.rows }, columns))
         })
     }
 
@@ -317,7 +317,7 @@ pub(crate) fn concerns(hint: &Hint) -> Concerns {
         Hint::Effect { effect, .. } => match effect {
             Effect::ClockMoved(_) => Concerns::Everybody,
             Effect::DueChanged { .. } => Concerns::Timer,
-            Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
+            Effect::WorkAppeared(_) | Effect::ClaimClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
             _ => Concerns::Nobody,
         },
     }

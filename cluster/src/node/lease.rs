@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::ids::{Holder, Time};
+use reveille_ledger::ids::{ClaimOwner, Time};
 
 /// How long a lease lasts from when the question was sent.
 pub const LEASE: Duration = Duration::from_secs(4);
@@ -144,8 +144,8 @@ pub enum NotGranted {
 #[derive(Debug)]
 pub struct Grants {
     since: Duration,
-    given: BTreeMap<Holder, Vec<Grant>>,
-    revoking: BTreeMap<Holder, u64>,
+    given: BTreeMap<ClaimOwner, Vec<Grant>>,
+    revoking: BTreeMap<ClaimOwner, u64>,
     proposals: u64,
 }
 
@@ -164,7 +164,7 @@ impl Grants {
     /// answers its length.
     pub fn grant(
         &mut self,
-        holder: Holder,
+        holder: ClaimOwner,
         floor: u64,
         now: Duration,
         last_quorum_ack: Option<Duration>,
@@ -185,7 +185,7 @@ impl Grants {
     }
 
     /// May the leader regard every grant to this holder with a floor below `index` as over at `now`?
-    pub fn is_over_below(&self, holder: Holder, index: u64, now: Duration) -> bool {
+    pub fn is_over_below(&self, holder: ClaimOwner, index: u64, now: Duration) -> bool {
         let inherited = self.since + LEASE;
         let given = self.given.get(&holder).into_iter().flatten().filter(|grant| grant.floor < index);
         let last = given.map(|grant| grant.end).max().unwrap_or_default().max(inherited);
@@ -193,18 +193,18 @@ impl Grants {
     }
 
     /// May the leader regard the holder's lease as over at `now`? Only then are its rows revoked.
-    pub fn is_over(&self, holder: Holder, now: Duration) -> bool {
+    pub fn is_over(&self, holder: ClaimOwner, now: Duration) -> bool {
         self.is_over_below(holder, u64::MAX, now)
     }
 
     /// Does the holder have a lease of this leader that runs at `now`? Only such a one gets claims.
-    pub fn runs(&self, holder: Holder, now: Duration) -> bool {
+    pub fn runs(&self, holder: ClaimOwner, now: Duration) -> bool {
         self.given.get(&holder).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
     /// A revocation of these holders' rows is about to be proposed: until it is known to be applied they are
     /// granted nothing. A time-out of the proposal ends nothing.
-    pub fn revoke(&mut self, holders: impl IntoIterator<Item = Holder>) -> Revocation {
+    pub fn revoke(&mut self, holders: impl IntoIterator<Item = ClaimOwner>) -> Revocation {
         self.proposals += 1;
         self.revoking.extend(holders.into_iter().map(|holder| (holder, self.proposals)));
         Revocation(self.proposals)
@@ -230,8 +230,8 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn holder(incarnation: u64) -> Holder {
-        Holder { node: NodeId(1), incarnation: Incarnation(incarnation) }
+    fn holder(incarnation: u64) -> ClaimOwner {
+        ClaimOwner { node: NodeId(1), incarnation: Incarnation(incarnation) }
     }
 
     #[test]

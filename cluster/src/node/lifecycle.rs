@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::{Command, NodeUp};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{Hint, Role};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -210,7 +210,7 @@ impl Station {
         self.leading.stop.cancel();
         let led = tokio::time::timeout(left().max(HAND_OVER_WITHIN), self.leading.supervisor.ended()).await;
         let me = self.site.me;
-        let open = self.site.replica.read(|ledger| ledger.rows().iter().any(|(_, row)| row.holder == me));
+        let open = self.site.replica.read(|ledger| ledger.claims().iter().any(|(_, row)| row.owner == me));
         let clean = answered && settled.is_ok() && led.is_ok() && !open;
         if !clean {
             tracing::warn!(
@@ -233,11 +233,11 @@ pub struct Leading {
 /// P10: this life becomes known before it may hold a claim.
 async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
     let (level, life) = (site.replica.highest_level(), site.replica.life());
-    let up = NodeUp { holder: site.me, name: options.name.clone(), level, life };
+    let up = NodeUp { owner: site.me, name: options.name.clone(), level, process_nonce: life };
     let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
     let reply = until_taken(site, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StationError::Stopped)?;
-    if let Outcome::Refused(refusal) = reply.outcome {
+    if let CommandOutcome::Refused(refusal) = reply.outcome {
         if let Refusal::OldIncarnation { .. } = refusal {
             site.replica.set_aside(&refusal.to_string());
         }

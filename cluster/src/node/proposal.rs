@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Command, RowOutcome};
+use reveille_ledger::command::{ClaimOutcome, Command};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
 use tokio_util::sync::CancellationToken;
 
@@ -34,11 +34,11 @@ pub(crate) enum NotTaken {
 
 /// Where commands are proposed.
 trait Propose: Sync {
-    fn propose(&self, command: &Command) -> impl Future<Output = Result<Reply, ProposeError>> + Send;
+    fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send;
 }
 
 impl Propose for Site {
-    fn propose(&self, command: &Command) -> impl Future<Output = Result<Reply, ProposeError>> + Send {
+    fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send {
         self.replica.propose(command, Instant::now() + PATIENCE)
     }
 }
@@ -49,7 +49,7 @@ pub(crate) async fn until_taken(
     command: &Command,
     is_final: fn(&Refusal) -> bool,
     cancel: &CancellationToken,
-) -> Result<Reply, NotTaken> {
+) -> Result<CommandReply, NotTaken> {
     retry(site, command, is_final, cancel).await
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn until_taken(
 /// of the last one.
 pub(crate) async fn settle(
     site: &Site,
-    outcomes: Vec<RowOutcome>,
+    outcomes: Vec<ClaimOutcome>,
     cancel: &CancellationToken,
 ) -> Result<Option<u64>, NotTaken> {
     settle_by(site, outcomes, cancel).await
@@ -65,7 +65,7 @@ pub(crate) async fn settle(
 
 async fn settle_by(
     ledger: &impl Propose,
-    outcomes: Vec<RowOutcome>,
+    outcomes: Vec<ClaimOutcome>,
     cancel: &CancellationToken,
 ) -> Result<Option<u64>, NotTaken> {
     let (mut left, mut last) = (vec![outcomes], None);
@@ -92,7 +92,7 @@ async fn settle_by(
 }
 
 /// The first half last: it is settled first. `None` for a single row, whose outcomes are bounded far below an entry.
-fn halves(mut rows: Vec<RowOutcome>) -> Option<[Vec<RowOutcome>; 2]> {
+fn halves(mut rows: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
     if rows.len() < 2 {
         return None;
     }
@@ -105,7 +105,7 @@ async fn retry(
     command: &Command,
     is_final: fn(&Refusal) -> bool,
     cancel: &CancellationToken,
-) -> Result<Reply, NotTaken> {
+) -> Result<CommandReply, NotTaken> {
     let mut tries: u32 = 0;
     loop {
         let cause = match cancel.run_until_cancelled(ledger.propose(command)).await {
@@ -114,7 +114,7 @@ async fn retry(
             Some(Err(ProposeError::TooLarge { .. })) => return Err(NotTaken::TooLarge),
             Some(Err(error)) => error.to_string(),
             Some(Ok(reply)) => match &reply.outcome {
-                Outcome::Refused(refusal) if !is_final(refusal) => refusal.to_string(),
+                CommandOutcome::Refused(refusal) if !is_final(refusal) => refusal.to_string(),
                 _ => return Ok(reply),
             },
         };
@@ -135,9 +135,9 @@ mod tests {
 
     use super::*;
 
-    fn outcome(number: u64) -> RowOutcome {
+    fn outcome(number: u64) -> ClaimOutcome {
         let page = RunId { index: 1, place: 0 };
-        RowOutcome::empty(page, 0, Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
+        ClaimOutcome::empty(page, 0, Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
     }
 
     /// A ledger that takes at most so many rows in an entry, and each entry at the second try.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     impl Propose for Fake {
-        async fn propose(&self, command: &Command) -> Result<Reply, ProposeError> {
+        async fn propose(&self, command: &Command) -> Result<CommandReply, ProposeError> {
             let Command::Settle(rows) = command else { return Err(ProposeError::Stopped) };
             if rows.len() > self.rows_max {
                 return Err(ProposeError::TooLarge { bytes: rows.len(), bound: self.rows_max });
@@ -160,7 +160,7 @@ mod tests {
             }
             let mut entries = self.entries.lock();
             entries.push(rows.iter().map(|row| row.fence.index).collect());
-            Ok(Reply { index: entries.len() as u64, outcome: Outcome::Moved(0) })
+            Ok(CommandReply { index: entries.len() as u64, outcome: CommandOutcome::Moved(0) })
         }
     }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::edit::Calendar;
-use reveille_ledger::decide::overlap::{Waits, missed_that_wait, oldest_missed};
+use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait, oldest_missed};
 use reveille_ledger::ids::Time;
-use reveille_ledger::{Ledger, RunState, Schedule, Standing};
+use reveille_ledger::{Ledger, RecipientState, RunState, Schedule};
 use tokio_util::sync::CancellationToken;
 
 use super::zones::Zones;
@@ -91,7 +91,7 @@ fn late(ledger: &Ledger) -> Pools {
     for (_, page) in ledger.open_pages().filter(|(_, page)| is_late(page)) {
         let runs = page.runs.iter().filter(|run| matches!(run.state, RunState::Open));
         let left = |standing| runs.clone().map(|run| u64::from(run.counts.get(standing))).sum::<u64>();
-        let recipients = left(Standing::Pending) + left(Standing::Claimed);
+        let recipients = left(RecipientState::Pending) + left(RecipientState::Claimed);
         if recipients > 0 {
             add(&mut found, &page.pool, Late { recipients, oldest: page.due, waiting: 0, is_all: true });
         }
@@ -111,7 +111,7 @@ fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones, now: Time)
         let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else { continue };
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         let Some(waits) = missed_that_wait(schedule, calendar, now, left) else { continue };
-        let Waits { instants, oldest, is_all } = waits;
+        let WaitingInstants { instants, oldest, is_all } = waits;
         left = left.saturating_sub(instants);
         let recipients = instants.saturating_mul(schedule.recipients.into());
         add(found, &schedule.pool, Late { recipients, oldest, waiting: instants, is_all });

@@ -10,12 +10,12 @@
 use std::time::{Duration, Instant};
 
 use reveille_ledger::command::{Advance, Command};
-use reveille_ledger::deaths::Allowance;
+use reveille_ledger::crash_backoff::Allowance;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState};
 use reveille_raft::{ProposeError, ReadError};
 
 use crate::leader::claims::claimable::claimable;
@@ -134,7 +134,7 @@ async fn advance(site: &Site, to: Time, jump: bool) -> Result<(), WalkError> {
                 // If it is not seen in time, the look below is at an older state, and the walk asks again.
                 let _ = site.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
                 match reply.outcome {
-                    Outcome::Refused(refusal) => refusal,
+                    CommandOutcome::Refused(refusal) => refusal,
                     _ => return Ok(()),
                 }
             }
@@ -173,7 +173,7 @@ fn alone(site: &Site) -> Option<NodeId> {
 /// P12: until when nothing can be claimed.
 fn rest(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let (node, limits, now) = (ledger.nodes().get(&alone?)?, ledger.limits(), ledger.head().now);
-    node.deaths.rests_until(limits).filter(|_| node.deaths.allowance(limits, now) == Allowance::NONE)
+    node.crashes.backoff_until(limits).filter(|_| node.crashes.allowance(limits, now) == Allowance::NONE)
 }
 
 /// What is left to do at the instant that the clock shows.
@@ -181,7 +181,7 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> Work {
     let (now, rests) = (ledger.head().now, rest(ledger, alone).is_some());
     let mut work = Work {
         due: ledger.due().take_while(|(due, _)| *due <= now).count() as u64,
-        claimed: ledger.rows().iter().map(|(_, row)| u64::from(row.claimed.len())).sum(),
+        claimed: ledger.claims().iter().map(|(_, row)| u64::from(row.claimed.len())).sum(),
         ..Work::default()
     };
     for (id, page) in ledger.open_pages() {
@@ -206,7 +206,7 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let waves = ledger.open_pages().filter(|(_, page)| is_open(page)).flat_map(|(id, page)| {
         let chunks = ledger.chunks().range((id, 0)..=(id, u32::MAX)).map(|(_, chunk)| chunk);
         let sends = |chunk: &&Chunk| {
-            let mut pools = chunk.elsewhere.keys().map(String::as_str).chain([page.pool.as_str()]);
+            let mut pools = chunk.pool_overrides.keys().map(String::as_str).chain([page.pool.as_str()]);
             pools.any(|pool| ledger.serves(pool))
         };
         chunks.filter(sends).filter_map(move |chunk| chunk.next_wave(now))
@@ -216,7 +216,7 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
 
 /// Does its deadline end anything?
 fn expires(run: &Run) -> bool {
-    matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.counts.get(Standing::Pending) > 0
+    matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.counts.get(RecipientState::Pending) > 0
 }
 
 /// Runs that schedules have opened.

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::command::Relay;
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_raft::peer::RelayFlow;
 use tokio::time::{Instant, timeout_at};
 
@@ -24,7 +24,7 @@ use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRul
 /// The rate of a relay without a bound of its own: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
 /// Emails that may go at once after a pause, in seconds of the rate: what a late wake-up may catch up with. In any
-/// second a relay gets at most its rate and this part of it (docs/reference/limits.md).
+/// second a relay gets at most its rate and this part of it (docs/limits.md).
 const BURST_SECONDS: f64 = 0.1;
 
 /// Pools by relay name.
@@ -348,7 +348,7 @@ fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<I
 
 /// One voter's share of a relay's rate. Mails a second.
 pub fn share(relay: &Relay, voters: usize) -> f64 {
-    let voters = if planted::is(Bug::WholeBudget) { 1 } else { voters };
+    let voters = if injected_bugs::is(Bug::WholeBudget) { 1 } else { voters };
     match relay.rate_milli {
         0 => UNBOUNDED_PER_SECOND,
         rate_milli => rate_milli as f64 / 1000.0 / voters.max(1) as f64,

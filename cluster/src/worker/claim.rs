@@ -14,12 +14,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Unsendable, Why};
+use reveille_ledger::command::{Command, OpeningCause, Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
 use reveille_ledger::content::{Recipient, Recipients, Seal};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
-use reveille_ledger::planted::{self, Bug};
-use reveille_ledger::{Ledger, Row};
+use reveille_ledger::injected_bugs::{self, Bug};
+use reveille_ledger::{Claim, Ledger};
 use reveille_raft::{Hint, crash};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -118,16 +118,16 @@ pub(crate) async fn run(room: Arc<Room>, stopping: Stopping) {
                 continue;
             }
             _ = look.tick() => {
-                if planted::is(Bug::ClaimAfterSend) {
+                if injected_bugs::is(Bug::ClaimAfterSend) {
                     injected_send::send_what_is_pending(&room, &tasks);
                 }
                 mine(&room, &mut worked)
             }
             hint = hints.next() => match hint {
-                Some(Hint::Effect { effect: Effect::RowGranted { fence, holder }, .. }) if holder == room.site.me => {
+                Some(Hint::Effect { effect: Effect::ClaimGranted { fence, owner }, .. }) if owner == room.site.me => {
                     vec![fence]
                 }
-                Some(Hint::Effect { effect: Effect::RowClosed { fence, holder }, .. }) if holder == room.site.me => {
+                Some(Hint::Effect { effect: Effect::ClaimClosed { fence, owner }, .. }) if owner == room.site.me => {
                     room.site.marks.clear_row(fence);
                     forget_if_closed(&room, fence);
                     continue;
@@ -177,11 +177,11 @@ fn begin(room: &Arc<Room>, worked: &mut BTreeSet<Fence>, tasks: &RowTasks, rows:
 /// row that was worked must never be worked again while it is open.
 fn mine(room: &Room, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
     let (own, closed) = room.site.replica.read(|ledger| {
-        let has_work = |row: &Row| !row.claimed.is_empty() || row.was_revoked();
-        let own = ledger.rows().iter().filter(|(_, row)| row.holder == room.site.me && has_work(row));
+        let has_work = |row: &Claim| !row.claimed.is_empty() || row.was_revoked();
+        let own = ledger.claims().iter().filter(|(_, row)| row.owner == room.site.me && has_work(row));
         let own: Vec<Fence> = own.map(|(fence, _)| *fence).collect();
         let applied = ledger.head().applied;
-        let gone = |fence: &&Fence| fence.index <= applied && !ledger.rows().contains(fence);
+        let gone = |fence: &&Fence| fence.index <= applied && !ledger.claims().contains(fence);
         (own, worked.iter().filter(gone).copied().collect::<Vec<Fence>>())
     });
     for fence in closed {
@@ -194,31 +194,31 @@ fn mine(room: &Room, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
 
 /// P11: the journal keeps the records of a row until nothing of it is claimed or in doubt.
 fn forget_if_closed(room: &Room, fence: Fence) {
-    if room.site.replica.read(|ledger| !ledger.rows().contains(&fence)) {
+    if room.site.replica.read(|ledger| !ledger.claims().contains(&fence)) {
         room.forget(fence);
     }
 }
 
 fn work_of(room: &Room, fence: Fence) -> Option<Work> {
-    room.site.replica.read(|ledger| work_of_row(ledger, fence, ledger.rows().get(&fence)?))
+    room.site.replica.read(|ledger| work_of_row(ledger, fence, ledger.claims().get(&fence)?))
 }
 
-pub(crate) fn work_of_row(ledger: &Ledger, fence: Fence, row: &Row) -> Option<Work> {
+pub(crate) fn work_of_row(ledger: &Ledger, fence: Fence, row: &Claim) -> Option<Work> {
     let page = ledger.pages().get(&row.page)?;
     let mut slots = row.claimed.clone();
     if row.was_revoked() {
         slots.add(&row.in_doubt);
     }
-    let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
+    let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.crash_suspects);
     let drafts = slots.iter().filter_map(|slot| {
         let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
         let state = ledger.run(run)?;
         let place = Place { page: row.page, chunk: row.chunk, fence, slot };
         let suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
-        let test = state.cause == Cause::Test;
+        let test = state.cause == OpeningCause::Test;
         Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect, test })
     });
-    let pool = ledger.pool_of_row(page, row);
+    let pool = ledger.pool_of_claim(page, row);
     Some(Work {
         tenant: page.tenant.clone(),
         share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
@@ -246,14 +246,14 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     let mut waiting = room.turns.of(&work.tenant, &work.pool, work.share);
     let mut gives_back = None;
     for (number, draft) in sent {
-        if planted::is(Bug::ClaimAfterSend)
+        if injected_bugs::is(Bug::ClaimAfterSend)
             && let Some(fate) = injected_send::was_sent(&room, draft.place)
         {
             room.settler.settle(draft.place, fate).await;
             continue;
         }
         let is_last = Some(number) == last;
-        if planted::is(Bug::IdleClaim) && is_last && number > 0 {
+        if injected_bugs::is(Bug::IdleClaim) && is_last && number > 0 {
             tasks.spawn(idle(Arc::clone(&room), draft.place));
             continue;
         }
@@ -270,7 +270,7 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
                     }
                     continue;
                 }
-                Err(Denied::Row(cause)) => gives_back = Some(cause),
+                Err(Denied::Claim(cause)) => gives_back = Some(cause),
             }
             waiting.leave();
         }
@@ -278,7 +278,7 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
         let fate = match &gives_back {
             Some(GivesBack::Waits(cause)) => waits(place, cause),
             Some(GivesBack::Released(why)) => Fate::Released(*why),
-            None => Fate::Released(Why::Busy),
+            None => Fate::Released(ReleaseReason::Busy),
         };
         room.settler.settle(place, fate).await;
     }
@@ -287,7 +287,7 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
 /// A bug, see [`Bug::IdleClaim`].
 async fn idle(room: Arc<Room>, place: Place) {
     tokio::time::sleep(PREPARE_WITHIN).await;
-    room.settler.settle(place, Fate::Released(Why::Busy)).await;
+    room.settler.settle(place, Fate::Released(ReleaseReason::Busy)).await;
 }
 
 /// P20: reads who of the row is in a sealed audience, off the threads that others wait for. This is before `open`
@@ -351,7 +351,8 @@ async fn settle_unread(room: &Room, work: &Work) -> BTreeSet<u16> {
     });
     let mut settled = BTreeSet::new();
     for (place, cause) in failed {
-        let fate = if room.drain.is_cancelled() { Fate::Released(Why::Stopping) } else { waits(place, cause) };
+        let fate =
+            if room.drain.is_cancelled() { Fate::Released(ReleaseReason::Stopping) } else { waits(place, cause) };
         room.settler.settle(place, fate).await;
         settled.insert(place.slot);
     }
@@ -374,7 +375,7 @@ enum GivesBack {
     /// No relay can take it now, in words for people.
     Waits(String),
     /// It cannot begin here.
-    Released(Why),
+    Released(ReleaseReason),
 }
 
 /// Why there is no permit.
@@ -382,13 +383,13 @@ enum Denied {
     /// This recipient may not leave; the next one of the row may.
     Recipient(Shut),
     /// What is left of the row goes back.
-    Row(GivesBack),
+    Claim(GivesBack),
 }
 
 /// The relay cannot take it now: back to pending, uncounted, after a while (P6).
 fn waits(place: Place, cause: &str) -> Fate {
     let text = clip(cause);
-    Fate::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope: Scope::Relay, words: 0 })
+    Fate::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope: ReplyScope::Relay, words: 0 })
 }
 
 /// The right to send one mail, or why there is none in time.
@@ -398,17 +399,17 @@ async fn permit(
     draft: &Draft,
     (deadline, is_last): (Instant, bool),
 ) -> Result<Way, Denied> {
-    let back = |why| Err(Denied::Row(GivesBack::Released(why)));
+    let back = |why| Err(Denied::Claim(GivesBack::Released(why)));
     loop {
         let applied = room.site.replica.read(|ledger| {
             may_begin(ledger, room.site.me, draft.place, draft.run).map_err(Denied::Recipient)?;
             Ok(ledger.head().applied)
         })?;
         if room.drain.is_cancelled() {
-            return back(Why::Stopping);
+            return back(ReleaseReason::Stopping);
         }
         if !room.site.lease.runs(room.site.lease_clock(), applied) {
-            return back(Why::LeaseOver);
+            return back(ReleaseReason::LeaseOver);
         }
         let asked = async {
             let turn = waiting.turn(deadline).await.ok_or(Some(Unavailable::Busy))?;
@@ -420,27 +421,27 @@ async fn permit(
             Ok(way)
         };
         let unavailable = match room.drain.run_until_cancelled(asked).await {
-            None => return back(Why::Stopping),
+            None => return back(ReleaseReason::Stopping),
             Some(Ok(way)) => return Ok(way),
             Some(Err(None)) => {
                 let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
-                return Err(Denied::Row(GivesBack::Waits(cause)));
+                return Err(Denied::Claim(GivesBack::Waits(cause)));
             }
             Some(Err(Some(unavailable))) => unavailable,
         };
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // The pace or the sessions of this node do not suffice for the row: others may have room.
-            Unavailable::Busy => return back(Why::Busy),
-            Unavailable::Paced { .. } => return back(Why::Paced),
-            Unavailable::Closed => return back(Why::Stopping),
+            Unavailable::Busy => return back(ReleaseReason::Busy),
+            Unavailable::Paced { .. } => return back(ReleaseReason::Paced),
+            Unavailable::Closed => return back(ReleaseReason::Stopping),
         };
         if until >= deadline {
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => {}
-                () = room.drain.cancelled() => return back(Why::Stopping),
+                () = room.drain.cancelled() => return back(ReleaseReason::Stopping),
             }
-            return Err(Denied::Row(GivesBack::Waits(unavailable.to_string())));
+            return Err(Denied::Claim(GivesBack::Waits(unavailable.to_string())));
         }
         room.drain.run_until_cancelled(tokio::time::sleep_until(until)).await;
     }
@@ -454,7 +455,7 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadlin
         Err(fate) => Some(fate),
     };
     let Some(fate) = fate else { return };
-    if planted::is(Bug::ClaimAfterSend) && injected_send::is_ahead(draft.place) {
+    if injected_bugs::is(Bug::ClaimAfterSend) && injected_send::is_ahead(draft.place) {
         return injected_send::keep(&room, draft.place, fate);
     }
     room.settler.settle(draft.place, fate).await;
@@ -467,13 +468,13 @@ async fn compose(room: &Room, work: &Work, draft: &Draft, deadline: Instant) -> 
     let permits = room.composing.acquire_many(if draft.suspect { COMPOSING_MAX } else { 1 });
     let _permits = match room.drain.run_until_cancelled(timeout_at(deadline, permits)).await {
         Some(Ok(Ok(permits))) => permits,
-        Some(_) => return Err(Fate::Released(Why::Busy)),
-        None => return Err(Fate::Released(Why::Stopping)),
+        Some(_) => return Err(Fate::Released(ReleaseReason::Busy)),
+        None => return Err(Fate::Released(ReleaseReason::Stopping)),
     };
     // Before anything is parsed or compiled: the recipient that kills the process there must stand in the journal.
-    room.journal.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
+    room.journal.note(draft.place, Act::Open).map_err(|_| Fate::Released(ReleaseReason::JournalFailed))?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
-    room.journal.note(draft.place, Act::Left).map_err(|_| Fate::Released(Why::JournalFailed))?;
+    room.journal.note(draft.place, Act::Left).map_err(|_| Fate::Released(ReleaseReason::JournalFailed))?;
     prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))
 }
 
@@ -539,7 +540,7 @@ async fn deliver(
             // None is left that could have it. A sender beyond ASCII is not the recipient's fault.
             Some(Err(None)) if copy.to.is_ascii() => return Ok((way.relay, Verdict::sender_needs_smtputf8())),
             Some(Err(None)) => return Ok((way.relay, verdict)),
-            Some(Err(Some(Unavailable::Closed))) | None => return Err(Fate::Released(Why::Stopping)),
+            Some(Err(Some(Unavailable::Closed))) | None => return Err(Fate::Released(ReleaseReason::Stopping)),
             // Pending at once, it would be claimed again by the rate of the relay that cannot take it.
             Some(Err(Some(why))) => return Err(waits(job.place, &why.to_string())),
         };
@@ -550,7 +551,9 @@ async fn deliver(
 /// In the state that this node has applied. When it is not any more, the row was revoked: the state has named this
 /// hand-off, or somebody has decided over it.
 fn is_claimed(room: &Room, place: Place) -> bool {
-    room.site.replica.read(|ledger| ledger.rows().get(&place.fence).is_some_and(|row| row.claimed.contains(place.slot)))
+    room.site
+        .replica
+        .read(|ledger| ledger.claims().get(&place.fence).is_some_and(|row| row.claimed.contains(place.slot)))
 }
 
 /// A first look at the gate's questions, and the mail; or what becomes of the recipient without a dialogue.
@@ -599,7 +602,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
         not_composed(&error.to_string())
     })?;
-    if planted::is(Bug::SwapContents)
+    if injected_bugs::is(Bug::SwapContents)
         && let Recipients::Inline(audience) = &*letter.recipients
         && let Some(other) = audience.recipients.get(draft.recipient as usize ^ 1)
         && let Ok(swapped) = letter.compiled.compose(other, &stamp)
@@ -622,7 +625,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11). `None` if nothing
 /// may be settled.
 fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
-    if planted::is(Bug::JournalAfterAct)
+    if injected_bugs::is(Bug::JournalAfterAct)
         && !matches!(verdict, Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Broken { .. })
     {
         let _ = room.journal.note(job.place, Act::Begin);
@@ -637,10 +640,10 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
         }
         Verdict::Refused { code, enhanced, text, scope, .. } => {
             let scope = match scope {
-                smtp::Scope::Mailbox => Scope::Mailbox,
-                smtp::Scope::Greylisted => Scope::Greylist,
-                smtp::Scope::Relay | smtp::Scope::Throttle { .. } => Scope::Relay,
-                smtp::Scope::Tenant | smtp::Scope::Content => Scope::Policy,
+                smtp::Scope::Mailbox => ReplyScope::Mailbox,
+                smtp::Scope::Greylisted => ReplyScope::Greylist,
+                smtp::Scope::Relay | smtp::Scope::Throttle { .. } => ReplyScope::Relay,
+                smtp::Scope::Tenant | smtp::Scope::Content => ReplyScope::Policy,
             };
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
             let words = if code < 500 { 0 } else { smtp::words_hash(&text, &job.key) };
@@ -651,9 +654,9 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
         }
         Verdict::Broken { stage, cause } => match cause {
             // Peers close politely between mails: another session, at once.
-            smtp::Cause::ClosedBetweenMails => Fate::Released(Why::SessionEnded),
+            smtp::Cause::ClosedBetweenMails => Fate::Released(ReleaseReason::SessionEnded),
             // No relay refused it: it is pending at once, and another node takes it.
-            smtp::Cause::Stopped => Fate::Released(Why::Stopping),
+            smtp::Cause::Stopped => Fate::Released(ReleaseReason::Stopping),
             cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
         },
         Verdict::NoSmtpUtf8 { .. } => Fate::Unsendable(Unsendable::NoSmtpUtf8),
@@ -667,16 +670,16 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
 }
 
 /// Which relay was asked, and the words with which it took a mail: as those of a refusal, without the enhanced code.
-fn said(relay: String, verdict: &Verdict) -> Option<Said> {
+fn said(relay: String, verdict: &Verdict) -> Option<RelayReply> {
     match verdict {
         Verdict::Accepted { code, text } => {
             let enhanced = smtp::enhanced_code(*code, text);
             let text = clip(&smtp::without_enhanced_code(text, enhanced));
-            Some(Said { relay, code: *code, enhanced, text })
+            Some(RelayReply { relay, code: *code, enhanced, text })
         }
         Verdict::GateClosed(_) => None,
         Verdict::Refused { .. } | Verdict::NoSmtpUtf8 { .. } | Verdict::Broken { .. } | Verdict::InDoubt { .. } => {
-            Some(Said { relay, code: 0, enhanced: None, text: String::new() })
+            Some(RelayReply { relay, code: 0, enhanced: None, text: String::new() })
         }
     }
 }
@@ -688,13 +691,13 @@ pub(crate) fn fate_of_shut(shut: Shut) -> Option<Fate> {
     Some(Fate::Released(match shut {
         Shut::BegunBefore => return None,
         Shut::OptedOut => return Some(Fate::Suppressed),
-        Shut::NotInRow => Why::NotInRow,
-        Shut::RunPaused => Why::RunPaused,
-        Shut::RunEnded => Why::RunEnded,
-        Shut::LeaseOver => Why::LeaseOver,
-        Shut::PastDeadline => Why::PastDeadline,
-        Shut::JournalFailed => Why::JournalFailed,
-        Shut::Stopping => Why::Stopping,
+        Shut::NotInRow => ReleaseReason::NotInClaim,
+        Shut::RunPaused => ReleaseReason::RunPaused,
+        Shut::RunEnded => ReleaseReason::RunEnded,
+        Shut::LeaseOver => ReleaseReason::LeaseOver,
+        Shut::PastDeadline => ReleaseReason::PastDeadline,
+        Shut::JournalFailed => ReleaseReason::JournalFailed,
+        Shut::Stopping => ReleaseReason::Stopping,
     }))
 }
 

@@ -104,7 +104,7 @@ impl Room {
     pub fn forget(&self, fence: Fence) {
         let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
-            let look = |ledger: &Ledger| ledger.closed_row(chunk, fence).map(|row| !row.assumed.is_empty());
+            let look = |ledger: &Ledger| ledger.closed_claim(chunk, fence).map(|row| !row.assumed.is_empty());
             self.site.replica.read(look).unwrap_or(false)
         };
         if chunk.is_some_and(assumes) {

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use reveille_ledger::ids::{Holder, RunId};
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::ids::{ClaimOwner, RunId};
+use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::{Ledger, RunState};
 
 use super::claim::Job;
@@ -30,7 +30,7 @@ impl Gate for LaneGate {
         room.site.marks.set(job.hand_off());
         let answer = match look(room, job) {
             Err(shut) => GateAnswer::Shut(shut),
-            Ok(()) if planted::is(Bug::JournalAfterAct) => GateAnswer::Pass,
+            Ok(()) if injected_bugs::is(Bug::JournalAfterAct) => GateAnswer::Pass,
             Ok(()) => begin(&room.journal, job.place).map_or_else(GateAnswer::Shut, |()| GateAnswer::Pass),
         };
         if let GateAnswer::Shut(shut) = answer {
@@ -67,8 +67,8 @@ fn look(room: &Room, job: &Job) -> Result<(), Shut> {
 }
 
 /// What the applied state says.
-pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Shut> {
-    if planted::is(Bug::ClaimAfterSend) && injected_send::is_ahead(job.place) {
+pub(crate) fn may_leave(ledger: &Ledger, me: ClaimOwner, job: &Job) -> Result<(), Shut> {
+    if injected_bugs::is(Bug::ClaimAfterSend) && injected_send::is_ahead(job.place) {
         return Ok(());
     }
     may_begin(ledger, me, job.place, job.run)?;
@@ -79,12 +79,12 @@ pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Sh
 }
 
 /// The part of it that needs no recipient: asked before a session and the relay's pace are spent.
-pub(crate) fn may_begin(ledger: &Ledger, me: Holder, place: Place, run: RunId) -> Result<(), Shut> {
-    if planted::is(Bug::ClaimAfterSend) && injected_send::is_ahead(place) {
+pub(crate) fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), Shut> {
+    if injected_bugs::is(Bug::ClaimAfterSend) && injected_send::is_ahead(place) {
         return Ok(());
     }
-    let row = ledger.rows().get(&place.fence).ok_or(Shut::NotInRow)?;
-    if row.holder != me || !row.claimed.contains(place.slot) {
+    let row = ledger.claims().get(&place.fence).ok_or(Shut::NotInRow)?;
+    if row.owner != me || !row.claimed.contains(place.slot) {
         return Err(Shut::NotInRow);
     }
     let run = ledger.run(run).ok_or(Shut::NotInRow)?;
@@ -133,7 +133,7 @@ mod tests {
     #[tokio::test]
     async fn second_begin_of_recipient_stops_node_and_settles_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let owner = Owner { cluster: 7, holder: Holder { node: NodeId(1), incarnation: Incarnation(1) } };
+        let owner = Owner { cluster: 7, holder: ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) } };
         let journal = Journal::create(folder.path(), &owner, "this boot").expect("a journal");
         let supervisor = Supervisor::new(tokio::runtime::Handle::current());
         let journal = JournalWriter::new(journal, supervisor.failing());

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use reveille_ledger::Row;
+use reveille_ledger::Claim;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::ids::{Fence, GROUP, Holder, RunId};
-use reveille_ledger::moments::Moments;
+use reveille_ledger::claim_history::ClaimHistory;
+use reveille_ledger::ids::{ClaimOwner, Fence, GROUP, RunId};
 
 use super::claim::{work_of_row, work_row};
 use super::claim_tasks::RowTasks;
@@ -23,12 +23,12 @@ const NOT_GRANTED: u32 = u32::MAX;
 const AHEAD_MAX: u32 = 4;
 
 /// Whom a life has sent ahead, and what came of it; none while nothing has.
-type Sent = BTreeMap<(Holder, RunId, u32, u16), Option<Fate>>;
+type Sent = BTreeMap<(ClaimOwner, RunId, u32, u16), Option<Fate>>;
 
 /// Several nodes may share a process.
 static SENT: Mutex<Sent> = Mutex::new(BTreeMap::new());
 
-fn key(room: &Room, place: Place) -> (Holder, RunId, u32, u16) {
+fn key(room: &Room, place: Place) -> (ClaimOwner, RunId, u32, u16) {
     (room.site.me, place.page, place.chunk, place.slot)
 }
 
@@ -63,17 +63,17 @@ pub(crate) fn send_what_is_pending(room: &Arc<Room>, tasks: &RowTasks) {
         let (page, chunk, slots) = fresh.into_iter().find(|(_, _, slots)| !slots.is_empty())?;
         sent.extend(slots.iter().map(|slot| ((room.site.me, page, chunk, slot), None)));
         let fence = Fence { group: GROUP, epoch: term.epoch(), index: ledger.head().applied, place: NOT_GRANTED };
-        let row = Row {
+        let row = Claim {
             page,
             chunk,
-            holder: room.site.me,
+            owner: room.site.me,
             claimed_at: now,
             granted: slots.clone(),
             claimed: slots,
             in_doubt: Bitmap::new(),
             sent: Bitmap::new(),
             assumed: Bitmap::new(),
-            moments: Moments::default(),
+            history: ClaimHistory::default(),
         };
         work_of_row(ledger, fence, &row)
     });

@@ -3,7 +3,7 @@
 //! The timer counts a fire when it is in the ledger; the settler counts an outcome when a lane or the recovery
 //! leaves it. The words are those of the history, and of the commands that carry them.
 
-use reveille_ledger::command::{Cause, Fire, Refused, Scope, Why};
+use reveille_ledger::command::{Fire, OpeningCause, Refused, ReleaseReason, ReplyScope};
 
 use super::settler::Fate;
 
@@ -41,13 +41,13 @@ pub(crate) fn count_mail(fate: &Fate) {
     metrics::counter!("reveille_mails_total", "outcome" => outcome, "reason" => reason).increment(1);
 }
 
-fn cause(cause: Cause) -> &'static str {
+fn cause(cause: OpeningCause) -> &'static str {
     match cause {
-        Cause::Due => "due",
-        Cause::CatchUp => "catch_up",
-        Cause::Trigger => "trigger",
-        Cause::Backfill => "backfill",
-        Cause::Test => "test",
+        OpeningCause::Due => "due",
+        OpeningCause::CatchUp => "catch_up",
+        OpeningCause::Trigger => "trigger",
+        OpeningCause::Backfill => "backfill",
+        OpeningCause::Test => "test",
     }
 }
 
@@ -61,44 +61,44 @@ fn words(fate: &Fate) -> (&'static str, &'static str) {
         // Nobody answered it (P6).
         Fate::Refused(Refused { code: 0, .. }) => ("released", "no_relay"),
         Fate::Refused(refused) => match refused.scope {
-            Scope::Mailbox => ("refused", "mailbox"),
-            Scope::Greylist => ("refused", "greylist"),
-            Scope::Relay => ("refused", "relay"),
-            Scope::Policy => ("refused", "policy"),
+            ReplyScope::Mailbox => ("refused", "mailbox"),
+            ReplyScope::Greylist => ("refused", "greylist"),
+            ReplyScope::Relay => ("refused", "relay"),
+            ReplyScope::Policy => ("refused", "policy"),
         },
         Fate::Released(why) => ("released", released(*why)),
     }
 }
 
-fn released(why: Why) -> &'static str {
+fn released(why: ReleaseReason) -> &'static str {
     match why {
-        Why::Busy => "busy",
-        Why::Paced => "paced",
-        Why::SessionEnded => "session_ended",
-        Why::NotInRow => "not_in_row",
-        Why::RunPaused => "run_paused",
-        Why::RunEnded => "run_ended",
-        Why::PastDeadline => "past_deadline",
-        Why::LeaseOver => "lease_over",
-        Why::JournalFailed => "journal_failed",
-        Why::Stopping => "stopping",
-        Why::HolderDied => "holder_died",
-        Why::HolderDiedPreparing => "holder_died_preparing",
+        ReleaseReason::Busy => "busy",
+        ReleaseReason::Paced => "paced",
+        ReleaseReason::SessionEnded => "session_ended",
+        ReleaseReason::NotInClaim => "not_in_row",
+        ReleaseReason::RunPaused => "run_paused",
+        ReleaseReason::RunEnded => "run_ended",
+        ReleaseReason::PastDeadline => "past_deadline",
+        ReleaseReason::LeaseOver => "lease_over",
+        ReleaseReason::JournalFailed => "journal_failed",
+        ReleaseReason::Stopping => "stopping",
+        ReleaseReason::OwnerDied => "holder_died",
+        ReleaseReason::OwnerDiedPreparing => "holder_died_preparing",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reveille_ledger::command::{Explained, Opening, Reason};
+    use reveille_ledger::command::{ExplainedRange, Opening, UnopenedReason};
     use reveille_ledger::ids::{Nominal, ScheduleId, Time};
-    use reveille_ledger::strides::Strides;
+    use reveille_ledger::instant_range::InstantRange;
 
     #[test]
     fn what_no_relay_has_refused_is_not_counted_as_refused() {
         let refused = |code| {
             let text = "circuit open: connection refused".to_owned();
-            words(&Fate::Refused(Refused { slot: 1, code, enhanced: None, text, scope: Scope::Relay, words: 0 }))
+            words(&Fate::Refused(Refused { slot: 1, code, enhanced: None, text, scope: ReplyScope::Relay, words: 0 }))
         };
         assert_eq!((refused(0), refused(454)), (("released", "no_relay"), ("refused", "relay")));
     }
@@ -106,13 +106,18 @@ mod tests {
     #[test]
     fn a_fire_is_told_by_outcome_and_reason() {
         let at = |minute: i64| Nominal::Instant(Time(minute * 60_000));
-        let opening = Opening { nominal: at(9), due: Time(540_000), cause: Cause::CatchUp, finish_by: Time(900_000) };
+        let opening =
+            Opening { nominal: at(9), due: Time(540_000), cause: OpeningCause::CatchUp, finish_by: Time(900_000) };
         let fire = Fire {
             schedule: ScheduleId(1),
             plan_version: 1,
             from: at(1),
             opened: vec![opening],
-            explained: vec![Explained { first: at(1), strides: Strides::every(60_000, 7), reason: Reason::Coalesced }],
+            explained: vec![ExplainedRange {
+                first: at(1),
+                instants: InstantRange::every(60_000, 7),
+                reason: UnopenedReason::Coalesced,
+            }],
             through: Time(540_000),
             next: None,
             tzdb: "test".to_owned(),

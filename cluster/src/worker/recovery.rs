@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::RowOutcome;
-use reveille_ledger::ids::{Fence, Holder, Incarnation};
-use reveille_ledger::{Ledger, Row, Standing};
+use reveille_ledger::command::ClaimOutcome;
+use reveille_ledger::ids::{ClaimOwner, Fence, Incarnation};
+use reveille_ledger::{Claim, Ledger, RecipientState};
 use tokio_util::sync::CancellationToken;
 
 use super::journal::{self, Journal, Owner, Reading};
@@ -31,7 +31,7 @@ pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, 
         Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
     }
     for incarnation in lives.into_iter().filter(|incarnation| *incarnation < site.me.incarnation) {
-        let life = Holder { node: site.me.node, incarnation };
+        let life = ClaimOwner { node: site.me.node, incarnation };
         let owner = Owner { cluster: site.cluster(), holder: life };
         let reading = Journal::read(folder, &owner, boot);
         let outcomes = site.replica.read(|ledger| outcomes(ledger, life, &reading));
@@ -63,7 +63,7 @@ fn sweep(site: &Site, folder: &Path) {
     };
     let open = site.replica.read(|ledger| former_lives(ledger, site.me));
     for leftover in leftovers {
-        let life = Holder { node: site.me.node, incarnation: leftover.incarnation };
+        let life = ClaimOwner { node: site.me.node, incarnation: leftover.incarnation };
         if life.incarnation < site.me.incarnation
             && !open.contains(&life.incarnation)
             && let Err(error) = journal::delete(folder, life)
@@ -74,18 +74,18 @@ fn sweep(site: &Site, folder: &Path) {
 }
 
 /// Earlier lives of this node that have open rows.
-fn former_lives(ledger: &Ledger, me: Holder) -> BTreeSet<Incarnation> {
-    let holders = ledger.rows().iter().map(|(_, row)| row.holder);
+fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
+    let holders = ledger.claims().iter().map(|(_, row)| row.owner);
     let former = holders.filter(|holder| holder.node == me.node && holder.incarnation < me.incarnation);
     former.map(|holder| holder.incarnation).collect()
 }
 
 /// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a
 /// decision: a whole journal resolves them, another one adds nothing.
-fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome> {
-    let open = ledger.rows().iter().filter(|(_, row)| row.holder == life).map(|(fence, row)| (*fence, row.clone()));
-    let rows: BTreeMap<Fence, Row> = open.chain(closed_rows(ledger, life, reading)).collect();
-    let outcome = |(fence, row): (Fence, Row)| {
+fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOutcome> {
+    let open = ledger.claims().iter().filter(|(_, row)| row.owner == life).map(|(fence, row)| (*fence, row.clone()));
+    let rows: BTreeMap<Fence, Claim> = open.chain(closed_rows(ledger, life, reading)).collect();
+    let outcome = |(fence, row): (Fence, Claim)| {
         let mut slots = row.claimed.clone();
         slots.add(&row.in_doubt);
         if let Reading::Whole(rows) = reading {
@@ -100,10 +100,10 @@ fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome>
 /// The closed rows of a life about which its journal can say anything new: those that it names, since an acceptance
 /// counts for ever, and those in which somebody is assumed, since its silence disproves that. A large run leaves
 /// hundreds of thousands of others, of all nodes: they stay packed.
-fn closed_rows(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<(Fence, Row)> {
+fn closed_rows(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
     let Reading::Whole(rows) = reading else { return Vec::new() };
-    let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_row(chunk, fence)?)));
-    let named = named.filter(|(_, row)| row.holder == life);
-    let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(Standing::Assumed).is_empty());
-    named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_rows_by(life, *chunk))).collect()
+    let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
+    let named = named.filter(|(_, row)| row.owner == life);
+    let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(RecipientState::Assumed).is_empty());
+    named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_claims_by(life, *chunk))).collect()
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Refused, RowOutcome, Said, Unsendable, Why};
+use reveille_ledger::command::{ClaimOutcome, Refused, RelayReply, ReleaseReason, Unsendable};
 use reveille_ledger::ids::Fence;
 use reveille_raft::crash;
 use tokio::sync::mpsc;
@@ -34,9 +34,9 @@ pub enum Fate {
     /// The relay took it.
     Accepted,
     /// What became of a test mail, and which relay was asked; in which words, where it took it.
-    Said(Said, Box<Fate>),
+    Said(RelayReply, Box<Fate>),
     /// Definitely not handed off.
-    Released(Why),
+    Released(ReleaseReason),
     /// Not handed off, because it opted out.
     Suppressed,
     /// Definitely refused.
@@ -104,12 +104,12 @@ impl Actor {
     fn is_all(&self, outcomes: usize) -> bool {
         let me = self.site.me;
         self.site.replica.read(|ledger| {
-            let own = ledger.rows().iter().filter(|(_, row)| row.holder == me);
+            let own = ledger.claims().iter().filter(|(_, row)| row.owner == me);
             own.map(|(_, row)| row.claimed.len() as usize).sum::<usize>() <= outcomes
         })
     }
 
-    async fn put(&self, outcomes: Vec<RowOutcome>) {
+    async fn put(&self, outcomes: Vec<ClaimOutcome>) {
         crash::point("settle.before-propose");
         match proposal::settle(&self.site, outcomes, &CancellationToken::new()).await {
             Ok(_) => crash::point("settle.after-commit"),
@@ -119,13 +119,13 @@ impl Actor {
 }
 
 /// Outcomes of the same row together.
-pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowOutcome> {
-    let mut rows: BTreeMap<Fence, RowOutcome> = BTreeMap::new();
+pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<ClaimOutcome> {
+    let mut rows: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
     for (place, fate) in batch {
-        let row = rows.entry(place.fence).or_insert_with(|| RowOutcome::empty(place.page, place.chunk, place.fence));
+        let row = rows.entry(place.fence).or_insert_with(|| ClaimOutcome::empty(place.page, place.chunk, place.fence));
         let fate = match fate {
             Fate::Said(said, fate) => {
-                row.said = Some(said);
+                row.relay_reply = Some(said);
                 *fate
             }
             fate => fate,

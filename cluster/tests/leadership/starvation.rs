@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reveille_cluster::node::context::Site;
 use reveille_cluster::node::lease::LEASE;
 use reveille_cluster::node::lifecycle::Station;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};
 
@@ -65,7 +65,7 @@ fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_
     let busy = Busy::all_threads_of(&work);
     let since = Instant::now();
     let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + PATIENCE));
-    assert!(matches!(created.expect("an answer").outcome, Outcome::Schedule(_)));
+    assert!(matches!(created.expect("an answer").outcome, CommandOutcome::Schedule(_)));
     until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
     // Longer than a lease: whoever has one now has asked for it meanwhile.
     until("a lease has passed", || since.elapsed() > LEASE + Duration::from_secs(1));

@@ -8,10 +8,10 @@ use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::context::Site;
 use reveille_cluster::node::peer_handler::{Desk, Introduction};
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::command::{Command, Next, ScheduleCreate};
-use reveille_ledger::content::{Audience, Content, Recipient, To};
+use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
+use reveille_ledger::content::{Audience, AudienceChoice, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Holder, Incarnation, NodeId, Nominal};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Nominal};
 use reveille_ledger::policy::Policies;
 use reveille_raft::{Options, Replica};
 
@@ -19,13 +19,13 @@ use reveille_raft::{Options, Replica};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node, in one life of it.
-pub fn holder(node: NodeId, incarnation: u64) -> Holder {
-    Holder { node, incarnation: Incarnation(incarnation) }
+pub fn holder(node: NodeId, incarnation: u64) -> ClaimOwner {
+    ClaimOwner { node, incarnation: Incarnation(incarnation) }
 }
 
 /// The node of these options: its replica runs, and nobody is at work.
 pub async fn site(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
-    let me = Holder { node: options.node, incarnation: Incarnation(options.life) };
+    let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.life) };
     let introduction = Introduction {
         name: format!("n{}", me.node.0),
         address: address.to_owned(),
@@ -56,7 +56,7 @@ pub fn schedule(recipients: u32) -> Command {
 }
 
 /// One run to these, due at once; they have a name.
-pub fn schedule_to(audience: To) -> Command {
+pub fn schedule_to(audience: AudienceChoice) -> Command {
     let now = SystemClock.wall();
     let due = now.plus_ms(300);
     Command::ScheduleCreate(Box::new(ScheduleCreate {
@@ -84,7 +84,7 @@ pub fn schedule_to(audience: To) -> Command {
         },
         audience,
         after: now,
-        next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),
     }))

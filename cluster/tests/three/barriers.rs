@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use reveille_cluster::leader::barrier;
 use reveille_cluster::node::context::Site;
-use reveille_ledger::Standing;
-use reveille_ledger::command::{Command, Decide, Decider, Decision, OptOut, RowOutcome};
+use reveille_ledger::RecipientState;
+use reveille_ledger::command::{ClaimOutcome, Command, Decide, Decider, Decision, OptOut};
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::policy::Policies;
 use reveille_raft::peer::{About, BarrierReport, Response};
@@ -75,8 +75,8 @@ async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
     held.release();
     let site = cluster.nodes[leads].site();
     until("nothing is left to send", || is_over(site).then_some(())).await;
-    assert_eq!(count(site, Standing::Suppressed) as usize, waiting.len());
-    assert_eq!(count(site, Standing::Sent) as usize, 200 - waiting.len());
+    assert_eq!(count(site, RecipientState::Suppressed) as usize, waiting.len());
+    assert_eq!(count(site, RecipientState::Sent) as usize, 200 - waiting.len());
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -97,8 +97,8 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
 
     held.release();
     cluster.network.heal();
-    until("nothing is left in doubt", || (count(site, Standing::Sent) == 199).then_some(())).await;
-    assert_eq!(count(site, Standing::Suppressed), 1);
+    until("nothing is left in doubt", || (count(site, RecipientState::Sent) == 199).then_some(())).await;
+    assert_eq!(count(site, RecipientState::Suppressed), 1);
     assert_eq!(opt_out(site, number).await, BarrierReport::default(), "asked again, everybody answers");
     judge(&cluster, 200).await;
     cluster.end().await;
@@ -135,15 +135,15 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     let crossed = number_of(&held.accepted.recipient);
     me.valve.open();
     cluster.isolate(holder);
-    let standing = |site: &Site| site.replica.read(|ledger| ledger.standing(run(site), crossed));
-    until("its row is revoked", || (standing(site) == Some(Standing::InDoubt)).then_some(())).await;
+    let standing = |site: &Site| site.replica.read(|ledger| ledger.state(run(site), crossed));
+    until("its row is revoked", || (standing(site) == Some(RecipientState::InDoubt)).then_some(())).await;
     let (run, recipients) = (run(site), vec![crossed]);
     let (decision, by) = (Decision::Assume, Decider::Operator);
     let assume = Decide { run, recipients, decision, by, up_to: None, request: None };
     site.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
-    until("the doubt is decided", || (standing(site) == Some(Standing::Assumed)).then_some(())).await;
+    until("the doubt is decided", || (standing(site) == Some(RecipientState::Assumed)).then_some(())).await;
     cluster.network.heal();
-    until("its holder knows", || (standing(me.site()) == Some(Standing::Assumed)).then_some(())).await;
+    until("its holder knows", || (standing(me.site()) == Some(RecipientState::Assumed)).then_some(())).await;
     // As long as its lanes take to look at the state.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let report = opt_out(site, crossed).await;
@@ -162,12 +162,12 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
 fn no_answer(site: &Site, number: u32) -> Command {
     let run = run(site);
     let outcome = site.replica.read(|ledger| {
-        let (page, chunk, slot) = ledger.place_of(run, number)?;
+        let (page, chunk, slot) = ledger.slot_of(run, number)?;
         let (fence, _) = ledger
-            .rows()
+            .claims()
             .iter()
             .find(|(_, row)| (row.page, row.chunk) == (page, chunk) && row.claimed.contains(slot))?;
-        Some(RowOutcome { in_doubt: [slot].into_iter().collect(), ..RowOutcome::empty(page, chunk, *fence) })
+        Some(ClaimOutcome { in_doubt: [slot].into_iter().collect(), ..ClaimOutcome::empty(page, chunk, *fence) })
     });
     Command::Settle(vec![outcome.expect("somebody holds it")])
 }

@@ -8,11 +8,11 @@ use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay, ScheduleCreate};
-use reveille_ledger::content::{Named, Seal, To};
-use reveille_ledger::ids::{Hash, Holder, NodeId, RunId};
+use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
+use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, RunId};
 use reveille_ledger::policy::Policies;
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, Row, Standing};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{Claim, Ledger, RecipientState};
 
 use crate::cluster::{Cluster, until};
 pub use crate::support::{address, schedule};
@@ -47,7 +47,7 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
 pub async fn open(cluster: &Cluster, place: usize, recipients: u32, rate: u64) {
     cluster.put(place, relay(cluster, rate)).await;
     let created = cluster.put(place, schedule(recipients)).await;
-    assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+    assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
 /// The same, where the run has policies of its own.
@@ -56,34 +56,34 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
     let Command::ScheduleCreate(create) = schedule(recipients) else { unreachable!("it is a create") };
     let create = Command::ScheduleCreate(Box::new(ScheduleCreate { policies, ..*create }));
     let created = cluster.put(place, create).await;
-    assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+    assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
 /// Has this node make the audience, and makes it known: its first part, and whom it names.
-pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, To) {
+pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, AudienceChoice) {
     let parts = seal(cluster.nodes[place].site(), recipe, |_| {}).await.expect("a majority writes");
     let (first, rows, columns) = (parts[0], recipe.rows, recipe.columns.clone());
     let seal = Seal { name: "all".to_owned(), columns, rows, parts };
-    let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows };
+    let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows };
     let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
-    assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, Outcome::Done);
-    (first, To::Sealed(named))
+    assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, CommandOutcome::Done);
+    (first, AudienceChoice::Sealed(named))
 }
 
 /// The rows, open and closed, that were revoked.
 pub fn revoked_rows(site: &Site) -> usize {
     site.replica.read(|ledger| {
-        let open = ledger.rows().iter().map(|(_, row)| row.clone());
-        open.chain(ledger.closed_rows().map(|(_, row)| row)).filter(|row| row.was_revoked()).count()
+        let open = ledger.claims().iter().map(|(_, row)| row.clone());
+        open.chain(ledger.closed_claims().map(|(_, row)| row)).filter(|row| row.was_revoked()).count()
     })
 }
 
 /// How often this node is known to have died.
 pub fn deaths_of(site: &Site, node: NodeId) -> usize {
-    site.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.deaths.times().len()))
+    site.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.crashes.times().len()))
 }
 
-pub fn count(site: &Site, standing: Standing) -> u32 {
+pub fn count(site: &Site, standing: RecipientState) -> u32 {
     site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
 }
 
@@ -94,29 +94,29 @@ pub fn is_over(site: &Site) -> bool {
 
 /// Nothing is left at all.
 pub fn is_all_sent(site: &Site, recipients: u32) -> bool {
-    count(site, Standing::Sent) == recipients
+    count(site, RecipientState::Sent) == recipients
 }
 
 /// The recipients of this node's rows that stand so, in the eyes of another, with the life that holds them.
-fn of_rows(site: &Site, node: NodeId, part: impl Fn(&Row) -> &Bitmap) -> BTreeMap<u32, Holder> {
+fn of_rows(site: &Site, node: NodeId, part: impl Fn(&Claim) -> &Bitmap) -> BTreeMap<u32, ClaimOwner> {
     site.replica.read(|ledger| {
-        let rows = ledger.rows().iter().map(|(_, row)| row).filter(|row| row.holder.node == node);
+        let rows = ledger.claims().iter().map(|(_, row)| row).filter(|row| row.owner.node == node);
         let named = rows.flat_map(|row| {
             let slots: Vec<u16> = part(row).iter().collect();
             slots.into_iter().filter_map(|slot| {
                 let (_, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
-                Some((recipient, row.holder))
+                Some((recipient, row.owner))
             })
         });
         named.collect()
     })
 }
 
-pub fn claimed_by(site: &Site, node: NodeId) -> BTreeMap<u32, Holder> {
+pub fn claimed_by(site: &Site, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
     of_rows(site, node, |row| &row.claimed)
 }
 
-pub fn in_doubt_of(site: &Site, node: NodeId) -> BTreeMap<u32, Holder> {
+pub fn in_doubt_of(site: &Site, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
     of_rows(site, node, |row| &row.in_doubt)
 }
 
@@ -160,22 +160,24 @@ pub async fn judge(cluster: &Cluster, recipients: u32) {
 }
 
 fn judge_by(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
-    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
-    let rows = open.chain(ledger.closed_rows()).map(|(fence, row)| (fence.to_string(), row));
-    let rows: BTreeMap<String, Row> = rows.collect();
+    let open = ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
+    let rows = open.chain(ledger.closed_claims()).map(|(fence, row)| (fence.to_string(), row));
+    let rows: BTreeMap<String, Claim> = rows.collect();
     let mut accepted = BTreeSet::new();
     for (_, accept) in cluster.sink.mails().iter() {
         let number = number_of(&accept.recipient);
         assert!(accepted.insert(number), "I1: {} was accepted twice", accept.recipient);
         let row = accept.fence.as_ref().and_then(|fence| rows.get(fence)).expect("I2: the fence of a row");
-        let (_, _, slot) = ledger.place_of(run, number).expect("a recipient of the run");
+        let (_, _, slot) = ledger.slot_of(run, number).expect("a recipient of the run");
         assert!(row.granted.contains(slot), "I2: {} was not granted by {:?}", accept.recipient, accept.fence);
     }
     for number in 0..recipients {
-        match ledger.standing(run, number) {
-            Some(Standing::Sent) => assert!(accepted.contains(&number), "I9: {number} is sent and did not arrive"),
-            Some(Standing::InDoubt) => {}
-            Some(Standing::Suppressed) => assert!(!accepted.contains(&number), "P15: {number} arrived"),
+        match ledger.state(run, number) {
+            Some(RecipientState::Sent) => {
+                assert!(accepted.contains(&number), "I9: {number} is sent and did not arrive")
+            }
+            Some(RecipientState::InDoubt) => {}
+            Some(RecipientState::Suppressed) => assert!(!accepted.contains(&number), "P15: {number} arrived"),
             other => panic!("{number} stands {other:?}"),
         }
     }

@@ -10,7 +10,7 @@ use reveille_cluster::node::lifecycle::{self, Leading, Station};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, Status};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
-use reveille_ledger::reply::Reply;
+use reveille_ledger::reply::CommandReply;
 use reveille_raft::{ClusterId, Member, Options, Role};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink, SinkOptions};
 use tempfile::TempDir;
@@ -219,7 +219,7 @@ impl Cluster {
     }
 
     /// A command, from this node.
-    pub async fn put(&self, place: usize, command: Command) -> Reply {
+    pub async fn put(&self, place: usize, command: Command) -> CommandReply {
         self.nodes[place].site().replica.propose(&command, soon()).await.expect("an answer")
     }
 

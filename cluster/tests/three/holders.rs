@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::node::lease::{LEASE, MARGIN};
-use reveille_ledger::Standing;
+use reveille_ledger::RecipientState;
 
 use crate::books::*;
 use crate::cluster::*;
@@ -40,7 +40,7 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
     // It learns the answer while nobody hears it: the evidence waits with it.
     assert!(held.release(), "its answer is still waited for");
     until("the answer is there", || (me.relay().counters.accepted == passed).then_some(())).await;
-    assert!(count(site, Standing::InDoubt) as usize >= doubtful.len());
+    assert!(count(site, RecipientState::InDoubt) as usize >= doubtful.len());
     cluster.network.heal();
     until("everything is sent", || is_all_sent(site, 200).then_some(())).await;
     judge(&cluster, 200).await;
@@ -57,14 +57,14 @@ async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
     let held = hold.next(PATIENCE).await.expect("the holder sends");
     let number = number_of(&held.accepted.recipient);
     let site = Arc::clone(cluster.nodes[leads].site());
-    let standing = || site.replica.read(|ledger| ledger.standing(run(&site), number));
-    until("it is the last one", || (count(&site, Standing::Sent) == 199).then_some(())).await;
+    let standing = || site.replica.read(|ledger| ledger.state(run(&site), number));
+    until("it is the last one", || (count(&site, RecipientState::Sent) == 199).then_some(())).await;
 
     let (asker, asked_of) = (cluster.nodes[holder].id, cluster.nodes[leads].id);
     cluster.network.lose_answers(asker, "Propose");
     let before = cluster.network.asked(asked_of, "Propose");
     assert!(held.release(), "its answer is still waited for");
-    until("the ledger knows", || (standing() == Some(Standing::Sent)).then_some(())).await;
+    until("the ledger knows", || (standing() == Some(RecipientState::Sent)).then_some(())).await;
     let asked = || cluster.network.asked(asked_of, "Propose") - before;
     until("it is asked again", || (asked() > 2).then_some(())).await;
     cluster.network.heal();
@@ -92,7 +92,7 @@ async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() 
     assert_eq!(me.site().replica.read(|ledger| ledger.runs().count()), 0, "it knows of no run");
     let doubtful = in_doubt_of(site, node);
     assert!(!doubtful.is_empty());
-    assert_eq!(count(site, Standing::Sent) as usize, 300 - doubtful.len(), "P12: it got no more claims");
+    assert_eq!(count(site, RecipientState::Sent) as usize, 300 - doubtful.len(), "P12: it got no more claims");
     assert_eq!(accepts_of(&cluster, behind), 0, "it began nothing");
 
     cluster.network.heal();

@@ -1,7 +1,7 @@
 //! A leader that is killed, and one that is cut off.
 
 use reveille_cluster::node::lease::{LEASE, MARGIN};
-use reveille_ledger::Standing;
+use reveille_ledger::RecipientState;
 use reveille_raft::peer::{LeaseQuestion, Measured};
 use std::time::{Duration, Instant};
 
@@ -33,10 +33,10 @@ async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
     let site = cluster.nodes[other].site();
     // P11: the journal knows all but those past the gate.
     let doubtful = in_doubt_of(site, cluster.nodes[leads].id);
-    let in_doubt = count(site, Standing::InDoubt);
+    let in_doubt = count(site, RecipientState::InDoubt);
     assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "nobody can know of it: {doubtful:?}");
     assert!(in_doubt <= SESSIONS && in_doubt as usize == doubtful.len(), "{in_doubt}, {doubtful:?}");
-    assert_eq!(count(site, Standing::Sent) + in_doubt, 200);
+    assert_eq!(count(site, RecipientState::Sent) + in_doubt, 200);
     judge(&cluster, 200).await;
     cluster.end().await;
 }

@@ -13,7 +13,7 @@ use reveille_cluster::audience::{Recipe, recipient};
 use reveille_cluster::leader::{barrier, transfer};
 use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::context::Site;
-use reveille_ledger::Standing;
+use reveille_ledger::RecipientState;
 use reveille_ledger::command::{Command, OptOut};
 use reveille_raft::peer::{About, BarrierReport};
 
@@ -116,7 +116,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
     for asking in asked {
         answered.extend(asking.await.expect("it does not panic"));
     }
-    until("no doubt is left", || (count(&sites[0], Standing::InDoubt) == 0).then_some(())).await;
+    until("no doubt is left", || (count(&sites[0], RecipientState::InDoubt) == 0).then_some(())).await;
 
     let arrived: BTreeMap<u32, Duration> = cluster
         .sink
@@ -139,7 +139,11 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
     eprintln!("{} opt-outs, {early} in time, {named} named and arrived later, leaders {leaders:?}", answered.len());
     assert!(leaders.len() > 1, "leadership has moved");
     assert!(early >= 20, "of {} opt-outs {early} came before their mail", answered.len());
-    assert_eq!(count(&sites[0], Standing::Suppressed), early, "who never got it was kept from it, and nobody else");
+    assert_eq!(
+        count(&sites[0], RecipientState::Suppressed),
+        early,
+        "who never got it was kept from it, and nobody else"
+    );
     drop(sites);
     judge(&cluster, RECIPIENTS).await;
     cluster.end().await;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::audience::{Recipe, SealError, encode, name, recipient, seal, spread};
-use reveille_ledger::Standing;
+use reveille_ledger::RecipientState;
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 
 use crate::books::*;
 use crate::cluster::*;
@@ -42,7 +42,7 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
     cluster.put(leads, schedule_to(to)).await;
     let site = cluster.nodes[leads].site();
     until("all are sent", || is_all_sent(site, RECIPIENTS - 1).then_some(())).await;
-    assert_eq!(count(site, Standing::Suppressed), 1);
+    assert_eq!(count(site, RecipientState::Suppressed), 1);
     judge(&cluster, RECIPIENTS).await;
     for place in 0..3 {
         assert!(accepts_of(&cluster, place) > 0, "node {place} sends, too");
@@ -140,9 +140,9 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     let (tenant, name) = ("default".to_owned(), "all".to_owned());
     let schedule = site.replica.read(|ledger| ledger.schedules().iter().next().map(|(id, _)| *id));
     let delete = Command::ScheduleDelete(schedule.expect("a schedule"));
-    assert_eq!(cluster.put(leads, delete).await.outcome, Outcome::Done);
+    assert_eq!(cluster.put(leads, delete).await.outcome, CommandOutcome::Done);
     let delete = AudienceDelete { tenant, name };
-    assert_eq!(cluster.put(leads, Command::AudienceDelete(delete)).await.outcome, Outcome::Done);
+    assert_eq!(cluster.put(leads, Command::AudienceDelete(delete)).await.outcome, CommandOutcome::Done);
     for part in [needed, given_up] {
         let old = SystemTime::now() - Duration::from_secs(9 * 3_600);
         let file = std::fs::File::open(file(&cluster, leads, part)).expect("it is there");

@@ -1,6 +1,6 @@
 //! A holder that was away for so long that the log of it is gone.
 
-use reveille_ledger::Standing;
+use reveille_ledger::RecipientState;
 
 use crate::books::*;
 use crate::cluster::*;
@@ -35,7 +35,7 @@ async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew(
     })
     .await;
     assert_eq!(accepts_of(&cluster, away), 0);
-    assert_eq!(count(me.site(), Standing::Sent), 0, "it knows nothing of the run");
+    assert_eq!(count(me.site(), RecipientState::Sent), 0, "it knows nothing of the run");
 
     cluster.network.heal();
     until("everything is sent", || is_all_sent(me.site(), 200).then_some(())).await;

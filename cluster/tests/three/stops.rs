@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::lease::{LEASE, MARGIN};
-use reveille_ledger::Standing;
-use reveille_ledger::command::{Command, Next, ScheduleCreate};
+use reveille_ledger::RecipientState;
+use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::Nominal;
 use reveille_ledger::policy::{InDoubt, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 
 use crate::books::*;
 use crate::cluster::*;
@@ -39,7 +39,7 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
     let site = cluster.nodes[last].site();
     assert!(claimed_by(site, leader_node).is_empty());
     until("everything is sent", || is_over(site).then_some(())).await;
-    assert_eq!(count(site, Standing::Sent), 400);
+    assert_eq!(count(site, RecipientState::Sent), 400);
     assert_eq!(revoked_rows(site), 0, "a stop leaves no doubt, at no time");
     judge(&cluster, 400).await;
     cluster.end().await;
@@ -87,7 +87,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
     Command::ScheduleCreate(Box::new(ScheduleCreate {
         name: name.into(),
         when: When::At { instant_ms: due.0 },
-        next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
         // Before what has filled everybody's hands.
         priority: 9,
@@ -106,14 +106,14 @@ async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
     for number in 0..RUNS {
         // From before the stop until long after it.
         let created = cluster.put(leads, assumed_if_in_doubt(&format!("tail {number}"), 1_000 + 200 * number)).await;
-        assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+        assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
     }
     let site = Arc::clone(cluster.nodes[leads].site());
     until("everybody sends", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
     let opened = || site.replica.read(|ledger| ledger.runs().count());
     until("all are over", || (opened() == 1 + RUNS as usize && is_over(&site)).then_some(())).await;
-    assert_eq!(count(&site, Standing::Sent), 400 + RUNS as u32, "each was sent, and none was assumed to be");
+    assert_eq!(count(&site, RecipientState::Sent), 400 + RUNS as u32, "each was sent, and none was assumed to be");
     assert_eq!(revoked_rows(&site), 0);
     cluster.end().await;
 }

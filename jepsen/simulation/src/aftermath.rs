@@ -7,11 +7,11 @@ use reveille_check::history::{
     Answered, Audience, Claim, Content, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver,
     Run, RunCause, Step, Waited,
 };
-use reveille_ledger::command::{Cause, Reason};
+use reveille_ledger::claim_history::ClaimEventKind;
+use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, Nominal, RunId, ScheduleId, Time};
-use reveille_ledger::moments::What;
-use reveille_ledger::{History, Ledger, Row, Standing};
+use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
 
 use crate::chronicle::{Chronicle, name};
 use crate::clients::Created;
@@ -92,7 +92,7 @@ pub fn due(chronicle: &Chronicle, plan: &Plan, created: &[Created], ledger: &Led
 
 /// Instants at which the schedule opened by itself.
 fn opened(ledger: &Ledger, id: ScheduleId) -> BTreeMap<i64, RunId> {
-    let own = ledger.runs().filter(|(_, _, run)| run.schedule == id && run.cause != Cause::Trigger);
+    let own = ledger.runs().filter(|(_, _, run)| run.schedule == id && run.cause != OpeningCause::Trigger);
     own.map(|(run_id, _, run)| (run.due.0, run_id)).collect()
 }
 
@@ -104,24 +104,24 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     wanted.push(Nominal::Instant(Time(at)));
     let history = ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
     let told = history.filter_map(|((_, first), row)| match row {
-        History::Explained { strides, reason, .. } => {
-            let covers = |name: &Nominal| strides.place(first, name).is_some_and(|place| place.is_told);
+        InstantOutcome::Explained { instants, reason, .. } => {
+            let covers = |name: &Nominal| instants.place(first, name).is_some_and(|place| place.is_told);
             wanted.iter().any(covers).then_some(*reason)
         }
-        History::Opened(_) => None,
+        InstantOutcome::Opened(_) => None,
     });
     told.filter_map(passed_over).next()
 }
 
 /// What the checker makes of a reason. Whoever has no catch-up loses an instant only by being late; and an instant
 /// that the almanac knows cannot be one that does not exist.
-fn passed_over(reason: Reason) -> Option<PassedOver> {
+fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     Some(match reason {
-        Reason::Coalesced => PassedOver::Coalesced,
-        Reason::NoCatchUp | Reason::TooLate => PassedOver::Expired,
-        Reason::Overlap | Reason::Superseded => PassedOver::Skipped,
-        Reason::OpenedBefore => PassedOver::Refused,
-        Reason::DoesNotExist | Reason::Edited => return None,
+        UnopenedReason::Coalesced => PassedOver::Coalesced,
+        UnopenedReason::NoCatchUp | UnopenedReason::TooLate => PassedOver::Expired,
+        UnopenedReason::Overlap | UnopenedReason::Superseded => PassedOver::Skipped,
+        UnopenedReason::OpenedBefore => PassedOver::Refused,
+        UnopenedReason::DoesNotExist | UnopenedReason::Edited => return None,
     })
 }
 
@@ -139,23 +139,23 @@ pub fn runs(chronicle: &Chronicle, plan: &Plan, ledger: &Ledger) -> u64 {
             opened_index: id.index,
             opened_unix_ms: page.opened_at.0,
             audience: run.count,
-            unfinished: get(Standing::Pending) + get(Standing::Claimed),
+            unfinished: get(RecipientState::Pending) + get(RecipientState::Claimed),
         }));
         if let Some(of) = run.waited_for {
             chronicle.note(Event::Waited(Waited { run: id.to_string(), of: of.to_string() }));
         }
         let own = recipients(ledger, &lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
-            let Some(standing) = ledger.standing(id, number) else { continue };
+            let Some(standing) = ledger.state(id, number) else { continue };
             let (run, recipient, state) = (id.to_string(), recipient.clone(), fate(standing));
             let (number, cause) = (Some(number), String::new());
             chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state, cause }));
         }
         addresses.insert(id, own);
     }
-    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
+    let open = ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
     let claim = |(fence, row)| claim(chronicle, ledger, (&addresses, plan.begins), (fence, row));
-    open.chain(ledger.closed_rows()).for_each(claim);
+    open.chain(ledger.closed_claims()).for_each(claim);
     addresses.len() as u64
 }
 
@@ -164,7 +164,7 @@ fn claim(
     chronicle: &Chronicle,
     ledger: &Ledger,
     (addresses, begins): (&BTreeMap<RunId, Vec<String>>, Time),
-    (fence, row): (Fence, Row),
+    (fence, row): (Fence, reveille_ledger::Claim),
 ) {
     let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
     let who = |slot: u16| {
@@ -179,15 +179,15 @@ fn claim(
     for (run, recipients) in granted {
         chronicle.note(Event::Claim(Claim {
             fence,
-            node: name(row.holder.node),
-            incarnation: Some(row.holder.incarnation.0),
+            node: name(row.owner.node),
+            incarnation: Some(row.owner.incarnation.0),
             run: run.to_string(),
             recipients,
             committed_ns: chronicle.committed_ns(&fence),
             proposed_ns: ns(row.claimed_at),
         }));
     }
-    for moment in row.moments.iter() {
+    for moment in row.history.iter() {
         let Some(step) = step(&moment.what) else { continue };
         for (run, recipient) in moment.slots(&row.granted).iter().filter_map(who) {
             let (index, run, fence) = (moment.index, run.to_string(), Some(fence));
@@ -197,13 +197,13 @@ fn claim(
     }
 }
 
-fn cause(cause: Cause) -> RunCause {
+fn cause(cause: OpeningCause) -> RunCause {
     match cause {
-        Cause::Due => RunCause::Due,
-        Cause::CatchUp => RunCause::CatchUp,
-        Cause::Trigger => RunCause::Trigger,
-        Cause::Backfill => RunCause::Backfill,
-        Cause::Test => RunCause::Test,
+        OpeningCause::Due => RunCause::Due,
+        OpeningCause::CatchUp => RunCause::CatchUp,
+        OpeningCause::Trigger => RunCause::Trigger,
+        OpeningCause::Backfill => RunCause::Backfill,
+        OpeningCause::Test => RunCause::Test,
     }
 }
 
@@ -216,29 +216,29 @@ pub fn recipients(ledger: &Ledger, lists: &Lists, audience: &Hash) -> Vec<String
     }
 }
 
-fn step(what: &What) -> Option<Step> {
+fn step(what: &ClaimEventKind) -> Option<Step> {
     Some(match what {
-        What::Accepted | What::KnownDuplicate | What::Contradiction => Step::Sent,
-        What::Refused { .. } => Step::Refused,
-        What::Released(_) | What::Unsendable(_) | What::Suppressed => Step::Released,
-        What::InDoubt(_) => Step::InDoubt,
-        What::Resent(_) => Step::Resent,
-        What::Assumed(_) => Step::Assumed,
-        What::AcceptedElsewhere | What::Taken(_) | What::Asked(_) => return None,
+        ClaimEventKind::Accepted | ClaimEventKind::KnownDuplicate | ClaimEventKind::Contradiction => Step::Sent,
+        ClaimEventKind::Refused { .. } => Step::Refused,
+        ClaimEventKind::Released(_) | ClaimEventKind::Unsendable(_) | ClaimEventKind::Suppressed => Step::Released,
+        ClaimEventKind::InDoubt(_) => Step::InDoubt,
+        ClaimEventKind::Resent(_) => Step::Resent,
+        ClaimEventKind::Assumed(_) => Step::Assumed,
+        ClaimEventKind::AcceptedElsewhere | ClaimEventKind::Taken(_) | ClaimEventKind::Asked(_) => return None,
     })
 }
 
-fn fate(standing: Standing) -> Fate {
+fn fate(standing: RecipientState) -> Fate {
     match standing {
-        Standing::Pending => Fate::Pending,
-        Standing::Claimed => Fate::Claimed,
-        Standing::Sent => Fate::Sent,
-        Standing::Dead => Fate::Dead,
-        Standing::Suppressed => Fate::Suppressed,
-        Standing::Expired => Fate::Expired,
-        Standing::Cancelled => Fate::Cancelled,
-        Standing::Assumed => Fate::Assumed,
-        Standing::InDoubt => Fate::InDoubt,
+        RecipientState::Pending => Fate::Pending,
+        RecipientState::Claimed => Fate::Claimed,
+        RecipientState::Sent => Fate::Sent,
+        RecipientState::Dead => Fate::Dead,
+        RecipientState::Suppressed => Fate::Suppressed,
+        RecipientState::Expired => Fate::Expired,
+        RecipientState::Cancelled => Fate::Cancelled,
+        RecipientState::Assumed => Fate::Assumed,
+        RecipientState::InDoubt => Fate::InDoubt,
     }
 }
 

@@ -15,7 +15,7 @@ use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
 use reveille_raft::peer::{About, BarrierReport};
 use tokio::time::Duration;
@@ -76,7 +76,7 @@ pub struct Clients {
 
 /// What came of asking, and what was asked in the end.
 pub(crate) struct Told {
-    pub reply: Reply,
+    pub reply: CommandReply,
     pub command: Command,
     /// Of a barrier: what it proved.
     pub barrier: BarrierReport,
@@ -168,7 +168,7 @@ impl Clients {
         // By its request id the ledger knows a try from a second one, and answers both alike.
         told.may_be_older &= request.is_none();
         self.chronicle.answered(asked, answer(&told));
-        Some(told).filter(|told| !matches!(told.reply.outcome, Outcome::Refused(_)))
+        Some(told).filter(|told| !matches!(told.reply.outcome, CommandOutcome::Refused(_)))
     }
 
     /// Has this done as soon as a node answers.
@@ -223,7 +223,7 @@ impl Clients {
             let told = told.map(|told| (told.reply.outcome, told.command));
             let mut known = clients.known.lock();
             match told {
-                Some((Outcome::Schedule(id), Command::ScheduleCreate(create))) => {
+                Some((CommandOutcome::Schedule(id), Command::ScheduleCreate(create))) => {
                     let after_last = create.after;
                     let after_first = first.lock().unwrap_or(after_last).min(after_last);
                     known.created.push(Created { planned: planned.clone(), id, after_first, after_last });
@@ -239,13 +239,13 @@ pub(crate) async fn try_once(
     site: &Arc<Site>,
     command: &Command,
     about: Option<&About>,
-) -> Result<(Reply, BarrierReport), Missed> {
+) -> Result<(CommandReply, BarrierReport), Missed> {
     let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| match error {
         ProposeError::Unknown => Missed::MaybeDone(error.to_string()),
         _ => Missed::NotDone(error.to_string()),
     })?;
     match about {
-        Some(about) if !matches!(reply.outcome, Outcome::Refused(_)) => {
+        Some(about) if !matches!(reply.outcome, CommandOutcome::Refused(_)) => {
             // The barrier waits for leases, so it takes longer than an entry.
             let held = barrier::through_leader(site, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
             held.map(|report| (reply, report)).map_err(|error| Missed::MaybeDone(error.to_string()))
@@ -266,10 +266,10 @@ fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
 /// knows then since which entry what was stopped went on.
 pub(crate) fn answer(told: &Told) -> Answer {
     let run = match &told.reply.outcome {
-        Outcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,
-        Outcome::Refused(_) if told.may_be_older => return Answer::Unknown,
-        Outcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
-        Outcome::Run { run, .. } => Some(RunId::to_string(run)),
+        CommandOutcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,
+        CommandOutcome::Refused(_) if told.may_be_older => return Answer::Unknown,
+        CommandOutcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
+        CommandOutcome::Run { run, .. } => Some(RunId::to_string(run)),
         _ => None,
     };
     let crossed = told.barrier.crossed.iter().map(|crossed| Crossing {

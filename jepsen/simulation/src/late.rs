@@ -8,7 +8,7 @@ use reveille_cluster::node::context::Site;
 use reveille_ledger::command::{Command, Entry};
 use reveille_ledger::ids::Epoch;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn propose(site: Option<Arc<Site>>, network: Network) {
         let entry = Entry { epoch, now, command: Command::Tick };
         let written = site.replica.propose_stamped(term, &entry, Instant::now() + WITHIN).await;
         if let Some(Ok(reply)) = written
-            && !matches!(reply.outcome, Outcome::Refused(Refusal::WrongEpoch { .. }))
+            && !matches!(reply.outcome, CommandOutcome::Refused(Refusal::WrongEpoch { .. }))
         {
             let index = reply.index;
             network.note_broken(format!("P13: entry {index} of epoch {} was taken after it was over", epoch.0));

@@ -42,7 +42,7 @@ mod upgrade;
 mod verdict;
 pub mod world;
 
-pub use reveille_ledger::planted;
+pub use reveille_ledger::injected_bugs;
 pub use run::{Report, run};
 pub use trace::short_hash;
 pub use verdict::Verdict;

@@ -18,7 +18,7 @@ use reveille_cluster::node::peer_handler::{Desk, Introduction};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_raft::store::MemoryStore;
 use reveille_raft::wal::MemoryDisk;
 use reveille_raft::{Drive, Hint, Hints, Options, Replica};
@@ -128,7 +128,7 @@ impl Node {
         let life = Life { node: self.id, number: self.lives };
         self.around.trace.say(format_args!("n{} starts its life {}", self.id.0, self.lives));
         let disk = LogDisk::new(self.log.clone(), life, self.around.trace.clone());
-        let me = Holder { node: self.id, incarnation: Incarnation(self.lives) };
+        let me = ClaimOwner { node: self.id, incarnation: Incarnation(self.lives) };
         let mut options = Options::new(self.folder(self.lives).join("data"), me, self.around.network.enter(life));
         let heartbeat_ms = self.around.heartbeat_ms;
         options.heartbeat_ms = heartbeat_ms;
@@ -191,7 +191,7 @@ async fn live(
     stop: CancellationToken,
 ) -> Result<()> {
     let clock: Arc<dyn Clock> = clock;
-    let me = Holder { node: life.node, incarnation: Incarnation(life.number) };
+    let me = ClaimOwner { node: life.node, incarnation: Incarnation(life.number) };
     let introduction = Introduction {
         name: station.name.clone(),
         address: Network::address_of(life.node),
@@ -217,7 +217,7 @@ async fn live(
 /// Notes when claims are applied here, as long as this life's replica runs. One whose hint was lost has no instant.
 async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
     while let Some(hint) = hints.next().await {
-        if let Hint::Effect { effect: Effect::RowGranted { fence, .. }, .. } = hint {
+        if let Hint::Effect { effect: Effect::ClaimGranted { fence, .. }, .. } = hint {
             chronicle.granted(fence_of(&fence));
         }
     }

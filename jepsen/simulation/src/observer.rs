@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reveille_check::history::{EpochStarted, Event, OpenRow, Outage};
 use reveille_cluster::node::context::Site;
-use reveille_ledger::{Ledger, Standing};
+use reveille_ledger::{Ledger, RecipientState};
 use tokio::time::Duration;
 
 use crate::chronicle::{Chronicle, name};
@@ -74,12 +74,12 @@ fn acts(site: &Site) -> Option<(u64, Duration)> {
 }
 
 fn open_rows(ledger: &Ledger, at_ns: u64) -> Vec<OpenRow> {
-    let claimed = ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty());
+    let claimed = ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty());
     let seen = claimed.map(|(fence, row)| OpenRow {
         at_ns,
         fence: fence_of(fence),
-        node: name(row.holder.node),
-        incarnation: row.holder.incarnation.0,
+        node: name(row.owner.node),
+        incarnation: row.owner.incarnation.0,
         claimed: row.claimed.len(),
     });
     seen.collect()
@@ -87,7 +87,8 @@ fn open_rows(ledger: &Ledger, at_ns: u64) -> Vec<OpenRow> {
 
 /// Nothing is pending or claimed.
 fn is_done(ledger: &Ledger) -> bool {
-    let unfinished = |counts: &reveille_ledger::Counts| counts.get(Standing::Pending) + counts.get(Standing::Claimed);
+    let unfinished =
+        |counts: &reveille_ledger::Counts| counts.get(RecipientState::Pending) + counts.get(RecipientState::Claimed);
     ledger.runs().all(|(_, _, run)| unfinished(&run.counts) == 0)
 }
 

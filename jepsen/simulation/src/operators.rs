@@ -3,12 +3,12 @@
 
 use reveille_check::history::{Operation, Target};
 use reveille_ledger::command::{
-    Command, Decide, Decider, Decision, OptOut, OptOutTakeBack, Picked, Requeue, RunPause, RunResume, SchedulePause,
-    ScheduleResume, Trigger,
+    Command, Decide, Decider, Decision, OptOut, OptOutTakeBack, PickedRecipients, Requeue, RunPause, RunResume,
+    SchedulePause, ScheduleResume, Trigger,
 };
 use reveille_ledger::ids::RunId;
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, RunState, Standing};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{Ledger, RecipientState, RunState};
 use reveille_raft::peer::About;
 use tokio::time::Duration;
 
@@ -91,7 +91,7 @@ impl Clients {
         let trigger = Trigger { schedule, request: request.to_owned() };
         let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
         match told.await?.reply.outcome {
-            Outcome::Run { run, .. } => Some(run),
+            CommandOutcome::Run { run, .. } => Some(run),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ impl Clients {
     /// Somebody who is about to get a mail, if there is anybody.
     async fn opt_out(&self, which: u64) {
         let Some(Someone { tenant, address: recipient, .. }) =
-            self.somebody(which, &[Standing::Claimed, Standing::Pending, Standing::Sent])
+            self.somebody(which, &[RecipientState::Claimed, RecipientState::Pending, RecipientState::Sent])
         else {
             return;
         };
@@ -186,7 +186,8 @@ impl Clients {
 
     /// Asked once: an answer that is lost may have been given, and a second decision would be another one.
     async fn decide(&self, which: u64) {
-        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[Standing::InDoubt]) else {
+        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[RecipientState::InDoubt])
+        else {
             return;
         };
         let (of, whom) = (run.to_string(), Some(recipient));
@@ -203,7 +204,8 @@ impl Clients {
     }
 
     async fn requeue(&self, which: u64) {
-        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[Standing::Dead]) else {
+        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[RecipientState::Dead])
+        else {
             return;
         };
         // A run that finished while it was paused is paused no more, and would be open again: no entry tells of that pause's
@@ -212,7 +214,7 @@ impl Clients {
             return;
         }
         let operation = Operation::Resend { run: run.to_string(), recipient: Some(recipient) };
-        let picked = vec![Picked { run, recipients: vec![number] }];
+        let picked = vec![PickedRecipients { run, recipients: vec![number] }];
         self.once(operation, Command::Requeue(Requeue { picked, pool: None })).await;
     }
 
@@ -248,14 +250,14 @@ impl Clients {
     }
 
     /// Somebody who stands so in one of the latest runs: the first of these standings in which there is anybody.
-    fn somebody(&self, which: u64, standings: &[Standing]) -> Option<Someone> {
+    fn somebody(&self, which: u64, standings: &[RecipientState]) -> Option<Someone> {
         self.look(|ledger| {
             standings.iter().find_map(|standing| {
                 let has_any = |count: &reveille_ledger::Counts| count.get(*standing) > 0;
                 let runs: Vec<_> = ledger.runs().rev().filter(|(_, _, run)| has_any(&run.counts)).take(8).collect();
                 let (id, page, run) = *runs.get((which % runs.len().max(1) as u64) as usize)?;
                 let numbers: Vec<u32> =
-                    (0..run.count).filter(|number| ledger.standing(id, *number) == Some(*standing)).collect();
+                    (0..run.count).filter(|number| ledger.state(id, *number) == Some(*standing)).collect();
                 let number = pick(&numbers, which >> 8)?;
                 let address = recipients(ledger, &self.lists, &run.audience).get(number as usize)?.clone();
                 Some(Someone { tenant: page.tenant.clone(), run: id, number, address })

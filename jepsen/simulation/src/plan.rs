@@ -5,7 +5,7 @@ use reveille_check::almanac::{Civil, Gap, Named, Rule, Twice};
 use reveille_check::history as checked;
 use reveille_cluster::audience;
 use reveille_ledger::command::ScheduleCreate;
-use reveille_ledger::content::{Audience, Content, Named as NamedAudience, Recipient, Seal, To};
+use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, Pattern, Weekdays, When};
 use reveille_ledger::decide::catch_up::{Jitter, Zone, first};
 use reveille_ledger::ids::{Hash, Time};
@@ -233,10 +233,10 @@ impl Planned {
         self.recipients.iter().map(recipient).collect()
     }
 
-    fn audience(&self) -> To {
+    fn audience(&self) -> AudienceChoice {
         if self.is_sealed {
             let (name, seal) = (self.name.clone(), self.seal().blob().hash);
-            return To::Sealed(NamedAudience { name, seal, rows: self.recipients.len() as u32 });
+            return AudienceChoice::Sealed(NamedAudience { name, seal, rows: self.recipients.len() as u32 });
         }
         Audience { columns: columns(), recipients: self.list() }.into()
     }
@@ -266,7 +266,7 @@ impl Planned {
             Twice::Both => DstOverlap::Both,
         };
         let policies = Policies {
-            dst: calendar::Policies { gap, overlap },
+            dst: calendar::DstPolicies { gap, overlap },
             catch_up: self.catch_up,
             in_doubt: self.in_doubt,
             overlap: self.overlap,

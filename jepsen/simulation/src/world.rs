@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use reveille_cluster::node::context::Site;
 use reveille_ledger::ids::{NodeId, Time};
-use reveille_ledger::planted;
+use reveille_ledger::injected_bugs;
 use reveille_raft::{ClusterId, Member, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
@@ -239,7 +239,7 @@ impl World {
         }
         self.after(LOOK_EVERY, Step::Look);
         self.after(observer::EVERY, Step::Observe);
-        if planted::COMPILED {
+        if injected_bugs::COMPILED {
             self.after(LATE_EVERY, Step::Late);
         }
         self.after(Duration::from_secs(60), Step::Operate);

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use reveille_simulation::planted::{Bug, COMPILED};
+use reveille_simulation::injected_bugs::{Bug, COMPILED};
 use serde::Serialize;
 
 use super::{Args, Several};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 
 /// Why the folder gives no life.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum LifeError {
 }
 
 /// Begins the next life in this folder, creating the folder and the node where there is none.
-pub fn begin(folder: &Path) -> Result<Holder, LifeError> {
+pub fn begin(folder: &Path) -> Result<ClaimOwner, LifeError> {
     std::fs::create_dir_all(folder).map_err(|error| LifeError::Folder { path: folder.to_owned(), error })?;
     let node = match read(&folder.join("node"), 16)? {
         Some(node) => node,
@@ -51,7 +51,7 @@ pub fn begin(folder: &Path) -> Result<Holder, LifeError> {
     };
     let incarnation = former + 1;
     write(folder, "incarnation", &incarnation.to_string())?;
-    Ok(Holder { node: NodeId(node), incarnation: Incarnation(incarnation) })
+    Ok(ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
 
 fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {

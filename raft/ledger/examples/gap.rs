@@ -14,17 +14,17 @@ use std::time::Instant;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Backfill, Cause, Claim, Command, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, RowOutcome,
-    ScheduleCreate, ScheduleEdit, Trigger,
+    Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening, OpeningCause,
+    ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
 };
-use reveille_ledger::content::{Audience, Recipient, To};
-use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger};
 
-const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 const SLICE: u32 = limits(LEVEL).slice;
 const NOW: Time = Time(1_800_000_000_000);
 
@@ -35,19 +35,19 @@ struct World {
 impl World {
     fn new() -> World {
         let mut world = World { ledger: Ledger::new() };
-        let readings = vec![Reading { node: HOLDER.node, wall: NOW }];
-        world.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
-        world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
+        let readings = vec![VoterClock { node: OWNER.node, wall: NOW }];
+        world.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
         world
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, command }).reply.outcome
     }
 
-    fn timed(&mut self, what: &str, command: Command) -> Outcome {
+    fn timed(&mut self, what: &str, command: Command) -> CommandOutcome {
         let begun = Instant::now();
         let outcome = self.put(command);
         println!("  {what}: {:.3} ms", begun.elapsed().as_secs_f64() * 1_000.0);
@@ -64,7 +64,7 @@ impl World {
         let next = Some(next_at(instant(minutes - 1)));
         let create = ScheduleCreate { policies, next, ..plain::schedule(name, audience(people), instant(minutes)) };
         match self.put(Command::ScheduleCreate(Box::new(create))) {
-            Outcome::Schedule(id) => id,
+            CommandOutcome::Schedule(id) => id,
             other => panic!("{other:?}"),
         }
     }
@@ -85,17 +85,17 @@ impl World {
             audience: people.map(audience),
             labels: None,
         };
-        assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), Outcome::Schedule(schedule));
+        assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), CommandOutcome::Schedule(schedule));
     }
 
     /// Claims all that a run has pending, a whole slice each, in entries of 256 claims.
-    fn claims(&self, runs: impl Iterator<Item = (RunId, u32)>) -> Vec<Claim> {
+    fn claims(&self, runs: impl Iterator<Item = (RunId, u32)>) -> Vec<ClaimRequest> {
         let slices = runs.flat_map(|(page, count)| {
-            (0..count).step_by(SLICE as usize).map(move |first| Claim {
+            (0..count).step_by(SLICE as usize).map(move |first| ClaimRequest {
                 page,
                 chunk: 0,
                 slice: Bitmap::range(first, SLICE.min(count - first)),
-                holder: HOLDER,
+                owner: OWNER,
             })
         });
         slices.collect()
@@ -103,10 +103,10 @@ impl World {
 
     fn send(&mut self, run: RunId, count: u32) {
         let claims = self.claims([(run, count)].into_iter());
-        let Outcome::Claimed(fences) = self.put(Command::Claim(claims.clone())) else { panic!("no claims") };
-        let settle = |(claim, fence): (&Claim, &Result<Fence, _>)| {
+        let CommandOutcome::Claimed(fences) = self.put(Command::Claim(claims.clone())) else { panic!("no claims") };
+        let settle = |(claim, fence): (&ClaimRequest, &Result<Fence, _>)| {
             let fence = *fence.as_ref().ok()?;
-            Some(RowOutcome { accepted: claim.slice.clone(), ..RowOutcome::empty(run, 0, fence) })
+            Some(ClaimOutcome { accepted: claim.slice.clone(), ..ClaimOutcome::empty(run, 0, fence) })
         };
         let settles = claims.iter().zip(&fences).filter_map(settle).collect();
         self.put(Command::Settle(settles));
@@ -119,7 +119,7 @@ impl World {
             let plan = &self.ledger.schedules().get(&schedule).expect("the schedule").plan;
             let due = instant(minute);
             let finish_by = NOW.plus_ms(HOUR_MS);
-            let opened = vec![Opening { nominal: Nominal::Instant(due), due, cause: Cause::CatchUp, finish_by }];
+            let opened = vec![Opening { nominal: Nominal::Instant(due), due, cause: OpeningCause::CatchUp, finish_by }];
             let (through, next) = if minute == before { (NOW, -1) } else { (due, minute - 1) };
             let fire = Fire {
                 schedule,
@@ -132,7 +132,7 @@ impl World {
                 tzdb: "test".into(),
             };
             let outcome = self.put(Command::Fire(vec![fire]));
-            assert!(matches!(&outcome, Outcome::Fired(answers) if answers[0].is_ok()), "{outcome:?}");
+            assert!(matches!(&outcome, CommandOutcome::Fired(answers) if answers[0].is_ok()), "{outcome:?}");
         }
     }
 
@@ -142,20 +142,20 @@ impl World {
     }
 }
 
-fn audience(people: std::ops::Range<u32>) -> To {
+fn audience(people: std::ops::Range<u32>) -> AudienceChoice {
     let one = |number: u32| {
         let address = format!("somebody.{number}@example.org");
         Recipient { key: address.clone(), address, values: vec![] }
     };
-    To::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
+    AudienceChoice::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
 }
 
 fn instant(before: i64) -> Time {
     NOW.plus_ms(-before * MINUTE_MS)
 }
 
-fn next_at(due: Time) -> Next {
-    Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+fn next_at(due: Time) -> NextInstant {
+    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
 /// Instants by the minute, the last one `before` minutes ago.
@@ -163,15 +163,15 @@ fn minutes(schedule: ScheduleId, before: i64, count: i64) -> Command {
     let opening = |minute: i64| {
         let due = instant(before + minute);
         let finish_by = NOW.plus_ms(HOUR_MS);
-        Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
+        Opening { nominal: Nominal::Instant(due), due, cause: OpeningCause::Backfill, finish_by }
     };
     let openings = (0..count).rev().map(opening).collect();
     Command::Backfill(Backfill { request: None, body: Hash([0; 32]), schedule, openings, known: 0, rest: None })
 }
 
-fn first_run(outcome: &Outcome) -> RunId {
+fn first_run(outcome: &CommandOutcome) -> RunId {
     match outcome {
-        Outcome::Backfilled { first: Some(run), .. } | Outcome::Run { run, .. } => *run,
+        CommandOutcome::Backfilled { first: Some(run), .. } | CommandOutcome::Run { run, .. } => *run,
         other => panic!("{other:?}"),
     }
 }

@@ -15,18 +15,18 @@ use std::time::Instant;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, RunPause, ScheduleCreate,
-    Scope, Trigger,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, Refused, ReplyScope, RunPause,
+    ScheduleCreate, Trigger, VoterClock,
 };
-use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{DAY_MS, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, closed_slots};
 
-const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 const SLICE: u32 = limits(LEVEL).slice;
 const NOW: Time = Time(1_800_000_000_000);
 const RECIPIENTS: u32 = 50_000_000;
@@ -44,16 +44,16 @@ impl World {
     fn new() -> World {
         let mut world = World { ledger: Ledger::new(), now: NOW };
         world.lead();
-        world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
+        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
         world
     }
 
     fn lead(&mut self) {
-        let readings = vec![Reading { node: HOLDER.node, wall: self.now }];
-        self.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
+        let readings = vec![VoterClock { node: OWNER.node, wall: self.now }];
+        self.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
@@ -63,16 +63,16 @@ impl World {
     fn open(&mut self, canary: Option<Canary>) -> RunId {
         let parts = (0..RECIPIENTS.div_ceil(CHUNK)).map(|part| Hash::of(&part.to_be_bytes())).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows: RECIPIENTS, parts };
-        let named = Named { name: "all".into(), seal: seal.blob().hash, rows: RECIPIENTS };
+        let named = NamedAudience { name: "all".into(), seal: seal.blob().hash, rows: RECIPIENTS };
         self.put(Command::AudienceSeal(AudienceSeal { request: None, tenant: "default".into(), seal }));
         let policies = Policies { canary, ..Policies::default() };
         let when = When::At { instant_ms: NOW.0 + DAY_MS };
-        let create = ScheduleCreate { when, policies, ..plain::schedule("all", To::Sealed(named), NOW) };
-        let Outcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else {
+        let create = ScheduleCreate { when, policies, ..plain::schedule("all", AudienceChoice::Sealed(named), NOW) };
+        let CommandOutcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else {
             panic!("created")
         };
         match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
-            Outcome::Run { run, .. } => run,
+            CommandOutcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }
     }
@@ -86,13 +86,13 @@ impl World {
                 .map(|first| Bitmap::range(first, SLICE).and(&claimable))
                 .filter(|slice| !slice.is_empty())
                 .collect();
-            let claim = |slice: &Bitmap| Claim { page: run, chunk, slice: slice.clone(), holder: HOLDER };
-            let Outcome::Claimed(fences) = self.put(Command::Claim(slices.iter().map(claim).collect())) else {
+            let claim = |slice: &Bitmap| ClaimRequest { page: run, chunk, slice: slice.clone(), owner: OWNER };
+            let CommandOutcome::Claimed(fences) = self.put(Command::Claim(slices.iter().map(claim).collect())) else {
                 panic!("no claims")
             };
-            let settled = fences.into_iter().zip(slices).map(|(fence, accepted)| RowOutcome {
+            let settled = fences.into_iter().zip(slices).map(|(fence, accepted)| ClaimOutcome {
                 accepted,
-                ..RowOutcome::empty(run, chunk, fence.expect("granted"))
+                ..ClaimOutcome::empty(run, chunk, fence.expect("granted"))
             });
             self.put(Command::Settle(settled.collect()));
         }
@@ -102,18 +102,18 @@ impl World {
     fn defer(&mut self, run: RunId, recipients: u32) {
         for first in (0..recipients).step_by(SLICE as usize) {
             let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE));
-            let claim = Claim { page: run, chunk, slice: slots.clone(), holder: HOLDER };
-            let Outcome::Claimed(fences) = self.put(Command::Claim(vec![claim])) else { panic!("no claim") };
+            let claim = ClaimRequest { page: run, chunk, slice: slots.clone(), owner: OWNER };
+            let CommandOutcome::Claimed(fences) = self.put(Command::Claim(vec![claim])) else { panic!("no claim") };
             let refused = slots.iter().map(|slot| Refused {
                 slot,
                 code: 450,
                 enhanced: Some((4, 2, 1)),
-                scope: Scope::Mailbox,
+                scope: ReplyScope::Mailbox,
                 text: "busy".into(),
                 words: 0,
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
-            let outcome = RowOutcome { refused: refused.collect(), ..RowOutcome::empty(run, chunk, fence) };
+            let outcome = ClaimOutcome { refused: refused.collect(), ..ClaimOutcome::empty(run, chunk, fence) };
             self.put(Command::Settle(vec![outcome]));
             // So that they wait for as many instants as a relay that is slow would have them wait for.
             self.now = self.now.plus_ms(1_000);
@@ -123,7 +123,7 @@ impl World {
     /// The longest of some tries, each on a copy.
     fn timed(&self, what: &str, prepare: impl Fn(&mut World), command: &Command) {
         let mut worst = 0_f64;
-        let mut outcome = Outcome::Done;
+        let mut outcome = CommandOutcome::Done;
         for _ in 0..TRIES {
             let mut world = self.clone();
             prepare(&mut world);

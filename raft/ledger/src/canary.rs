@@ -23,7 +23,7 @@ use crate::deferral::mix;
 use crate::ids::RunId;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
-use crate::state::{Ledger, Run, RunState, Standing};
+use crate::state::{Ledger, RecipientState, Run, RunState};
 
 /// All of something, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
@@ -39,7 +39,7 @@ pub struct Canary {
 
 /// How a run's canary stands; as it stood at its verdict, once that has fallen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct CanaryState {
     /// Recipients of it.
     pub recipients: u32,
     /// Of those, dead or in doubt at most.
@@ -49,14 +49,14 @@ pub struct Trial {
     /// Dead or in doubt.
     pub bad: u32,
     /// What came of it.
-    pub verdict: Verdict,
+    pub verdict: CanaryVerdict,
     /// Picks the recipients: a hash of the run's id.
     pub seed: u64,
 }
 
 /// What came of a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum CanaryVerdict {
     /// Nobody knows yet: nobody else is claimed.
     Undecided,
     /// The others are sent.
@@ -72,12 +72,12 @@ fn pick(seed: u64, stride: u64, length: u64) -> u64 {
     ((mix(seed ^ stride) >> 32) * length) >> 32
 }
 
-fn is_undecided(standing: Standing) -> bool {
-    matches!(standing, Standing::Pending | Standing::Claimed)
+fn is_undecided(state: RecipientState) -> bool {
+    matches!(state, RecipientState::Pending | RecipientState::Claimed)
 }
 
-fn is_bad(standing: Standing) -> bool {
-    matches!(standing, Standing::Dead | Standing::InDoubt)
+fn is_bad(state: RecipientState) -> bool {
+    matches!(state, RecipientState::Dead | RecipientState::InDoubt)
 }
 
 /// Which recipients of a run with `count` from slot `first` of its page on are in a chunk.
@@ -87,14 +87,14 @@ fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
     number(base)..number(base + u64::from(CHUNK))
 }
 
-impl Trial {
+impl CanaryState {
     /// Of a run that opens to so many.
-    pub(crate) fn begin(canary: Canary, count: u32, run: RunId) -> Trial {
+    pub(crate) fn begin(canary: Canary, count: u32, run: RunId) -> CanaryState {
         let seed = mix(run.index ^ mix(u64::from(run.place)));
         let part = |of: u32, share: u16| u64::from(of) * u64::from(share);
         let recipients = part(count, canary.share).div_ceil(WHOLE).clamp(1, u64::from(count).max(1)) as u32;
         let bad_max = (part(recipients, canary.limit) / WHOLE).min(u64::from(recipients)) as u32;
-        Trial { recipients, bad_max, undecided: recipients, bad: 0, verdict: Verdict::Undecided, seed }
+        CanaryState { recipients, bad_max, undecided: recipients, bad: 0, verdict: CanaryVerdict::Undecided, seed }
     }
 
     /// In which stride recipient `number` of `count` lies.
@@ -152,7 +152,7 @@ impl Trial {
     }
 
     /// How many of these slots of a chunk are of it. It looks at them one by one, or at all that it has there,
-    /// whichever are fewer, and at none where they are all of the run's: a ruling over a whole run moves a thousand
+    /// whichever are fewer, and at none where they are all of the run's: a run event over a whole run moves a thousand
     /// chunks.
     fn count_in(&self, (first, count): (u32, u32), chunk: u32, slots: &Bitmap) -> u32 {
         let base = chunk * CHUNK;
@@ -174,19 +174,19 @@ impl Trial {
     }
 
     /// By the numbers alone.
-    fn judged(&self) -> Option<Verdict> {
+    fn judged(&self) -> Option<CanaryVerdict> {
         match () {
-            () if self.verdict != Verdict::Undecided => None,
-            () if self.bad > self.bad_max => Some(Verdict::Held),
-            () if self.bad + self.undecided <= self.bad_max => Some(Verdict::Passed),
+            () if self.verdict != CanaryVerdict::Undecided => None,
+            () if self.bad > self.bad_max => Some(CanaryVerdict::Held),
+            () if self.bad + self.undecided <= self.bad_max => Some(CanaryVerdict::Passed),
             () => None,
         }
     }
 }
 
-impl fmt::Display for Trial {
+impl fmt::Display for CanaryState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trial { recipients, bad_max, undecided, bad, .. } = self;
+        let CanaryState { recipients, bad_max, undecided, bad, .. } = self;
         write!(
             f,
             "canary: of {recipients} recipients {bad} are dead or in doubt and {bad_max} may be; {undecided} were undecided"
@@ -197,7 +197,7 @@ impl fmt::Display for Trial {
 impl Run {
     /// Is its canary out, so that nobody else is claimed?
     pub fn waits_for_canary(&self) -> bool {
-        self.canary.is_some_and(|canary| canary.verdict == Verdict::Undecided)
+        self.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Undecided)
     }
 
     /// Is recipient `number` of the canary?
@@ -209,8 +209,8 @@ impl Run {
     /// is undecided and not claimed is pending.
     pub fn has_claimable(&self) -> bool {
         match self.canary.filter(|_| self.waits_for_canary()) {
-            Some(canary) => canary.undecided > self.counts.get(Standing::Claimed),
-            None => self.counts.get(Standing::Pending) > 0,
+            Some(canary) => canary.undecided > self.counts.get(RecipientState::Claimed),
+            None => self.counts.get(RecipientState::Pending) > 0,
         }
     }
 
@@ -223,7 +223,7 @@ impl Run {
     }
 
     /// Counts those of the canary among the slots of a chunk that have moved, until its verdict has fallen.
-    pub(crate) fn note_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (Standing, Standing)) {
+    pub(crate) fn note_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (RecipientState, RecipientState)) {
         if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
             return;
         }
@@ -236,15 +236,15 @@ impl Run {
 
     /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
     /// nobody is left to be sent there is nobody to hold.
-    pub(crate) fn judge_canary(&mut self) -> Option<Trial> {
+    pub(crate) fn judge_canary(&mut self) -> Option<CanaryState> {
         if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired { .. }) {
             return None;
         }
         let canary = self.canary.as_mut()?;
-        let verdict = canary.judged().filter(|one| *one != Verdict::Held || self.state != RunState::Finished)?;
+        let verdict = canary.judged().filter(|one| *one != CanaryVerdict::Held || self.state != RunState::Finished)?;
         canary.verdict = verdict;
         let judged = *canary;
-        if verdict == Verdict::Held {
+        if verdict == CanaryVerdict::Held {
             self.state = RunState::Paused { reason: PauseReason::Canary(judged) };
         }
         Some(judged)
@@ -253,9 +253,9 @@ impl Run {
     /// Somebody lets a paused run go on, and says whether its canary has held it. It may have done so since he looked,
     /// under a pause of his own: so what he says is compared with what is.
     pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), Refusal> {
-        let held = self.canary.as_mut().filter(|canary| canary.verdict == Verdict::Held);
+        let held = self.canary.as_mut().filter(|canary| canary.verdict == CanaryVerdict::Held);
         match (held, without_canary) {
-            (Some(canary), true) => canary.verdict = Verdict::Overruled,
+            (Some(canary), true) => canary.verdict = CanaryVerdict::Overruled,
             (Some(canary), false) => return Err(Refusal::CanaryHeld(*canary)),
             (None, true) => {
                 return Err(Impossible::NoCanary.into());
@@ -278,7 +278,7 @@ mod tests {
         let count = 200_000;
         for (place, period) in [(0, 2_u32), (1, 10), (2, 20), (3, 100)] {
             let run = RunId { index: 77, place };
-            let canary = Trial::begin(Canary { share: 500, limit: 500 }, count, run);
+            let canary = CanaryState::begin(Canary { share: 500, limit: 500 }, count, run);
             let mut kinds = vec![0_u32; period as usize];
             (0..count).filter(|number| canary.has(*number, count)).for_each(|one| kinds[(one % period) as usize] += 1);
             let fair = 10_000 / period;
@@ -294,7 +294,7 @@ mod tests {
             share in 1_u16..=10_000,
             index in any::<u64>(),
         ) {
-            let canary = Trial::begin(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
+            let canary = CanaryState::begin(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
             let wanted = (u64::from(count) * u64::from(share)).div_ceil(10_000);
             prop_assert_eq!(u64::from(canary.recipients), wanted);
             let of = |numbers| canary.among(numbers, count);
@@ -317,7 +317,7 @@ mod tests {
             (step, is_whole) in (1_usize..9, any::<bool>()),
             seed in any::<u64>(),
         ) {
-            let canary = Trial::begin(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
+            let canary = CanaryState::begin(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
             let stretch = if is_whole { Bitmap::range(0, CHUNK) } else { Bitmap::range(from, length) };
             let slots = Bitmap::of_many(stretch.iter().step_by(step));
             let number = |slot: u16| (chunk * CHUNK + u32::from(slot)).checked_sub(first);

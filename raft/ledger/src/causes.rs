@@ -7,11 +7,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::canary::Trial;
+use crate::bounce_breaker::BounceBreaker;
+use crate::canary::CanaryState;
 use crate::command::Unsendable;
 use crate::ids::Time;
 use crate::refusal::Refusal;
-use crate::toll::Toll;
 
 /// Why a run is paused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,9 +32,9 @@ pub enum PauseReason {
         text: String,
     },
     /// The canary failed (P6).
-    Canary(Trial),
+    Canary(CanaryState),
     /// Too many of the recipients decided lately are dead (P6).
-    Toll(Toll),
+    BounceBreaker(BounceBreaker),
     /// Most recipients with a final answer died of the same words (P6).
     SameWords {
         /// Recipients that died of them.
@@ -54,7 +54,7 @@ impl PauseReason {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => words,
             PauseReason::PolicyRefusals { text, .. } => text,
-            PauseReason::Canary(_) | PauseReason::Toll(_) | PauseReason::SameWords { .. } => "",
+            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) | PauseReason::SameWords { .. } => "",
         }
     }
 
@@ -62,7 +62,7 @@ impl PauseReason {
         match &mut self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => words.clear(),
             PauseReason::PolicyRefusals { text, .. } => text.clear(),
-            PauseReason::Canary(_) | PauseReason::Toll(_) | PauseReason::SameWords { .. } => {}
+            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) | PauseReason::SameWords { .. } => {}
         }
         self
     }
@@ -89,9 +89,9 @@ impl fmt::Display for PauseReason {
                 )
             }
             PauseReason::Canary(trial) => trial.fmt(f),
-            PauseReason::Toll(Toll { stretch, decided, dead }) => write!(
+            PauseReason::BounceBreaker(BounceBreaker { window, decided, dead }) => write!(
                 f,
-                "{dead} of the last {decided} recipients are dead, and a tenth of {stretch} may be: look at the dead \
+                "{dead} of the last {decided} recipients are dead, and a tenth of {window} may be: look at the dead \
                  letters, then resume or cancel"
             ),
         }
@@ -163,8 +163,8 @@ pub enum DeathCause {
     Unsendable(Unsendable),
     /// The deadline passed after a counted attempt (P16).
     DeadlinePassed,
-    /// A holder died twice while it prepared this recipient (P12).
-    HolderDied,
+    /// A owner died twice while it prepared this recipient (P12).
+    OwnerDied,
 }
 
 impl DeathCause {
@@ -174,7 +174,7 @@ impl DeathCause {
             DeathCause::Answer(text) => text,
             DeathCause::Unsendable(cause) => cause.text(),
             DeathCause::DeadlinePassed => "the deadline passed before another attempt",
-            DeathCause::HolderDied => "holder died preparing it",
+            DeathCause::OwnerDied => "holder died preparing it",
         }
     }
 }
@@ -197,12 +197,12 @@ mod tests {
             PauseReason::Operator(words()),
             PauseReason::Quarantined(words()),
             PauseReason::PolicyRefusals { count: 10, code: 550, enhanced: None, text: words() },
-            PauseReason::Canary(Trial::begin(
+            PauseReason::Canary(CanaryState::begin(
                 crate::canary::Canary { share: 500, limit: 500 },
                 100,
                 RunId { index: 1, place: 0 },
             )),
-            PauseReason::Toll(Toll { stretch: 10_000, decided: 0, dead: 0 }),
+            PauseReason::BounceBreaker(BounceBreaker { window: 10_000, decided: 0, dead: 0 }),
             PauseReason::SameWords { recipients: 20, decided: 30, code: 550, enhanced: None },
         ];
         assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4, 5]);
@@ -214,12 +214,12 @@ mod tests {
             MissedCause::Refused(stale()),
         ];
         assert_eq!(ordinals(&missed), [0, 1, 2, 3]);
-        let deaths = [
+        let crashes = [
             DeathCause::Answer(words()),
             DeathCause::Unsendable(Unsendable::NoSmtpUtf8),
             DeathCause::DeadlinePassed,
-            DeathCause::HolderDied,
+            DeathCause::OwnerDied,
         ];
-        assert_eq!(ordinals(&deaths), [0, 1, 2, 3]);
+        assert_eq!(ordinals(&crashes), [0, 1, 2, 3]);
     }
 }

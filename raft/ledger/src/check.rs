@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Hash, RunId};
 use crate::pool::Day;
-use crate::renumber;
+use crate::recipient_mapping;
 use crate::rows::ROW_BYTES_MAX;
-use crate::state::{Chunk, Counts, History, Ledger, Page, Run, RunState, Standing};
+use crate::state::{Chunk, Counts, InstantOutcome, Ledger, Page, RecipientState, Run, RunState};
 
 pub use rows::Seen;
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}: {what}")]
-pub struct Violation {
+pub struct InvariantViolation {
     /// The rule's number.
     pub rule: &'static str,
     /// What is wrong, and where.
@@ -26,13 +26,13 @@ pub struct Violation {
 }
 
 /// Every rule that the state breaks; none in a sound one. Costs a walk over the state.
-pub fn check(ledger: &Ledger) -> Vec<Violation> {
+pub fn check(ledger: &Ledger) -> Vec<InvariantViolation> {
     check_again(ledger, &mut Seen::default())
 }
 
 /// The same for whoever looks again and again, also at replicas: what it has read of closed rows, which are most of a
 /// state and change no more, is read once.
-pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<Violation> {
+pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<InvariantViolation> {
     let mut found = Vec::new();
     seen.read(ledger);
     for (id, page) in ledger.pages().iter() {
@@ -58,20 +58,20 @@ pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<Violation> {
 }
 
 /// P15: an opt-out holds or was taken back.
-fn check_opt_outs(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_opt_outs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (place, _) in ledger.taken_back().iter() {
         report(found, "P15", !ledger.opted_out().contains(place), || format!("{place:?} has opted out, and has not"));
     }
 }
 
-fn report(found: &mut Vec<Violation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
+fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
     if !holds {
-        found.push(Violation { rule, what: what() });
+        found.push(InvariantViolation { rule, what: what() });
     }
 }
 
-/// P1: the standings of a run are disjoint, together its audience, and counted right.
-fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation>) {
+/// P1: the states of a run are disjoint, together its audience, and counted right.
+fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<InvariantViolation>) {
     let mut first = 0;
     for run in &page.runs {
         report(found, "P1", run.first == first, || format!("page {id}: slots have a hole at {first}"));
@@ -87,8 +87,8 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
         check_chunk(id, number, chunk, (page.slots - number * CHUNK, &page.pool), found);
         for (run, counts) in page.runs.iter().zip(&mut counts) {
             let slots = Ledger::slots_of_run(run.first, run.count, number);
-            for standing in Standing::ALL {
-                counts.set(standing, counts.get(standing) + chunk.set(standing).and(&slots).len());
+            for state in RecipientState::ALL {
+                counts.set(state, counts.get(state) + chunk.set(state).and(&slots).len());
             }
         }
     }
@@ -103,13 +103,14 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
         let state_fits = match run.state {
             RunState::Open => !counts.is_finished(),
             RunState::Finished => counts.is_finished(),
-            RunState::Cancelled { .. } | RunState::Expired { .. } => counts.get(Standing::Pending) == 0,
+            RunState::Cancelled { .. } | RunState::Expired { .. } => counts.get(RecipientState::Pending) == 0,
             RunState::Paused { .. } => true,
         };
         check_canary(ledger, id, run, found);
-        let decided = counts.get(Standing::Sent) + counts.get(Standing::Dead);
-        let toll_fits = run.toll.dead <= counts.get(Standing::Dead) && run.toll.decided <= decided;
-        report(found, "P6", toll_fits, || format!("{}: {:?}", name(), run.toll));
+        let decided = counts.get(RecipientState::Sent) + counts.get(RecipientState::Dead);
+        let toll_fits =
+            run.bounce_breaker.dead <= counts.get(RecipientState::Dead) && run.bounce_breaker.decided <= decided;
+        report(found, "P6", toll_fits, || format!("{}: {:?}", name(), run.bounce_breaker));
         report(found, "P20", run.blocked.is_none() || !counts.is_finished(), || {
             format!("{}: over, and blocked", name())
         });
@@ -118,18 +119,24 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
 }
 
 /// P6: while a canary is undecided it is counted right, and nobody else has been taken.
-fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Violation>) {
+fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<InvariantViolation>) {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return };
     let (mut undecided, mut bad, mut others) = (0, 0, 0);
     for number in run.first / CHUNK..(run.first + run.count).div_ceil(CHUNK) {
         let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
         let behind = run.slots_behind_canary(number);
         let first = Ledger::slots_of_run(run.first, run.count, number).and_not(&behind);
-        let of = |slots: &Bitmap, standing| chunk.set(standing).and(slots).len();
-        undecided += of(&first, Standing::Pending) + of(&first, Standing::Claimed);
-        bad += of(&first, Standing::Dead) + of(&first, Standing::InDoubt);
-        let taken = [Standing::Claimed, Standing::Sent, Standing::Dead, Standing::InDoubt, Standing::Assumed];
-        others += taken.into_iter().map(|standing| of(&behind, standing)).sum::<u32>();
+        let of = |slots: &Bitmap, state| chunk.set(state).and(slots).len();
+        undecided += of(&first, RecipientState::Pending) + of(&first, RecipientState::Claimed);
+        bad += of(&first, RecipientState::Dead) + of(&first, RecipientState::InDoubt);
+        let taken = [
+            RecipientState::Claimed,
+            RecipientState::Sent,
+            RecipientState::Dead,
+            RecipientState::InDoubt,
+            RecipientState::Assumed,
+        ];
+        others += taken.into_iter().map(|state| of(&behind, state)).sum::<u32>();
         let named = |slot: &u16| run.is_of_canary(number * CHUNK + u32::from(*slot) - run.first);
         let agree = first.iter().all(|slot| named(&slot)) && !behind.iter().any(|slot| named(&slot));
         report(found, "P6", agree, || format!("run of {}: who is of its canary in chunk {number}?", run.name));
@@ -139,12 +146,12 @@ fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Violation
     report(found, "P6", others == 0, || format!("run of {}: {others} were taken before its canary", run.name));
 }
 
-fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str), found: &mut Vec<Violation>) {
+fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str), found: &mut Vec<InvariantViolation>) {
     let mut all = Bitmap::new();
     let mut total = 0;
-    for standing in Standing::ALL {
-        all.add(chunk.set(standing));
-        total += chunk.set(standing).len();
+    for state in RecipientState::ALL {
+        all.add(chunk.set(state));
+        total += chunk.set(state).len();
     }
     let whole = Bitmap::range(0, slots);
     report(found, "P1", all == whole, || format!("chunk {number} of {id}: not every slot stands somewhere"));
@@ -160,22 +167,22 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
         report(found, "P6", is_apart, || format!("chunk {number} of {id}: {slots:?} are deferred twice"));
         deferred.add(slots);
     }
-    for standing in [Standing::Pending, Standing::Claimed, Standing::InDoubt, Standing::Expired] {
-        deferred.remove(chunk.set(standing));
+    for state in [RecipientState::Pending, RecipientState::Claimed, RecipientState::InDoubt, RecipientState::Expired] {
+        deferred.remove(chunk.set(state));
     }
     report(found, "P6", deferred.is_empty(), || {
         format!("chunk {number} of {id}: {deferred:?} are deferred and closed")
     });
-    let stray = waiting.and_not(chunk.set(Standing::Pending));
+    let stray = waiting.and_not(chunk.set(RecipientState::Pending));
     report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
-    let near = chunk.too_near.and_not(chunk.set(Standing::Suppressed));
+    let near = chunk.suppressed_by_gap.and_not(chunk.set(RecipientState::Suppressed));
     report(found, "P17", near.is_empty(), || format!("chunk {number} of {id}: {near:?} are not suppressed"));
-    let mut open = chunk.suspects.clone();
-    for standing in [Standing::Pending, Standing::Claimed, Standing::InDoubt] {
-        open.remove(chunk.set(standing));
+    let mut open = chunk.crash_suspects.clone();
+    for state in [RecipientState::Pending, RecipientState::Claimed, RecipientState::InDoubt] {
+        open.remove(chunk.set(state));
     }
     let mut moved = Bitmap::new();
-    for (pool, slots) in &chunk.elsewhere {
+    for (pool, slots) in &chunk.pool_overrides {
         let sound = !slots.is_empty() && slots.and_not(&whole).is_empty() && moved.and(slots).is_empty() && pool != own;
         report(found, "P4", sound, || format!("chunk {number} of {id}: {slots:?} go by pool {pool}"));
         moved.add(slots);
@@ -184,31 +191,33 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
 }
 
 /// P7: each run stands in the history under its name, so no name has opened twice.
-fn check_names(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, _, run) in ledger.runs() {
         let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
-        let named = known.and_then(History::run) == Some(id);
+        let named = known.and_then(InstantOutcome::run) == Some(id);
         report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.nominal));
     }
 }
 
 /// P1: whoever is dead has a letter that says why, and nobody else has one.
-fn check_letters(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut dead: BTreeMap<RunId, u32> = BTreeMap::new();
     for ((run, recipient), _) in ledger.dead().iter() {
         *dead.entry(*run).or_default() += 1;
-        let stands = ledger.standing(*run, *recipient);
-        report(found, "P1", stands == Some(Standing::Dead), || format!("{run}#{recipient} has a letter: {stands:?}"));
+        let stands = ledger.state(*run, *recipient);
+        report(found, "P1", stands == Some(RecipientState::Dead), || {
+            format!("{run}#{recipient} has a letter: {stands:?}")
+        });
     }
     for (id, _, run) in ledger.runs() {
-        let (letters, counted) = (dead.get(&id).copied().unwrap_or(0), run.counts.get(Standing::Dead));
+        let (letters, counted) = (dead.get(&id).copied().unwrap_or(0), run.counts.get(RecipientState::Dead));
         report(found, "P1", letters == counted, || format!("{id}: {counted} dead, {letters} letters"));
     }
 }
 
 /// P17: nobody is claimed in two runs at once that are nearer than the gap of both. P8: a plan opens within its
 /// window. P16: it remembers what stood in the way of its next instant, and of no other.
-fn check_distances(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (one, other) in ledger.claimed_beside() {
         report(found, "P17", false, || format!("somebody is claimed in {one} and in {other}, inside the min_gap"));
     }
@@ -222,15 +231,15 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P8: the due index is what the schedules say.
-fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_due(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let derived = ledger.derive();
     report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
     let mailed = derived.mailed == ledger.derived.mailed && derived.forgotten == ledger.derived.forgotten;
     report(found, "P17", mailed, || "the index of runs that mailed somebody is wrong".to_owned());
-    for (own, other, table) in ledger.derived.tables.iter() {
+    for (own, other, table) in ledger.derived.mappings.iter() {
         let lists = (ledger.blob(&own), ledger.blob(&other));
         let is_kept = lists.0.is_some() && lists.1.is_some();
-        let is_true = is_kept && renumber::table(lists.0, lists.1) == *table;
+        let is_true = is_kept && recipient_mapping::map_recipients(lists.0, lists.1) == *table;
         report(found, "P17", is_true, || format!("the table of numbers from {own} to {other} is wrong"));
     }
     let unfinished =
@@ -256,7 +265,7 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// A run's content and audience are there as long as the run is.
-fn check_blobs(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut references: BTreeMap<Hash, u64> = BTreeMap::new();
     let schedules = ledger.schedules().iter().map(|(_, schedule)| (schedule.content, schedule.audience));
     for (content, audience) in schedules.chain(ledger.runs().map(|(_, _, run)| (run.content, run.audience))) {
@@ -274,7 +283,7 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P20: what is sealed is sound, stands under its own name, and whoever sends to it counts as many.
-fn check_audiences(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_audiences(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for ((_, name), audience) in ledger.audiences().iter() {
         let seal = ledger.seal(&audience.seal);
         let same = seal.as_ref().is_some_and(|seal| seal.name == *name && seal.rows == audience.rows);
@@ -296,7 +305,7 @@ fn check_audiences(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P7: a campaign opens once for ever, and what it has made of itself is there as long as it is.
-fn check_campaigns(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for ((tenant, name), campaign) in ledger.campaigns().iter() {
         let Some(id) = campaign.stage.schedule() else { continue };
         let schedule = ledger.schedules().get(&id);
@@ -312,7 +321,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P12: whoever has bounds has a share.
-fn check_tenants(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_tenants(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (name, tenant) in ledger.tenants().iter() {
         let sound = (1..=ledger.limits().tenant_share).contains(&tenant.share) && tenant.index > 0;
         report(found, "P12", sound, || format!("tenant {name}: {tenant:?}"));
@@ -320,7 +329,7 @@ fn check_tenants(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P25: a warm-up has a cap for each of its days, if it was not taken away, and has spent nothing in days to come.
-fn check_pools(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_pools(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let today = Day::of(ledger.head().now);
     for (pool, warm_up) in ledger.pools().iter() {
         let is_sound = !warm_up.caps.contains(&0) && warm_up.day <= today;
@@ -329,26 +338,29 @@ fn check_pools(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P24: a run is there, or a summary of it, and the name stands for both; nothing else is left of what was pruned.
-fn check_summaries(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, summary) in ledger.summaries().iter() {
         report(found, "P24", ledger.run(*id).is_none(), || format!("{id} is there, and a summary of it"));
         let known = ledger.history().get(&(summary.schedule, summary.nominal.clone()));
-        report(found, "P7", known.and_then(History::run) == Some(*id), || format!("{id}, pruned: {known:?}"));
+        report(found, "P7", known.and_then(InstantOutcome::run) == Some(*id), || format!("{id}, pruned: {known:?}"));
         let finished = summary.counts.is_finished();
         report(found, "P24", finished, || format!("{id} was pruned while it was open: {:?}", summary.counts));
     }
     let orphan = |page: &RunId| ledger.pages().get(page).is_none();
-    let rows =
-        ledger.rows().iter().map(|(_, row)| row.page).chain(ledger.evidence().iter().map(|((page, _, _), _)| *page));
-    let mut rulings: BTreeMap<RunId, BTreeSet<u64>> = BTreeMap::new();
-    for ((run, index, _), _) in ledger.rulings().iter() {
-        rulings.entry(*run).or_default().insert(*index);
+    let rows = ledger
+        .claims()
+        .iter()
+        .map(|(_, row)| row.page)
+        .chain(ledger.closed_claim_blocks().iter().map(|((page, _, _), _)| *page));
+    let mut run_events: BTreeMap<RunId, BTreeSet<u64>> = BTreeMap::new();
+    for ((run, index, _), _) in ledger.run_events().iter() {
+        run_events.entry(*run).or_default().insert(*index);
     }
-    for (run, count) in rulings.into_iter().map(|(run, entries)| (run, entries.len())) {
+    for (run, count) in run_events.into_iter().map(|(run, entries)| (run, entries.len())) {
         report(found, "P24", ledger.run(run).is_some(), || {
             format!("{count} rulings of {run} are left, and not the run")
         });
-        report(found, "P24", count <= ledger.limits().rulings, || {
+        report(found, "P24", count <= ledger.limits().run_events, || {
             format!("{count} entries with rulings of {run} are kept")
         });
     }

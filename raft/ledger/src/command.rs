@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::bitmap::Bitmap;
-use crate::content::{Audience, Content, Seal, To};
+use crate::content::{Audience, AudienceChoice, Content, Seal};
 use crate::decide::calendar::When;
 use crate::fingerprint::fingerprint;
 use crate::form;
-use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::instant_range::InstantRange;
 use crate::labels::Labels;
 use crate::level::GENESIS_LEVEL;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::policy::Policies;
 use crate::pool::PoolSet;
-use crate::strides::Strides;
 use crate::tenant::TenantSet;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
@@ -63,11 +63,11 @@ pub enum Command {
     Trigger(Trigger),
     /// Opens what is due (P8).
     Fire(Vec<Fire>),
-    /// Gives slices to holders (P4).
-    Claim(Vec<Claim>),
+    /// Gives slices to owners (P4).
+    Claim(Vec<ClaimRequest>),
     /// Records outcomes of rows (P14).
-    Settle(Vec<RowOutcome>),
-    /// The leader closes the rows of holders whose lease is over (P9): in doubt, "holder lost".
+    Settle(Vec<ClaimOutcome>),
+    /// The leader closes the rows of owners whose lease is over (P9): in doubt, "owner lost".
     Revoke(Vec<Fence>),
     /// What a run has not sent by its deadline expires (P16).
     Expire(Vec<RunId>),
@@ -82,7 +82,7 @@ pub enum Command {
     /// Sends dead recipients again, with attempts counted anew.
     Requeue(Requeue),
     /// Takes dead recipients off the list; they stay dead.
-    Discard(Vec<Picked>),
+    Discard(Vec<PickedRecipients>),
     /// Nothing is sent to this recipient of a tenant any more (P15).
     OptOut(OptOut),
     /// Takes an item that makes the leader fail out of the way (P13).
@@ -136,7 +136,7 @@ pub enum Command {
 
 /// One voter's clock at the start of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
+pub struct VoterClock {
     /// Whose.
     pub node: NodeId,
     /// Its wall clock.
@@ -147,11 +147,11 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStart {
     /// The leader.
-    pub leader: Holder,
+    pub leader: ClaimOwner,
     /// Number of voters in the cluster.
     pub voters: u32,
     /// The clocks that answered, the leader's own among them.
-    pub readings: Vec<Reading>,
+    pub readings: Vec<VoterClock>,
     /// How long the leader's machine has run, where it knows: what a single voter's clock is held against.
     pub machine: Option<MachineClock>,
     /// An operator has looked at a single voter's clock: it is taken, however far it was moved.
@@ -160,7 +160,7 @@ pub struct EpochStart {
 
 impl EpochStart {
     /// With wall clocks alone.
-    pub fn new(leader: Holder, voters: u32, readings: Vec<Reading>) -> EpochStart {
+    pub fn new(leader: ClaimOwner, voters: u32, readings: Vec<VoterClock>) -> EpochStart {
         EpochStart { leader, voters, readings, machine: None, accept_clock: false }
     }
 }
@@ -178,13 +178,13 @@ pub struct MachineClock {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeUp {
     /// The node and its new life.
-    pub holder: Holder,
+    pub owner: ClaimOwner,
     /// Its name, for people.
     pub name: String,
     /// The highest ledger level that it can apply (P23).
     pub level: u32,
     /// Drawn by the process: tells a repeat of this entry from another life with an old data folder.
-    pub life: u64,
+    pub process_nonce: u64,
 }
 
 /// An SMTP endpoint.
@@ -270,11 +270,11 @@ pub struct ScheduleCreate {
     /// Content.
     pub content: Content,
     /// Audience.
-    pub audience: To,
+    pub audience: AudienceChoice,
     /// Instants after this one are the schedule's to open or explain.
     pub after: Time,
     /// The first of them, computed by the proposer with `tzdb`.
-    pub next: Option<Next>,
+    pub next: Option<NextInstant>,
     /// Version of the time zone database that computed it.
     pub tzdb: String,
     /// By which people group it.
@@ -283,7 +283,7 @@ pub struct ScheduleCreate {
 
 /// The next instant of a schedule that is neither opened nor explained.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Next {
+pub struct NextInstant {
     /// Its name.
     pub nominal: Nominal,
     /// When it is due.
@@ -292,7 +292,7 @@ pub struct Next {
     pub jitter_ms: i64,
 }
 
-impl Next {
+impl NextInstant {
     /// When it opens.
     pub fn opens(&self) -> Time {
         self.due.plus_ms(self.jitter_ms)
@@ -306,7 +306,7 @@ impl Next {
 
 /// Why an instant did not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Reason {
+pub enum UnopenedReason {
     /// A later missed instant stands for it (`catch_up = one`).
     Coalesced,
     /// `catch_up = none`, and it was missed.
@@ -352,56 +352,59 @@ impl Unopened {
     }
 }
 
-impl Reason {
+impl UnopenedReason {
     /// What became of the instant.
     pub fn outcome(self) -> Unopened {
         match self {
-            Reason::Coalesced | Reason::Superseded => Unopened::Coalesced,
-            Reason::NoCatchUp | Reason::DoesNotExist | Reason::Edited | Reason::Overlap => Unopened::Skipped,
-            Reason::TooLate => Unopened::Expired,
-            Reason::OpenedBefore => Unopened::Refused,
+            UnopenedReason::Coalesced | UnopenedReason::Superseded => Unopened::Coalesced,
+            UnopenedReason::NoCatchUp
+            | UnopenedReason::DoesNotExist
+            | UnopenedReason::Edited
+            | UnopenedReason::Overlap => Unopened::Skipped,
+            UnopenedReason::TooLate => Unopened::Expired,
+            UnopenedReason::OpenedBefore => Unopened::Refused,
         }
     }
 
     /// The policy or the cause, in one word.
     pub fn word(self) -> &'static str {
         match self {
-            Reason::Coalesced | Reason::NoCatchUp => "catch_up",
-            Reason::TooLate => "start_within",
-            Reason::DoesNotExist => "does_not_exist",
-            Reason::Edited => "edited",
-            Reason::Overlap | Reason::Superseded => "overlap",
-            Reason::OpenedBefore => "opened_before",
+            UnopenedReason::Coalesced | UnopenedReason::NoCatchUp => "catch_up",
+            UnopenedReason::TooLate => "start_within",
+            UnopenedReason::DoesNotExist => "does_not_exist",
+            UnopenedReason::Edited => "edited",
+            UnopenedReason::Overlap | UnopenedReason::Superseded => "overlap",
+            UnopenedReason::OpenedBefore => "opened_before",
         }
     }
 }
 
 /// A range of instants of one schedule that were not opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explained {
+pub struct ExplainedRange {
     /// The first.
     pub first: Nominal,
     /// Those after it.
-    pub strides: Strides,
+    pub instants: InstantRange,
     /// Why.
-    pub reason: Reason,
+    pub reason: UnopenedReason,
 }
 
-impl Explained {
+impl ExplainedRange {
     /// How many.
     pub fn count(&self) -> u32 {
-        self.strides.count()
+        self.instants.count()
     }
 
     /// The last.
     pub fn last(&self) -> Nominal {
-        self.strides.last(&self.first)
+        self.instants.last(&self.first)
     }
 }
 
 /// Why an occurrence opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
+pub enum OpeningCause {
     /// It was due.
     Due,
     /// It was missed and caught up.
@@ -414,10 +417,10 @@ pub enum Cause {
     Test,
 }
 
-impl Cause {
+impl OpeningCause {
     /// P16: is it sent at the rate of what is late? What only waited for a run is not.
     pub fn is_late(self) -> bool {
-        matches!(self, Cause::CatchUp | Cause::Backfill)
+        matches!(self, OpeningCause::CatchUp | OpeningCause::Backfill)
     }
 }
 
@@ -429,7 +432,7 @@ pub struct Opening {
     /// When it was due.
     pub due: Time,
     /// Why it opens.
-    pub cause: Cause,
+    pub cause: OpeningCause,
     /// What is not sent by then expires.
     pub finish_by: Time,
 }
@@ -446,11 +449,11 @@ pub struct Fire {
     /// What opens, in order.
     pub opened: Vec<Opening>,
     /// What does not, and why, in order.
-    pub explained: Vec<Explained>,
+    pub explained: Vec<ExplainedRange>,
     /// Every instant up to here, this one included, is opened or explained by this fire.
     pub through: Time,
     /// The plan's next instant from now on.
-    pub next: Option<Next>,
+    pub next: Option<NextInstant>,
     /// Version of the time zone database that computed it.
     pub tzdb: String,
 }
@@ -467,7 +470,7 @@ pub struct ScheduleEdit {
     /// Must equal the plan's.
     pub plan_version: u64,
     /// When it fires. Must be there where `policies` change what the calendar gives.
-    pub timing: Option<Retiming>,
+    pub timing: Option<TimingChange>,
     /// Policies.
     pub policies: Option<Policies>,
     /// Pool of relays.
@@ -477,7 +480,7 @@ pub struct ScheduleEdit {
     /// Content.
     pub content: Option<Content>,
     /// Audience.
-    pub audience: Option<To>,
+    pub audience: Option<AudienceChoice>,
     /// By which people group it; all of them.
     pub labels: Option<Labels>,
 }
@@ -485,7 +488,7 @@ pub struct ScheduleEdit {
 /// Another timing of a schedule, and what becomes of the former one (P8): its instants up to `through` are
 /// opened or explained, those after it are none any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retiming {
+pub struct TimingChange {
     /// When it fires.
     pub when: When,
     /// IANA name of the zone.
@@ -501,9 +504,9 @@ pub struct Retiming {
     /// Of a schedule that fires: what of the former timing is due.
     pub due: Option<Fire>,
     /// Of a schedule that does not fire: what of the former timing was missed.
-    pub explained: Vec<Explained>,
+    pub explained: Vec<ExplainedRange>,
     /// The first instant of the new timing after `through`.
-    pub next: Option<Next>,
+    pub next: Option<NextInstant>,
     /// Version of the time zone database that computed it.
     pub tzdb: String,
 }
@@ -580,9 +583,9 @@ pub struct Replan {
     /// Must equal the plan's.
     pub plan_version: u64,
     /// Must equal the plan's next instant.
-    pub from: Next,
+    pub from: NextInstant,
     /// The plan's next instant from now on.
-    pub next: Option<Next>,
+    pub next: Option<NextInstant>,
     /// Version of the time zone database that computed it.
     pub tzdb: String,
 }
@@ -713,9 +716,9 @@ pub struct Prune {
     pub history: Vec<(ScheduleId, Nominal)>,
 }
 
-/// One slice for one holder.
+/// One slice for one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct ClaimRequest {
     /// The page, by its first run.
     pub page: RunId,
     /// The chunk.
@@ -723,12 +726,12 @@ pub struct Claim {
     /// The recipients asked for, at most [`Limits::slice`].
     pub slice: Bitmap,
     /// Who works it.
-    pub holder: Holder,
+    pub owner: ClaimOwner,
 }
 
 /// Whom an answer of a relay concerns (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Scope {
+pub enum ReplyScope {
     /// This mailbox: the attempt counts.
     Mailbox,
     /// The recipient is deferred (4yz): it waits a back-off of its own, uncounted.
@@ -751,7 +754,7 @@ pub struct Refused {
     /// The answer's text without the codes, cleaned and cut by the lane.
     pub text: String,
     /// Whom it concerns.
-    pub scope: Scope,
+    pub scope: ReplyScope,
     /// Of a permanent answer: hash of its words without what differs by recipient, computed by the node. Zero: none.
     pub words: u32,
 }
@@ -779,15 +782,15 @@ impl Unsendable {
 
 /// Why a recipient was given back although no relay was asked to take it, or none that answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Why {
+pub enum ReleaseReason {
     /// It was not begun within ten seconds (P12): its relays' sessions, or those of its node, were busy.
     Busy,
     /// It was not begun within ten seconds (P12): it was not its turn at the rate of its relays.
     Paced,
     /// The relay had closed an idle session, and politely so.
     SessionEnded,
-    /// Its row had been taken from its holder (P9).
-    NotInRow,
+    /// Its row had been taken from its owner (P9).
+    NotInClaim,
     /// Its run was paused.
     RunPaused,
     /// Its run had ended.
@@ -800,17 +803,17 @@ pub enum Why {
     JournalFailed,
     /// Its node was stopping.
     Stopping,
-    /// Its holder died before it had begun, as the journal that it left proves (P10).
-    HolderDied,
-    /// Its holder died while it prepared it, as the journal that it left proves (P12).
-    HolderDiedPreparing,
+    /// Its owner died before it had begun, as the journal that it left proves (P10).
+    OwnerDied,
+    /// Its owner died while it prepared it, as the journal that it left proves (P12).
+    OwnerDiedPreparing,
 }
 
 /// Who says what became of a row's recipients (P10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Witness {
+pub enum OutcomeSource {
     /// The life that holds it.
-    Holder,
+    Owner,
     /// A later life of its node, from a journal that proves what it says.
     Journal,
     /// A later life of its node, which found no journal that proves anything.
@@ -828,7 +831,7 @@ pub enum Decider {
 
 /// What became of recipients of one row. A recipient that stands in none of the sets stays in the row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RowOutcome {
+pub struct ClaimOutcome {
     /// The page, by its first run.
     pub page: RunId,
     /// The chunk.
@@ -836,12 +839,12 @@ pub struct RowOutcome {
     /// The row.
     pub fence: Fence,
     /// Who says so.
-    pub witness: Witness,
+    pub source: OutcomeSource,
     /// Answered 250 to the final dot.
     pub accepted: Bitmap,
     /// Definitely not handed off, and why: back, or what the run now demands. Who was being prepared when the
-    /// holder died is named as such: only recovery says so, from a journal that proves it (P12).
-    pub released: Vec<(Why, Bitmap)>,
+    /// owner died is named as such: only recovery says so, from a journal that proves it (P12).
+    pub released: Vec<(ReleaseReason, Bitmap)>,
     /// Definitely not handed off because the recipient opted out.
     pub suppressed: Bitmap,
     /// Definitely refused.
@@ -850,15 +853,15 @@ pub struct RowOutcome {
     pub in_doubt: Bitmap,
     /// Definitely not handed off, and no relay can be given it: dead at once, with the cause.
     pub unsendable: Vec<(u16, Unsendable)>,
-    /// Of those who were being prepared when the holder died: nothing else was on that node then.
+    /// Of those who were being prepared when the owner died: nothing else was on that node then.
     pub alone: bool,
     /// Of a test mail: which relay was asked, and in which words it took the mail.
-    pub said: Option<Said>,
+    pub relay_reply: Option<RelayReply>,
 }
 
 /// A relay that was asked to take a test mail, and its answer to a final dot that it took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct RelayReply {
     /// The relay.
     pub relay: String,
     /// 250, or another 2yz; zero where it did not take it: what it said then is in the refusal.
@@ -869,14 +872,14 @@ pub struct Said {
     pub text: String,
 }
 
-impl RowOutcome {
+impl ClaimOutcome {
     /// An outcome that says nothing yet.
-    pub fn empty(page: RunId, chunk: u32, fence: Fence) -> RowOutcome {
-        RowOutcome {
+    pub fn empty(page: RunId, chunk: u32, fence: Fence) -> ClaimOutcome {
+        ClaimOutcome {
             page,
             chunk,
             fence,
-            witness: Witness::Holder,
+            source: OutcomeSource::Owner,
             accepted: Bitmap::new(),
             released: Vec::new(),
             suppressed: Bitmap::new(),
@@ -884,12 +887,12 @@ impl RowOutcome {
             in_doubt: Bitmap::new(),
             unsendable: Vec::new(),
             alone: false,
-            said: None,
+            relay_reply: None,
         }
     }
 
     /// Adds somebody who was not handed off.
-    pub fn release(&mut self, why: Why, slot: u16) {
+    pub fn release(&mut self, why: ReleaseReason, slot: u16) {
         match self.released.iter_mut().find(|(known, _)| *known == why) {
             Some((_, slots)) => drop(slots.insert(slot)),
             None => self.released.push((why, [slot].into_iter().collect())),
@@ -903,9 +906,9 @@ impl RowOutcome {
         all
     }
 
-    /// Those who were being prepared when the holder died (P12).
+    /// Those who were being prepared when the owner died (P12).
     pub fn was_open(&self) -> Bitmap {
-        let open = self.released.iter().filter(|(why, _)| *why == Why::HolderDiedPreparing);
+        let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedPreparing);
         open.fold(Bitmap::new(), |mut all, (_, slots)| {
             all.add(slots);
             all
@@ -969,7 +972,7 @@ pub struct Decide {
 
 /// Recipients of one run, by number; empty means all that the command can mean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Picked {
+pub struct PickedRecipients {
     /// The run.
     pub run: RunId,
     /// Which recipients.
@@ -980,7 +983,7 @@ pub struct Picked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requeue {
     /// Whom.
-    pub picked: Vec<Picked>,
+    pub picked: Vec<PickedRecipients>,
     /// By which pool they go from now on; none: by the one they went by.
     pub pool: Option<String>,
 }

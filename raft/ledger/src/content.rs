@@ -24,7 +24,7 @@ pub const COLUMNS_MAX: usize = 64;
 pub struct Content {
     /// `From`, as given: an address, or `Name <address>`.
     pub sender: String,
-    /// `Reply-To`, as given.
+    /// `Reply-AudienceChoice`, as given.
     pub reply_to: Option<String>,
     /// Subject template.
     pub subject: String,
@@ -84,16 +84,16 @@ pub enum Recipients {
 
 /// To whom a schedule sends, as a command says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum To {
+pub enum AudienceChoice {
     /// A list of its own.
     Listed(Audience),
     /// A sealed audience.
-    Sealed(Named),
+    Sealed(NamedAudience),
 }
 
 /// A sealed audience by its name, as whoever names it knows it: compared when the command is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedAudience {
     /// Its name.
     pub name: String,
     /// Hash of its seal.
@@ -234,10 +234,12 @@ impl Recipients {
     }
 
     /// As a command says it that takes hold of what is kept under this hash.
-    pub fn to(self, hash: Hash) -> To {
+    pub fn to(self, hash: Hash) -> AudienceChoice {
         match self {
-            Recipients::Inline(audience) => To::Listed(audience),
-            Recipients::Sealed(seal) => To::Sealed(Named { name: seal.name, seal: hash, rows: seal.rows }),
+            Recipients::Inline(audience) => AudienceChoice::Listed(audience),
+            Recipients::Sealed(seal) => {
+                AudienceChoice::Sealed(NamedAudience { name: seal.name, seal: hash, rows: seal.rows })
+            }
         }
     }
 
@@ -250,12 +252,12 @@ impl Recipients {
     }
 }
 
-impl To {
+impl AudienceChoice {
     /// The hash under which the audience is kept.
     pub fn hash(&self) -> Hash {
         match self {
-            To::Listed(audience) => audience.blob().hash,
-            To::Sealed(named) => named.seal,
+            AudienceChoice::Listed(audience) => audience.blob().hash,
+            AudienceChoice::Sealed(named) => named.seal,
         }
     }
 
@@ -263,15 +265,15 @@ impl To {
     pub fn count(&self) -> u32 {
         match self {
             // Bounded to ten thousand where it is applied.
-            To::Listed(audience) => audience.recipients.len() as u32,
-            To::Sealed(named) => named.rows,
+            AudienceChoice::Listed(audience) => audience.recipients.len() as u32,
+            AudienceChoice::Sealed(named) => named.rows,
         }
     }
 }
 
-impl From<Audience> for To {
-    fn from(audience: Audience) -> To {
-        To::Listed(audience)
+impl From<Audience> for AudienceChoice {
+    fn from(audience: Audience) -> AudienceChoice {
+        AudienceChoice::Listed(audience)
     }
 }
 

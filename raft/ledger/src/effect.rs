@@ -2,7 +2,7 @@
 //! acts. Effects are hints that save a search: an actor that lost some finds the same work by looking at
 //! the state (see [`crate::stand`]).
 
-use crate::ids::{Epoch, Fence, Holder, RunId, ScheduleId, Time};
+use crate::ids::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
 
 /// What applying one entry asks of the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +12,10 @@ pub enum Effect {
         /// The epoch.
         epoch: Epoch,
         /// Its leader.
-        leader: Holder,
+        leader: ClaimOwner,
     },
     /// The node named in it may hold claims from here on.
-    NodeUp(Holder),
+    NodeUp(ClaimOwner),
     /// For the leader's timer: the due time of this schedule changed.
     DueChanged {
         /// Which schedule.
@@ -26,18 +26,18 @@ pub enum Effect {
     /// The leader's dispatcher: there is something to claim here, now or when a wave comes in.
     WorkAppeared(RunId),
     /// The holder's lane: a row to work.
-    RowGranted {
+    ClaimGranted {
         /// The row.
         fence: Fence,
         /// Who works it.
-        holder: Holder,
+        owner: ClaimOwner,
     },
     /// The holder's lane and the leader's dispatcher: nothing is claimed in this row any more.
-    RowClosed {
+    ClaimClosed {
         /// The row.
         fence: Fence,
         /// Who worked it.
-        holder: Holder,
+        owner: ClaimOwner,
     },
     /// Every lane: look again at the rows of this page before the next step.
     RunChanged(RunId),

@@ -1,19 +1,19 @@
-//! One recipient's whole story in one run, told from the rows that held it.
+//! One recipient's whole story in one run, told from the claims that held it.
 
-use crate::ids::{Fence, Holder, RunId, Time};
-use crate::moments::Moment;
-use crate::rulings::{self, Ruling};
-use crate::state::{DeadLetter, Ledger, Row, Standing, wave_start};
+use crate::claim_history::ClaimEvent;
+use crate::ids::{ClaimOwner, Fence, RunId, Time};
+use crate::run_events::{self, RunEvent};
+use crate::state::{Claim, DeadLetter, Ledger, RecipientState, wave_start};
 
 /// What happened to a recipient, in the order of log indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Story {
+pub struct RecipientExplanation {
     /// Where it stands now.
-    pub standing: Standing,
-    /// Its rows, oldest first.
-    pub rows: Vec<Chapter>,
-    /// What befell it without a row's doing, by log index.
-    pub rulings: Vec<(u64, Ruling)>,
+    pub state: RecipientState,
+    /// Its claims, oldest first.
+    pub claims: Vec<ClaimExplanation>,
+    /// What befell it without a claim's doing, by log index.
+    pub run_events: Vec<(u64, RunEvent)>,
     /// When its next attempt may be, where it waits.
     pub waits_until: Option<Time>,
     /// Basic code of the last answer that deferred it, while it waits or after it expired.
@@ -24,41 +24,41 @@ pub struct Story {
     pub kept_apart_by: Option<RunId>,
 }
 
-/// One row that held the recipient.
+/// One claim that held the recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chapter {
-    /// The row; its index is the log index of the claim.
+pub struct ClaimExplanation {
+    /// The claim; its index is the log index of the claim.
     pub fence: Fence,
     /// Who worked it.
-    pub holder: Holder,
+    pub owner: ClaimOwner,
     /// When it was claimed.
     pub claimed_at: Time,
-    /// What became of the recipient in this row, in the order of log indices; nothing yet where it is still
+    /// What became of the recipient in this claim, in the order of log indices; nothing yet where it is still
     /// claimed.
-    pub moments: Vec<Moment>,
+    pub history: Vec<ClaimEvent>,
 }
 
 impl Ledger {
     /// The story of recipient `number` of `run`; none when there is no such recipient.
-    pub fn story(&self, run: RunId, number: u32) -> Option<Story> {
-        let (page, chunk, slot) = self.place_of(run, number)?;
+    pub fn story(&self, run: RunId, number: u32) -> Option<RecipientExplanation> {
+        let (page, chunk, slot) = self.slot_of(run, number)?;
         let slots = self.chunks.get(&(page, chunk))?;
-        let held = |row: &Row| row.granted.contains(slot);
-        let open = self.rows.iter().filter(|(_, row)| (row.page, row.chunk) == (page, chunk) && held(row));
-        let mut rows: Vec<Chapter> = open.map(|(fence, row)| chapter(*fence, row, slot)).collect();
-        let closed = self.closed_rows_of((page, chunk)).filter(|(_, row)| held(row));
-        rows.extend(closed.map(|(fence, row)| chapter(fence, &row, slot)));
-        rows.sort_by_key(|chapter| chapter.fence);
+        let held = |claim: &Claim| claim.granted.contains(slot);
+        let open = self.claims.iter().filter(|(_, claim)| (claim.page, claim.chunk) == (page, chunk) && held(claim));
+        let mut claims: Vec<ClaimExplanation> = open.map(|(fence, claim)| chapter(*fence, claim, slot)).collect();
+        let closed = self.closed_claims_of((page, chunk)).filter(|(_, claim)| held(claim));
+        claims.extend(closed.map(|(fence, claim)| chapter(fence, &claim, slot)));
+        claims.sort_by_key(|chapter| chapter.fence);
         let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
-        let rulings = self.rulings.range(rulings::keys_of(run));
-        let rulings = rulings.flat_map(|((_, index, of), rulings)| {
-            let concerns = |ruling: &&Ruling| ruling.concerns(*of, (chunk, slot));
-            rulings.iter().filter(concerns).map(move |ruling| (*index, ruling))
+        let run_events = self.run_events.range(run_events::keys_of(run));
+        let run_events = run_events.flat_map(|((_, index, of), run_events)| {
+            let concerns = |event: &&RunEvent| event.concerns(*of, (chunk, slot));
+            run_events.iter().filter(concerns).map(move |event| (*index, event))
         });
-        Some(Story {
-            standing: slots.standing(slot)?,
-            rows,
-            rulings: rulings.map(|(index, ruling)| (index, ruling.clone())).collect(),
+        Some(RecipientExplanation {
+            state: slots.state(slot)?,
+            claims,
+            run_events: run_events.map(|(index, event)| (index, event.clone())).collect(),
             waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
             deferred: slots.deferrals.get(slot).map(|deferral| deferral.code),
             dead: self.dead.get(&(run, number)).cloned(),
@@ -67,7 +67,7 @@ impl Ledger {
     }
 }
 
-fn chapter(fence: Fence, row: &Row, slot: u16) -> Chapter {
-    let mine = row.moments.iter().filter(|moment| moment.slots(&row.granted).contains(slot));
-    Chapter { fence, holder: row.holder, claimed_at: row.claimed_at, moments: mine.cloned().collect() }
+fn chapter(fence: Fence, claim: &Claim, slot: u16) -> ClaimExplanation {
+    let mine = claim.history.iter().filter(|event| event.slots(&claim.granted).contains(slot));
+    ClaimExplanation { fence, owner: claim.owner, claimed_at: claim.claimed_at, history: mine.cloned().collect() }
 }

@@ -18,7 +18,7 @@ const MILLI_MS: u64 = 1_000_000;
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Task<'a> {
+pub struct ForecastRequest<'a> {
     /// Whose it is.
     pub tenant: &'a str,
     /// The relays by which it goes.
@@ -31,7 +31,7 @@ pub struct Task<'a> {
 
 /// What it is that makes it take so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum ForecastLimit {
     /// No relay is in the pool: nothing is sent.
     NoRelay,
     /// Nobody has bounded it.
@@ -54,7 +54,7 @@ pub struct Forecast {
     /// It begins so late that it goes as what is late does.
     pub is_late: bool,
     /// What decides when it ends.
-    pub bound: Bound,
+    pub bound: ForecastLimit,
     /// The least of the rates, in thousandths of a mail a second; none where there is no rate.
     pub rate_milli: Option<u64>,
     /// How many more the pool's warm-up lets go on the day on which it begins; none where there is no cap.
@@ -65,17 +65,24 @@ pub struct Forecast {
 
 impl Ledger {
     /// When a task would be sent that begins at its instant, or `now` where that is over.
-    pub fn forecast(&self, task: &Task<'_>, now: Time) -> Forecast {
+    pub fn forecast(&self, task: &ForecastRequest<'_>, now: Time) -> Forecast {
         let begins = task.due.max(now);
         let is_late = begins.since_ms(task.due) > self.limits().on_time_ms;
         if !self.serves(task.pool) {
-            return Forecast { begins, is_late, bound: Bound::NoRelay, rate_milli: None, room: None, ends: None };
+            return Forecast {
+                begins,
+                is_late,
+                bound: ForecastLimit::NoRelay,
+                rate_milli: None,
+                room: None,
+                ends: None,
+            };
         }
         let of_relays = match is_late {
-            true => (self.late_rate_milli(task.pool), Bound::LateRates),
-            false => (self.rate_milli(task.pool), Bound::Relays),
+            true => (self.late_rate_milli(task.pool), ForecastLimit::LateRates),
+            false => (self.rate_milli(task.pool), ForecastLimit::Relays),
         };
-        let of_tenant = (Some(self.tenant(task.tenant).rate_milli).filter(|rate| *rate > 0), Bound::Tenant);
+        let of_tenant = (Some(self.tenant(task.tenant).rate_milli).filter(|rate| *rate > 0), ForecastLimit::Tenant);
         let rates = [of_relays, of_tenant].into_iter().filter_map(|(rate, bound)| Some((rate?, bound)));
         let least = rates.min_by_key(|(rate, _)| *rate);
         let rate_milli = least.map(|(rate, _)| rate);
@@ -87,9 +94,9 @@ impl Ledger {
         });
         let room = by_caps.and_then(|(room, _)| room);
         let (bound, ends) = match (by_caps, least) {
-            (Some((_, by_caps)), _) if by_caps > by_rate => (Bound::WarmUp, Some(by_caps)),
+            (Some((_, by_caps)), _) if by_caps > by_rate => (ForecastLimit::WarmUp, Some(by_caps)),
             (_, Some((_, bound))) => (bound, Some(by_rate)),
-            (_, None) => (Bound::Nothing, None),
+            (_, None) => (ForecastLimit::Nothing, None),
         };
         Forecast { begins, is_late, bound, rate_milli, room, ends }
     }
@@ -116,7 +123,7 @@ impl Ledger {
             return campaign.policies.finish_by_ms;
         }
         let Forecast { begins, ends, .. } =
-            self.forecast(&Task { tenant, pool: &campaign.pool, rows, due: campaign.due }, now);
+            self.forecast(&ForecastRequest { tenant, pool: &campaign.pool, rows, due: campaign.due }, now);
         let takes_ms = ends.map_or(0, |ends| ends.since_ms(begins));
         takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
     }

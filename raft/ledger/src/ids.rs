@@ -64,14 +64,14 @@ pub struct Incarnation(pub u64);
 
 /// Who may work a claim row: one life of one node (P10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Holder {
+pub struct ClaimOwner {
     /// The node.
     pub node: NodeId,
     /// Its life.
     pub incarnation: Incarnation,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ClaimOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node, self.incarnation.0)
     }

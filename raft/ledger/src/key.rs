@@ -4,7 +4,7 @@
 use crate::ids::{Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
 
 /// A key that keeps its order as bytes.
-pub trait Key: Sized {
+pub trait TableKey: Sized {
     /// Appends it.
     fn put(&self, out: &mut Vec<u8>);
     /// Takes one from the front; none where there is none.
@@ -19,7 +19,7 @@ fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 macro_rules! number_keys {
     ($($number:ty),*) => {$(
-        impl Key for $number {
+        impl TableKey for $number {
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend(self.to_be_bytes());
             }
@@ -31,7 +31,7 @@ macro_rules! number_keys {
 }
 number_keys!(u8, u32, u64);
 
-impl Key for i64 {
+impl TableKey for i64 {
     /// The sign bit is turned over, so that negative numbers come first.
     fn put(&self, out: &mut Vec<u8>) {
         (*self as u64 ^ 1 << 63).put(out);
@@ -41,7 +41,7 @@ impl Key for i64 {
     }
 }
 
-impl Key for String {
+impl TableKey for String {
     /// A zero octet is written as 0 255, the end as 0 0.
     fn put(&self, out: &mut Vec<u8>) {
         for octet in self.bytes() {
@@ -66,7 +66,7 @@ impl Key for String {
     }
 }
 
-impl<A: Key, B: Key> Key for (A, B) {
+impl<A: TableKey, B: TableKey> TableKey for (A, B) {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
         self.1.put(out);
@@ -76,7 +76,7 @@ impl<A: Key, B: Key> Key for (A, B) {
     }
 }
 
-impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
+impl<A: TableKey, B: TableKey, C: TableKey> TableKey for (A, B, C) {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
         self.1.put(out);
@@ -87,7 +87,7 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
     }
 }
 
-impl Key for Hash {
+impl TableKey for Hash {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.0);
     }
@@ -96,7 +96,7 @@ impl Key for Hash {
     }
 }
 
-impl Key for NodeId {
+impl TableKey for NodeId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
@@ -105,7 +105,7 @@ impl Key for NodeId {
     }
 }
 
-impl Key for ScheduleId {
+impl TableKey for ScheduleId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
@@ -114,7 +114,7 @@ impl Key for ScheduleId {
     }
 }
 
-impl Key for RunId {
+impl TableKey for RunId {
     fn put(&self, out: &mut Vec<u8>) {
         self.index.put(out);
         self.place.put(out);
@@ -124,7 +124,7 @@ impl Key for RunId {
     }
 }
 
-impl Key for Fence {
+impl TableKey for Fence {
     fn put(&self, out: &mut Vec<u8>) {
         self.group.put(out);
         self.epoch.0.put(out);
@@ -141,7 +141,7 @@ impl Key for Fence {
     }
 }
 
-impl Key for Nominal {
+impl TableKey for Nominal {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Nominal::Civil { civil_ms, fold } => {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes<K: Key>(key: &K) -> Vec<u8> {
+    fn bytes<K: TableKey>(key: &K) -> Vec<u8> {
         let mut bytes = Vec::new();
         key.put(&mut bytes);
         bytes

@@ -42,7 +42,7 @@ pub struct Limits {
     /// How shortly before the end of a pause an instant still is on time.
     pub pause_end_ms: i64,
     /// Deaths of a node that are kept. Where so many lie within ten minutes, it rests (P12).
-    pub deaths_kept: usize,
+    pub crashes_kept: usize,
     /// Bytes of a content, all parts together.
     pub content_bytes: usize,
     /// Bytes of a list that a schedule holds itself.
@@ -61,8 +61,8 @@ pub struct Limits {
     /// each with a claim and a settle of its own, and two bytes a recipient when they are closed. Shorter ones would
     /// cost more than they are worth.
     pub tenant_share: u32,
-    /// Entries of a run of which rulings are kept; of more the oldest is forgotten.
-    pub rulings: usize,
+    /// Entries of a run of which run events are kept; of more the oldest is forgotten.
+    pub run_events: usize,
     /// Refusals in a row, none of which names a mailbox, that pause a run.
     pub policy_refusals: usize,
     /// The wait after such a refusal.
@@ -70,9 +70,9 @@ pub struct Limits {
     /// By which the same words pause a run.
     pub same_words: SameWordsLimits,
     /// By which a large share of dead recipients pauses a run.
-    pub toll: TollLimits,
+    pub bounce_breaker: BounceBreakerLimits,
     /// Bytes of packed closed rows that lie together.
-    pub sheet_bytes: usize,
+    pub claim_block_bytes: usize,
 }
 
 /// See `same_words`.
@@ -87,12 +87,12 @@ pub struct SameWordsLimits {
     pub one_of: u32,
 }
 
-/// See `toll`.
+/// See `bounce breaker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TollLimits {
+pub struct BounceBreakerLimits {
     /// Recipients of the first window. A run with no more recipients is never paused for its dead letters: a list inside
     /// a schedule may have as many, and their dead letters are a few megabytes.
-    pub stretch: u32,
+    pub window: u32,
     /// At most one of this many recipients may be dead: Amazon SES may pause a sender with 10 % bounces ("Amazon SES
     /// sending review process FAQs", bounces).
     pub one_of: u32,
@@ -113,7 +113,7 @@ pub(crate) const LEVEL_1: Limits = Limits {
     clock_step_ms: 3_600_000,
     on_time_ms: 60_000,
     pause_end_ms: 1_000,
-    deaths_kept: 3,
+    crashes_kept: 3,
     content_bytes: 512 * 1024,
     inline_bytes: 768 * 1024,
     inline_recipients: 10_000,
@@ -122,12 +122,12 @@ pub(crate) const LEVEL_1: Limits = Limits {
     warm_up_days: 400,
     tenant_rate_milli: 1_000_000_000,
     tenant_share: 16,
-    rulings: 64,
+    run_events: 64,
     policy_refusals: 10,
     policy_wait_ms: 5 * 60_000,
     same_words: SameWordsLimits { groups: 4, recipients: 20, one_of: 2 },
-    toll: TollLimits { stretch: 10_000, one_of: 10, further: 10 },
-    sheet_bytes: 2_048,
+    bounce_breaker: BounceBreakerLimits { window: 10_000, one_of: 10, further: 10 },
+    claim_block_bytes: 2_048,
 };
 
 /// The limits of a level.
@@ -156,11 +156,11 @@ mod tests {
         let recorded = "Limits { slice: 256, openings: 4096, page_runs: 1024, page_bytes: 851968, \
             small_audience: 16, backfill: 1000, answers: 100000, answer_ms: 86400000, leap_ms: 60000, clock_step_ms: 3600000, on_time_ms: 60000, \
             pause_end_ms: 1000, \
-            deaths_kept: 3, content_bytes: 524288, inline_bytes: 786432, inline_recipients: 10000, \
+            crashes_kept: 3, content_bytes: 524288, inline_bytes: 786432, inline_recipients: 10000, \
             audience_name_bytes: 256, again_ms: 2592000000, warm_up_days: 400, tenant_rate_milli: 1000000000, \
-            tenant_share: 16, rulings: 64, policy_refusals: 10, policy_wait_ms: 300000, same_words: SameWordsLimits { \
-            groups: 4, recipients: 20, one_of: 2 }, toll: TollLimits { stretch: 10000, one_of: 10, further: 10 }, \
-            sheet_bytes: 2048 }";
+            tenant_share: 16, run_events: 64, policy_refusals: 10, policy_wait_ms: 300000, same_words: SameWordsLimits { \
+            groups: 4, recipients: 20, one_of: 2 }, bounce_breaker: BounceBreakerLimits { window: 10000, one_of: 10, further: 10 }, \
+            claim_block_bytes: 2048 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 
@@ -183,12 +183,15 @@ mod tests {
     /// A change of one of these makes replicas of two releases differ: it needs a new form, or a place in the table.
     #[test]
     fn numbers_outside_the_table_are_as_recorded() {
-        use crate::{bitmap, content, deaths, labels, moments, policy, reply, state};
-        let slots = (bitmap::CHUNK, state::WAVE_MS, moments::MOMENTS_MAX, moments::TOLD_EXACTLY_MAX);
+        use crate::{bitmap, claim_history, content, crash_backoff, labels, policy, reply, state};
+        let slots = (bitmap::CHUNK, state::WAVE_MS, claim_history::CLAIM_EVENTS_MAX, claim_history::EXACT_HISTORY_MAX);
         assert_eq!(slots, (65_536, 30_000, 32, 16));
         assert_eq!((state::EVIDENCE_MS, state::SUMMARIES_MS), (2_592_000_000, 34_560_000_000));
         assert_eq!((content::PARTS_MAX, content::COLUMNS_MAX, reply::CancelledRuns::NAMED), (1_024, 64, 64));
         assert_eq!((labels::LABELS_MAX, labels::LABEL_CHARS_MAX), (16, 63));
-        assert_eq!((policy::FINISH_MS_MIN, deaths::DEATHS_WITHIN_MS, deaths::REST_MS), (600_000, 600_000, 600_000));
+        assert_eq!(
+            (policy::FINISH_MS_MIN, crash_backoff::CRASHES_WITHIN_MS, crash_backoff::BACKOFF_MS),
+            (600_000, 600_000, 600_000)
+        );
     }
 }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::Unreadable;
-use crate::deaths::Deaths;
+use crate::crash_backoff::CrashHistory;
 use crate::form::{FORM, RowForm, decode, decode_as, encode, encode_as};
 use crate::ids::Incarnation;
 use crate::level::KNOWN;
@@ -24,24 +24,24 @@ struct NodeOfForm1 {
     incarnation: Incarnation,
     up_index: u64,
     level: u32,
-    life: u64,
+    process_nonce: u64,
     revoked_index: u64,
-    deaths: Deaths,
+    crashes: CrashHistory,
     lost: bool,
 }
 
 impl From<NodeOfForm1> for Node {
     fn from(node: NodeOfForm1) -> Node {
-        let NodeOfForm1 { name, incarnation, up_index, level, life, revoked_index, deaths, lost } = node;
-        Node { name, incarnation, up_index, level, life, revoked_index, deaths, lost, up_at: None }
+        let NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost } = node;
+        Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: None }
     }
 }
 
 impl From<Node> for NodeOfForm1 {
     /// `apply` sets no `up_at` before the level is raised, so nothing is lost.
     fn from(node: Node) -> NodeOfForm1 {
-        let Node { name, incarnation, up_index, level, life, revoked_index, deaths, lost, up_at: _ } = node;
-        NodeOfForm1 { name, incarnation, up_index, level, life, revoked_index, deaths, lost }
+        let Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: _ } = node;
+        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost }
     }
 }
 

@@ -46,7 +46,7 @@ pub enum Overlap {
 /// What becomes of a mail whose hand-off may or may not have happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InDoubt {
-    /// It waits for an operator, or for its holder's journal.
+    /// It waits for an operator, or for its owner's journal.
     #[default]
     Hold,
     /// It is sent again: a duplicate is possible, by choice, and counted.
@@ -59,7 +59,7 @@ pub enum InDoubt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
     /// Clock changes: the gap and the overlap.
-    pub dst: calendar::Policies,
+    pub dst: calendar::DstPolicies,
     /// Missed instants.
     pub catch_up: CatchUp,
     /// An occurrence later than this does not open. Milliseconds.
@@ -92,7 +92,7 @@ pub struct Policies {
 impl Default for Policies {
     fn default() -> Policies {
         Policies {
-            dst: calendar::Policies::default(),
+            dst: calendar::DstPolicies::default(),
             catch_up: CatchUp::One,
             start_within_ms: 12 * HOUR_MS,
             finish_by_ms: DAY_MS,

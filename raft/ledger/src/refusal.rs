@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::StageKind;
-use crate::canary::Trial;
+use crate::canary::CanaryState;
 use crate::ids::{Epoch, Incarnation, RunId, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::state::ActivityKind;
@@ -76,9 +76,9 @@ pub enum Refusal {
     /// The schedule is paused, blocked, done or deleted.
     #[error("the schedule is {}", .0.word())]
     NotActive(ActivityKind),
-    /// P4: the holder is not a node's current life.
+    /// P4: the owner is not a node's current life.
     #[error("the holder is not alive in the ledger")]
-    HolderGone,
+    OwnerGone,
     /// Nothing of what was asked for can be claimed.
     #[error("nothing to claim")]
     NothingPending,
@@ -185,7 +185,7 @@ pub enum Refusal {
     },
     /// P6: the run's canary has held it, and whoever lets it go on has not said so.
     #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
-    CanaryHeld(Trial),
+    CanaryHeld(CanaryState),
 }
 
 /// Campaigns that a refusal names; of more it says how many they are.

@@ -7,16 +7,16 @@ use crate::refusal::Refusal;
 
 /// The answer to one entry, equal on every replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct CommandReply {
     /// Log index of the entry that did it: for an idempotent repeat, of the first one.
     pub index: u64,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: CommandOutcome,
 }
 
 /// What came of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Done, nothing more to say.
     Done,
     /// An epoch began.
@@ -64,12 +64,12 @@ pub enum Outcome {
     /// Number of runs whose details went.
     Pruned(u32),
     /// For each run that was picked from: what became of whom, or why nothing.
-    MovedOf(Vec<Result<Moved, Refusal>>),
+    MovedOf(Vec<Result<MovedRecipients, Refusal>>),
 }
 
 /// What became of recipients of one run that somebody picked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedRecipients {
     /// How many moved.
     pub recipients: u64,
     /// How many were left where they stood: sent again they would be suppressed at once, for they got a mail of

@@ -8,23 +8,23 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use crate::campaign::Campaign;
+use crate::closed_claims::{ClosedClaimBlock, ClosedClaimKey};
 use crate::command::{Relay, Unreadable};
-use crate::evidence::{Sheet, SheetKey};
 use crate::form::RowForm;
 use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
-use crate::key::Key;
+use crate::key::TableKey;
 use crate::pool::PoolRow;
-use crate::rulings::Ruling;
+use crate::run_events::RunEvent;
 use crate::state::{
-    Answer, Chunk, DeadLetter, Derived, Head, History, Ledger, OptedOut, Page, Row, Schedule, SealedAudience, Standing,
-    StoredBlob, Summary, TakenBack,
+    Chunk, Claim, DeadLetter, Derived, Head, InstantOutcome, Ledger, OptedOut, Page, RecipientState, RunSummary,
+    Schedule, SealedAudience, StoredAnswer, StoredBlob, TakenBack,
 };
 use crate::table::Table;
 use crate::tenant::Tenant;
 use crate::weight::{Held, Weight};
 
 /// A key and its value; no value: the row was removed.
-pub type Change = (Vec<u8>, Option<Vec<u8>>);
+pub type RowChange = (Vec<u8>, Option<Vec<u8>>);
 
 /// The size of a row, at most: a snapshot's chunk holds a row whole, and travels in one message between nodes, so a
 /// larger row would leave a follower without a snapshot. Bytes.
@@ -32,22 +32,22 @@ pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
 
-fn key_bytes<K: Key>(tag: u8, key: &K) -> Vec<u8> {
+fn key_bytes<K: TableKey>(tag: u8, key: &K) -> Vec<u8> {
     let mut bytes = vec![tag];
     key.put(&mut bytes);
     bytes
 }
 
-fn changes<'a, K: Key + Ord + Clone, V: RowForm>(
+fn changes<'a, K: TableKey + Ord + Clone, V: RowForm>(
     tag: u8,
     level: u32,
     table: &'a Table<K, V>,
     keys: &'a BTreeSet<K>,
-) -> impl Iterator<Item = Change> + 'a {
+) -> impl Iterator<Item = RowChange> + 'a {
     keys.iter().map(move |key| (key_bytes(tag, key), table.get(key).map(|value| value.to_row(level))))
 }
 
-fn rows<K: Key + Ord + Clone, V: RowForm>(
+fn rows<K: TableKey + Ord + Clone, V: RowForm>(
     tag: u8,
     level: u32,
     table: &Table<K, V>,
@@ -55,7 +55,7 @@ fn rows<K: Key + Ord + Clone, V: RowForm>(
     table.iter().map(move |(key, value)| (key_bytes(tag, key), value.to_row(level)))
 }
 
-fn restore<K: Key + Ord + Clone, V: RowForm>(
+fn restore<K: TableKey + Ord + Clone, V: RowForm>(
     table: &mut Table<K, V>,
     mut key: &[u8],
     value: &[u8],
@@ -79,7 +79,7 @@ struct Scales<'a> {
 }
 
 impl Scales<'_> {
-    fn weigh<K: Key + Ord + Clone, V: Held>(&mut self, tag: u8, table: &Table<K, V>) {
+    fn weigh<K: TableKey + Ord + Clone, V: Held>(&mut self, tag: u8, table: &Table<K, V>) {
         let start = match self.from.split_first() {
             Some((first, _)) if *first > tag => return,
             Some((first, mut key)) if *first == tag => K::take(&mut key).map_or(Bound::Unbounded, Bound::Included),
@@ -104,14 +104,14 @@ macro_rules! tables {
     ($($tag:literal => $table:ident: $key:ty),* $(,)?) => {
         /// The keys of the rows that changed.
         #[derive(Debug, Default)]
-        pub struct Changed {
+        pub struct ChangedRows {
             $($table: BTreeSet<$key>,)*
         }
 
         impl Ledger {
             /// Which rows changed since the last call. Costs nothing: their bytes are for who writes them.
-            pub fn take_changed(&mut self) -> Changed {
-                Changed { $($table: self.$table.take_dirty(),)* }
+            pub fn take_changed(&mut self) -> ChangedRows {
+                ChangedRows { $($table: self.$table.take_dirty(),)* }
             }
 
             /// How many rows changed since the last call of [`Ledger::take_changed`].
@@ -120,7 +120,7 @@ macro_rules! tables {
             }
 
             /// These rows, each with its present value, and the one that changes with every entry.
-            pub fn changed_rows<'a>(&'a self, changed: &'a Changed) -> impl Iterator<Item = Change> + 'a {
+            pub fn changed_rows<'a>(&'a self, changed: &'a ChangedRows) -> impl Iterator<Item = RowChange> + 'a {
                 let level = self.head.level;
                 std::iter::once((vec![HEAD], Some(self.head.to_row(level))))
                     $(.chain(changes($tag, level, &self.$table, &changed.$table)))*
@@ -169,13 +169,13 @@ tables! {
     5 => blobs: Hash,
     6 => pages: RunId,
     7 => chunks: (RunId, u32),
-    8 => rows: Fence,
-    9 => closed: SheetKey,
+    8 => claims: Fence,
+    9 => closed_claims: ClosedClaimKey,
     10 => dead: (RunId, u32),
     11 => opted_out: (String, String),
     12 => answers: (String, String),
     13 => summaries: RunId,
-    14 => rulings: (RunId, u64, u32),
+    14 => run_events: (RunId, u64, u32),
     15 => audiences: (String, String),
     16 => campaigns: (String, String),
     17 => tenants: String,
@@ -188,8 +188,8 @@ macro_rules! of_one_form {
     ($($value:ty),* $(,)?) => { $(impl RowForm for $value {})* };
 }
 of_one_form! {
-    Head, Relay, Schedule, History, StoredBlob, Page, Chunk, Row, Sheet, DeadLetter, OptedOut, Answer, Summary,
-    Vec<Ruling>, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
+    Head, Relay, Schedule, InstantOutcome, StoredBlob, Page, Chunk, Claim, ClosedClaimBlock, DeadLetter, OptedOut, StoredAnswer, RunSummary,
+    Vec<RunEvent>, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::state::Node {}
@@ -241,14 +241,14 @@ impl Ledger {
             derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));
         }
         for (_, page) in self.pages.iter() {
-            let claimed = page.runs.iter().map(|run| run.counts.get(Standing::Claimed)).sum::<u32>();
+            let claimed = page.runs.iter().map(|run| run.counts.get(RecipientState::Claimed)).sum::<u32>();
             if claimed > 0 {
                 *derived.claimed.entry(page.tenant.clone()).or_default() += claimed;
             }
         }
-        for (_, row) in self.rows.iter().filter(|(_, row)| !row.claimed.is_empty()) {
+        for (_, row) in self.claims.iter().filter(|(_, row)| !row.claimed.is_empty()) {
             if let Some(page) = self.pages.get(&row.page) {
-                let pool = self.pool_of_row(page, row).to_owned();
+                let pool = self.pool_of_claim(page, row).to_owned();
                 *derived.claimed_by_pool.entry(pool).or_default() += row.claimed.len();
             }
         }

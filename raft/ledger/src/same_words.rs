@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::causes::PauseReason;
 use crate::command::Refused;
 use crate::limits::SameWordsLimits;
-use crate::state::{Run, RunState, Standing};
+use crate::state::{RecipientState, Run, RunState};
 
 /// Recipients that died of one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl Run {
         let group = SameWords { words: answer.words, recipients: former.saturating_add(1) };
         self.same_words.insert(0, group);
         self.same_words.truncate(limits.groups);
-        let decided = self.counts.get(Standing::Sent).saturating_add(self.counts.get(Standing::Dead));
+        let decided = self.counts.get(RecipientState::Sent).saturating_add(self.counts.get(RecipientState::Dead));
         let is_most =
             group.recipients >= limits.recipients && group.recipients.saturating_mul(limits.one_of) >= decided;
         if self.state != RunState::Open || !is_most {

@@ -9,30 +9,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
+use crate::bounce_breaker::BounceBreaker;
 use crate::campaign::Campaign;
-use crate::canary::Trial;
+use crate::canary::CanaryState;
 use crate::causes::{BlockCause, DeathCause, PauseReason};
-use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
+use crate::claim_history::{ClaimEventKind, ClaimHistory, DoubtReason};
+use crate::closed_claims::{ClosedClaimBlock, ClosedClaimKey};
+use crate::command::{MachineClock, NextInstant, OpeningCause, Relay, UnopenedReason, VoterClock};
 use crate::content::{Recipients, Seal};
-use crate::deaths::Deaths;
+use crate::crash_backoff::CrashHistory;
 use crate::decide::calendar::When;
 use crate::deferral::Deferrals;
-use crate::evidence::{Sheet, SheetKey};
-use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::ids::{ClaimOwner, Epoch, Fence, GROUP, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::injected_bugs::{self, Bug};
+use crate::instant_range::InstantRange;
 use crate::labels::Labels;
 use crate::level::GENESIS_LEVEL;
-use crate::moments::{Doubt, Moments, What};
-use crate::planted::{self, Bug};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
 use crate::pool::{Day, PoolRow};
-use crate::renumber::Tables;
-use crate::reply::Outcome;
-use crate::rulings::{Ruling, RulingKey};
+use crate::recipient_mapping::RecipientMappings;
+use crate::reply::CommandOutcome;
+use crate::run_events::{RunEvent, RunEventKey};
 use crate::same_words::SameWords;
-use crate::strides::Strides;
 use crate::table::Table;
 use crate::tenant::Tenant;
-use crate::toll::Toll;
 
 /// The tenant that exists from the first entry.
 pub const DEFAULT_TENANT: &str = "default";
@@ -41,7 +41,7 @@ pub const DEFAULT_POOL: &str = "default";
 
 /// Where one recipient stands in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Standing {
+pub enum RecipientState {
     /// To be sent, now or when its wave comes in.
     Pending,
     /// In exactly one open row.
@@ -62,27 +62,27 @@ pub enum Standing {
     InDoubt,
 }
 
-impl Standing {
-    /// All standings, in the order of their numbers.
-    pub const ALL: [Standing; 9] = [
-        Standing::Pending,
-        Standing::Claimed,
-        Standing::Sent,
-        Standing::Dead,
-        Standing::Suppressed,
-        Standing::Expired,
-        Standing::Cancelled,
-        Standing::Assumed,
-        Standing::InDoubt,
+impl RecipientState {
+    /// All states, in the order of their numbers.
+    pub const ALL: [RecipientState; 9] = [
+        RecipientState::Pending,
+        RecipientState::Claimed,
+        RecipientState::Sent,
+        RecipientState::Dead,
+        RecipientState::Suppressed,
+        RecipientState::Expired,
+        RecipientState::Cancelled,
+        RecipientState::Assumed,
+        RecipientState::InDoubt,
     ];
 
     /// Does nothing but an accept change it any more?
     pub fn is_terminal(self) -> bool {
-        !matches!(self, Standing::Pending | Standing::Claimed | Standing::InDoubt)
+        !matches!(self, RecipientState::Pending | RecipientState::Claimed | RecipientState::InDoubt)
     }
 }
 
-/// Recipients by standing; the sum is the audience (P1).
+/// Recipients by state; the sum is the audience (P1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts([u32; 9]);
 
@@ -90,13 +90,13 @@ impl Counts {
     /// All recipients pending.
     pub fn pending(audience: u32) -> Counts {
         let mut counts = Counts::default();
-        counts.0[Standing::Pending as usize] = audience;
+        counts.0[RecipientState::Pending as usize] = audience;
         counts
     }
 
-    /// Number of recipients in a standing.
-    pub fn get(&self, standing: Standing) -> u32 {
-        self.0[standing as usize]
+    /// Number of recipients in a state.
+    pub fn get(&self, state: RecipientState) -> u32 {
+        self.0[state as usize]
     }
 
     /// All recipients.
@@ -106,20 +106,20 @@ impl Counts {
 
     /// Nothing pending, nothing claimed (P1).
     pub fn is_finished(&self) -> bool {
-        self.get(Standing::Pending) == 0 && self.get(Standing::Claimed) == 0
+        self.get(RecipientState::Pending) == 0 && self.get(RecipientState::Claimed) == 0
     }
 
     /// Did anybody get a mail, may somebody have, or be getting one?
     pub fn mails(&self) -> bool {
-        let mails = [Standing::Sent, Standing::Assumed, Standing::InDoubt, Standing::Claimed];
-        mails.into_iter().any(|standing| self.get(standing) > 0)
+        let mails = [RecipientState::Sent, RecipientState::Assumed, RecipientState::InDoubt, RecipientState::Claimed];
+        mails.into_iter().any(|state| self.get(state) > 0)
     }
 
-    pub(crate) fn set(&mut self, standing: Standing, count: u32) {
-        self.0[standing as usize] = count;
+    pub(crate) fn set(&mut self, state: RecipientState, count: u32) {
+        self.0[state as usize] = count;
     }
 
-    pub(crate) fn shift(&mut self, from: Standing, to: Standing, count: u32) {
+    pub(crate) fn transition(&mut self, from: RecipientState, to: RecipientState, count: u32) {
         self.0[from as usize] -= count;
         self.0[to as usize] += count;
     }
@@ -137,11 +137,11 @@ pub struct Node {
     /// The highest ledger level that it can apply, as it announced it.
     pub level: u32,
     /// What its process drew: the same life asks again under the same number.
-    pub life: u64,
+    pub process_nonce: u64,
     /// Log index of the last revocation of one of its rows: see [`Ledger::floor`].
     pub revoked_index: u64,
     /// Its last deaths with open rows (P12).
-    pub deaths: Deaths,
+    pub crashes: CrashHistory,
     /// Rows of its current life were revoked, and that life has claimed nothing since: if another life comes
     /// up, this one died.
     pub lost: bool,
@@ -156,7 +156,7 @@ pub struct EpochState {
     /// Log index of its `EpochStart`.
     pub epoch: Epoch,
     /// Its leader.
-    pub leader: Holder,
+    pub leader: ClaimOwner,
     /// Ledger time from which it counts.
     pub base: Time,
     /// Did two voters' clocks agree? If not, nothing fires (P18).
@@ -208,7 +208,7 @@ pub enum ActivityKind {
     Active,
     /// See [`Activity::Paused`].
     Paused,
-    /// See [`Activity::Blocked`].
+    /// See [`Activity::MissingPart`].
     Blocked,
     /// See [`Activity::Done`].
     Done,
@@ -232,7 +232,7 @@ pub struct Plan {
     /// Raised by whatever moves `next` other than a fire (P8).
     pub version: u64,
     /// The next instant.
-    pub next: Option<Next>,
+    pub next: Option<NextInstant>,
     /// Every instant up to here is opened or explained; only grows (P7). Names are not ordered (an
     /// overlap hour may be told twice), so this is an instant; that no name opens twice is the history's
     /// to know.
@@ -246,7 +246,7 @@ pub struct Plan {
     /// Fires refused since the plan last moved (P8: the second one blocks).
     pub refusals: u8,
     /// The run for which the next instant had to wait until it was finished (`overlap = buffer_one`).
-    pub held: Option<Held>,
+    pub held: Option<BlockingRun>,
     /// Instants that open before this were missed (P16), also where they have to wait for a run.
     pub missed_before: Option<Time>,
 }
@@ -254,7 +254,7 @@ pub struct Plan {
 impl Plan {
     /// Keeps of what stood in the way only what concerns the next instant.
     pub(crate) fn forget_what_is_past(&mut self) {
-        let opens = self.next.as_ref().map(Next::opens);
+        let opens = self.next.as_ref().map(NextInstant::opens);
         self.held = self.held.filter(|held| opens.is_some_and(|opens| opens <= held.through));
         self.missed_before = self.missed_before.filter(|before| opens.is_some_and(|opens| opens < *before));
     }
@@ -262,7 +262,7 @@ impl Plan {
 
 /// A run that stood in the way of instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct BlockingRun {
     /// Up to then.
     pub through: Time,
     /// The run.
@@ -409,7 +409,7 @@ pub struct Run {
     /// When it was due.
     pub due: Time,
     /// Why it opened.
-    pub cause: Cause,
+    pub cause: OpeningCause,
     /// Content, by hash: frozen.
     pub content: Hash,
     /// Audience, by hash: frozen.
@@ -424,7 +424,7 @@ pub struct Run {
     pub policies: Policies,
     /// What it does.
     pub state: RunState,
-    /// Recipients by standing.
+    /// Recipients by state.
     pub counts: Counts,
     /// Log index of the entry after which nothing was pending or claimed.
     pub finished_index: Option<u64>,
@@ -446,11 +446,11 @@ pub struct Run {
     /// The run for which its instant had to wait until that was finished (`overlap = buffer_one`).
     pub waited_for: Option<RunId>,
     /// Those who go first, and how they fare (P6).
-    pub canary: Option<Trial>,
+    pub canary: Option<CanaryState>,
     /// What no live node has of its audience, as long as somebody waits for it (P20).
-    pub blocked: Option<Blocked>,
+    pub blocked: Option<MissingPart>,
     /// How many have died of those decided lately (P6).
-    pub toll: Toll,
+    pub bounce_breaker: BounceBreaker,
     /// A requeue or a resend gave it a deadline of its own after it was over: like a backfill, it takes no part in
     /// `overlap`.
     pub reopened: bool,
@@ -458,7 +458,7 @@ pub struct Run {
 
 /// A part of an audience that no live node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blocked {
+pub struct MissingPart {
     /// Its place in the seal.
     pub part: u32,
     /// Since when.
@@ -469,7 +469,7 @@ impl Run {
     /// Is it unfinished, and do its schedule's other runs see it (`overlap`)? Backfills and reopened runs go beside
     /// them: `cancel_other` leaves them alone, and a trigger is not refused because of them.
     pub(crate) fn takes_part_in_overlap(&self) -> bool {
-        !self.counts.is_finished() && self.cause != Cause::Backfill && !self.reopened
+        !self.counts.is_finished() && self.cause != OpeningCause::Backfill && !self.reopened
     }
 
     /// Is it unfinished, and do its schedule's other runs not see it?
@@ -483,27 +483,28 @@ impl Run {
         let state = match self.state {
             RunState::Open | RunState::Finished => true,
             RunState::Paused { .. } => false,
-            RunState::Cancelled { .. } | RunState::Expired { .. } => self.counts.get(Standing::Claimed) > 0,
+            RunState::Cancelled { .. } | RunState::Expired { .. } => self.counts.get(RecipientState::Claimed) > 0,
         };
-        state && self.takes_part_in_overlap() && matches!(self.cause, Cause::Due | Cause::CatchUp)
+        state && self.takes_part_in_overlap() && matches!(self.cause, OpeningCause::Due | OpeningCause::CatchUp)
     }
 
     /// Does it stand in the way of another run at `now`, if it may? What is past its deadline expires, so only what
     /// is claimed of it does.
     pub fn holds_up(&self, now: Time) -> bool {
-        self.counts.get(Standing::Claimed) > 0 || self.counts.get(Standing::Pending) > 0 && self.finish_by > now
+        self.counts.get(RecipientState::Claimed) > 0
+            || self.counts.get(RecipientState::Pending) > 0 && self.finish_by > now
     }
 
     /// May evidence send somebody back to pending, though nothing is pending or claimed? What is in doubt or
     /// assumed may turn out not to have been handed off (P14).
     pub fn may_come_back(&self) -> bool {
-        self.counts.get(Standing::InDoubt) > 0 || self.counts.get(Standing::Assumed) > 0
+        self.counts.get(RecipientState::InDoubt) > 0 || self.counts.get(RecipientState::Assumed) > 0
     }
 
     /// When its details may go (P24): its retention after it finished, and not before the horizon of evidence
     /// while somebody is in doubt. None while it is not finished.
     fn kept_until(&self, present: Option<&Policies>) -> Option<Time> {
-        let horizon_ms = if self.counts.get(Standing::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
+        let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
         // P17: as long as a run less than the gap later may claim, it asks what was sent here; and such a run has
         // the gap that its schedule has by then.
         let asked_ms = |policies: &Policies| {
@@ -515,7 +516,7 @@ impl Run {
     }
 }
 
-/// What is in doubt may be resolved for this long after its run finished, by a holder that comes back with its
+/// What is in doubt may be resolved for this long after its run finished, by a owner that comes back with its
 /// journal (P24). Milliseconds.
 pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
 /// Summaries of runs, their names and explained instants are kept this long after what they tell of, and
@@ -524,7 +525,7 @@ pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
 
 /// What is left of a run whose details were pruned (P24).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// Tenant.
     pub tenant: String,
     /// Its schedule.
@@ -536,14 +537,14 @@ pub struct Summary {
     /// When it was due.
     pub due: Time,
     /// Why it opened.
-    pub cause: Cause,
+    pub cause: OpeningCause,
     /// When it opened.
     pub opened_at: Time,
     /// What was not sent by then expired.
     pub finish_by: Time,
     /// How it ended.
     pub state: RunState,
-    /// Recipients by standing. Who is in doubt here stays so for ever: the rows that evidence could name are
+    /// Recipients by state. Who is in doubt here stays so for ever: the rows that evidence could name are
     /// gone.
     pub counts: Counts,
     /// Log index of the entry after which nothing was pending or claimed.
@@ -575,7 +576,7 @@ pub struct Mailing {
     pub people: Hash,
 }
 
-impl Summary {
+impl RunSummary {
     /// When it may go too (P24).
     pub fn kept_until(&self) -> Time {
         self.pruned_at.max(self.opened_at.plus_ms(SUMMARIES_MS))
@@ -619,22 +620,22 @@ impl Page {
 /// 65,536 slots of a page: where each recipient stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// One set a standing; they are disjoint and together all slots (P1).
+    /// One set a state; they are disjoint and together all slots (P1).
     pub sets: [Bitmap; 9],
     /// Pending recipients that wait for an instant: by 30 s bucket since the epoch.
     pub waves: BTreeMap<i64, Bitmap>,
     /// Counted attempts, where there are any.
     pub attempts: BTreeMap<u16, u8>,
-    /// Recipients that a relay has deferred, until their standing is terminal; of those that expired, the last answer.
+    /// Recipients that a relay has deferred, until their state is terminal; of those that expired, the last answer.
     pub deferrals: Deferrals,
-    /// Who was being prepared when its holder died, and has not come past a gate since (P12): pending, or
+    /// Who was being prepared when its owner died, and has not come past a gate since (P12): pending, or
     /// held by a row of its own.
-    pub suspects: Bitmap,
+    pub crash_suspects: Bitmap,
     /// Of those suppressed: who got a mail of another run too near to this one (P17).
-    pub too_near: Bitmap,
+    pub suppressed_by_gap: Bitmap,
     /// Who goes by another pool than their page's, since somebody requeued them so: by pool, disjoint, none empty,
     /// whatever they stand at.
-    pub elsewhere: BTreeMap<String, Bitmap>,
+    pub pool_overrides: BTreeMap<String, Bitmap>,
 }
 
 impl Chunk {
@@ -642,7 +643,7 @@ impl Chunk {
     pub fn by_pool(&self, slots: &Bitmap) -> Vec<(Option<&str>, Bitmap)> {
         let mut rest = slots.clone();
         let mut parts = Vec::new();
-        for (pool, moved) in &self.elsewhere {
+        for (pool, moved) in &self.pool_overrides {
             parts.push((Some(pool.as_str()), rest.and(moved)));
             rest.remove(moved);
         }
@@ -653,12 +654,12 @@ impl Chunk {
 
     /// The pool that a slot goes by, where it is not its page's own.
     pub fn pool_of(&self, slot: u16) -> Option<&str> {
-        self.elsewhere.iter().find(|(_, slots)| slots.contains(slot)).map(|(pool, _)| pool.as_str())
+        self.pool_overrides.iter().find(|(_, slots)| slots.contains(slot)).map(|(pool, _)| pool.as_str())
     }
 
     /// Is nothing of it pending or claimed?
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.set(Standing::Pending).is_empty() && self.set(Standing::Claimed).is_empty()
+        self.set(RecipientState::Pending).is_empty() && self.set(RecipientState::Claimed).is_empty()
     }
 
     /// Takes as little memory as it can: not much of it is expected to move any more.
@@ -666,19 +667,19 @@ impl Chunk {
         self.sets.iter_mut().for_each(Bitmap::optimize);
     }
 
-    /// The slots of one standing.
-    pub fn set(&self, standing: Standing) -> &Bitmap {
-        &self.sets[standing as usize]
+    /// The slots of one state.
+    pub fn set(&self, state: RecipientState) -> &Bitmap {
+        &self.sets[state as usize]
     }
 
     /// Where a slot stands.
-    pub fn standing(&self, slot: u16) -> Option<Standing> {
-        Standing::ALL.into_iter().find(|standing| self.set(*standing).contains(slot))
+    pub fn state(&self, slot: u16) -> Option<RecipientState> {
+        RecipientState::ALL.into_iter().find(|state| self.set(*state).contains(slot))
     }
 
     /// Pending slots whose wave has come in by `now`.
     pub fn claimable(&self, now: Time) -> Bitmap {
-        let mut slots = self.set(Standing::Pending).clone();
+        let mut slots = self.set(RecipientState::Pending).clone();
         for waiting in self.waves.range(bucket_after(now)..).map(|(_, slots)| slots) {
             slots.remove(waiting);
         }
@@ -704,15 +705,15 @@ pub fn wave_start(bucket: i64) -> Time {
     Time(bucket.saturating_mul(WAVE_MS))
 }
 
-/// A claim row: the right of one holder to send one slice.
+/// A claim row: the right of one owner to send one slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct Claim {
     /// The page, by its first run.
     pub page: RunId,
     /// The chunk.
     pub chunk: u32,
     /// Who works it.
-    pub holder: Holder,
+    pub owner: ClaimOwner,
     /// Ledger time of the claim: the `Date` of its mails.
     pub claimed_at: Time,
     /// What was granted; never changes.
@@ -726,29 +727,29 @@ pub struct Row {
     /// Closed as assumed while in doubt in this row.
     pub assumed: Bitmap,
     /// What became of whom in it, and when.
-    pub moments: Moments,
+    pub history: ClaimHistory,
 }
 
-impl Row {
+impl Claim {
     /// Nothing claimed and nothing in doubt: only evidence is left.
     pub fn is_closed(&self) -> bool {
         self.claimed.is_empty() && self.in_doubt.is_empty()
     }
 
-    /// Was it taken from its holder, whose lease was over (P9)?
+    /// Was it taken from its owner, whose lease was over (P9)?
     pub fn was_revoked(&self) -> bool {
-        self.moments.iter().any(|moment| moment.what == What::InDoubt(Doubt::HolderLost))
+        self.history.iter().any(|event| event.what == ClaimEventKind::InDoubt(DoubtReason::OwnerLost))
     }
 
     /// What is known of the doubt in which it holds a slot: why nobody knows, and since when; none where it
     /// does not hold it so.
-    pub fn doubt(&self, slot: u16) -> Option<(Doubt, Time)> {
+    pub fn doubt(&self, slot: u16) -> Option<(DoubtReason, Time)> {
         if !self.in_doubt.contains(slot) {
             return None;
         }
-        let mine = self.moments.iter().filter(|moment| moment.slots(&self.granted).contains(slot));
-        let mut doubts = mine.filter_map(|moment| match moment.what {
-            What::InDoubt(doubt) => Some((doubt, moment.at)),
+        let mine = self.history.iter().filter(|event| event.slots(&self.granted).contains(slot));
+        let mut doubts = mine.filter_map(|event| match event.what {
+            ClaimEventKind::InDoubt(doubt) => Some((doubt, event.at)),
             _ => None,
         });
         let (first, since) = doubts.next()?;
@@ -782,48 +783,48 @@ impl DeadLetter {
 
 /// What became of an instant of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum History {
+pub enum InstantOutcome {
     /// It opened as this run.
     Opened(RunId),
     /// It did not open, nor did those after it. No other row's name lies within such a range, but where the
     /// clocks of a zone go back.
     Explained {
         /// Those after it.
-        strides: Strides,
+        instants: InstantRange,
         /// Why.
-        reason: Reason,
+        reason: UnopenedReason,
         /// Log index of the entry that said so.
         index: u64,
     },
 }
 
-impl History {
+impl InstantOutcome {
     /// The last instant that this row tells of, by its name; a civil one as if it were UTC.
     pub fn last(&self, first: &Nominal) -> Nominal {
         match self {
-            History::Opened(_) => first.clone(),
-            History::Explained { strides, .. } => strides.last(first),
+            InstantOutcome::Opened(_) => first.clone(),
+            InstantOutcome::Explained { instants, .. } => instants.last(first),
         }
     }
 
     /// The run as which it opened, if it did.
     pub fn run(&self) -> Option<RunId> {
         match self {
-            History::Opened(run) => Some(*run),
-            History::Explained { .. } => None,
+            InstantOutcome::Opened(run) => Some(*run),
+            InstantOutcome::Explained { .. } => None,
         }
     }
 }
 
 /// A stored answer to a request id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct StoredAnswer {
     /// Hash of the body that was asked.
     pub body: Hash,
     /// Log index of the entry that answered.
     pub index: u64,
     /// What it answered.
-    pub outcome: Outcome,
+    pub outcome: CommandOutcome,
     /// When.
     pub at: Time,
 }
@@ -841,7 +842,7 @@ pub struct StoredBlob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoleClock {
     /// Its wall clock.
-    pub reading: Reading,
+    pub reading: VoterClock,
     /// Its machine.
     pub machine: MachineClock,
 }
@@ -892,17 +893,17 @@ pub struct Ledger {
     pub(crate) nodes: Table<NodeId, Node>,
     pub(crate) relays: Table<String, Relay>,
     pub(crate) schedules: Table<ScheduleId, Schedule>,
-    pub(crate) history: Table<(ScheduleId, Nominal), History>,
+    pub(crate) history: Table<(ScheduleId, Nominal), InstantOutcome>,
     pub(crate) blobs: Table<Hash, StoredBlob>,
     pub(crate) pages: Table<RunId, Page>,
     pub(crate) chunks: Table<(RunId, u32), Chunk>,
-    pub(crate) rows: Table<Fence, Row>,
-    pub(crate) closed: Table<SheetKey, Sheet>,
+    pub(crate) claims: Table<Fence, Claim>,
+    pub(crate) closed_claims: Table<ClosedClaimKey, ClosedClaimBlock>,
     pub(crate) dead: Table<(RunId, u32), DeadLetter>,
     pub(crate) opted_out: Table<(String, String), OptedOut>,
-    pub(crate) answers: Table<(String, String), Answer>,
-    pub(crate) summaries: Table<RunId, Summary>,
-    pub(crate) rulings: Table<RulingKey, Vec<Ruling>>,
+    pub(crate) answers: Table<(String, String), StoredAnswer>,
+    pub(crate) summaries: Table<RunId, RunSummary>,
+    pub(crate) run_events: Table<RunEventKey, Vec<RunEvent>>,
     pub(crate) audiences: Table<(String, String), SealedAudience>,
     pub(crate) campaigns: Table<(String, String), Campaign>,
     pub(crate) tenants: Table<String, Tenant>,
@@ -959,7 +960,7 @@ pub(crate) struct Derived {
     /// Runs to sealed audiences, and what is left of those that mailed somebody, by content (P20).
     pub to_seals: BTreeSet<(Hash, RunId)>,
     /// Where people of edited lists stand in the former ones (P17); as far as it was asked.
-    pub tables: Tables,
+    pub mappings: RecipientMappings,
     /// Runs that take part in `overlap` (`Run::takes_part_in_overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
     /// The other unfinished runs: they go beside those of the calendar.
@@ -1004,13 +1005,13 @@ impl Ledger {
             blobs: Table::default(),
             pages: Table::default(),
             chunks: Table::default(),
-            rows: Table::default(),
-            closed: Table::default(),
+            claims: Table::default(),
+            closed_claims: Table::default(),
             dead: Table::default(),
             opted_out: Table::default(),
             answers: Table::default(),
             summaries: Table::default(),
-            rulings: Table::default(),
+            run_events: Table::default(),
             audiences: Table::default(),
             campaigns: Table::default(),
             tenants: Table::default(),
@@ -1041,7 +1042,7 @@ impl Ledger {
     }
 
     /// What became of each instant.
-    pub fn history(&self) -> &Table<(ScheduleId, Nominal), History> {
+    pub fn history(&self) -> &Table<(ScheduleId, Nominal), InstantOutcome> {
         &self.history
     }
 
@@ -1056,8 +1057,8 @@ impl Ledger {
     }
 
     /// Rows with something claimed or in doubt, by fence.
-    pub fn rows(&self) -> &Table<Fence, Row> {
-        &self.rows
+    pub fn claims(&self) -> &Table<Fence, Claim> {
+        &self.claims
     }
 
     /// Dead letters by run and recipient number.
@@ -1066,13 +1067,13 @@ impl Ledger {
     }
 
     /// What is left of runs that were pruned (P24).
-    pub fn summaries(&self) -> &Table<RunId, Summary> {
+    pub fn summaries(&self) -> &Table<RunId, RunSummary> {
         &self.summaries
     }
 
     /// What befell a run's recipients without a row's doing, by run, log index and chunk.
-    pub fn rulings(&self) -> &Table<RulingKey, Vec<Ruling>> {
-        &self.rulings
+    pub fn run_events(&self) -> &Table<RunEventKey, Vec<RunEvent>> {
+        &self.run_events
     }
 
     /// Opt-outs by tenant and address key.
@@ -1126,7 +1127,7 @@ impl Ledger {
     }
 
     /// Recipients of a tenant that are claimed (P12).
-    pub fn claimed_of(&self, tenant: &str) -> u32 {
+    pub fn claimed_by_tenant(&self, tenant: &str) -> u32 {
         self.derived.claimed.get(tenant).copied().unwrap_or(0)
     }
 
@@ -1141,17 +1142,17 @@ impl Ledger {
     }
 
     /// Recipients of a pool that are claimed (P25).
-    pub fn claimed_by(&self, pool: &str) -> u32 {
+    pub fn claimed_by_pool(&self, pool: &str) -> u32 {
         self.derived.claimed_by_pool.get(pool).copied().unwrap_or(0)
     }
 
     /// How many more may be claimed for a pool today; none where there is no bound (P25).
     pub fn room_today(&self, pool: &str, now: Time) -> Option<u32> {
-        if self.pools.is_empty() || planted::is(Bug::NoWarmUpCap) {
+        if self.pools.is_empty() || injected_bugs::is(Bug::NoWarmUpCap) {
             return None;
         }
         let (day, row) = (Day::of(now), self.pools.get(&pool.to_owned())?);
-        let used = row.spent(day).saturating_add(self.claimed_by(pool));
+        let used = row.spent(day).saturating_add(self.claimed_by_pool(pool));
         Some(row.cap(day)?.saturating_sub(used))
     }
 
@@ -1261,14 +1262,14 @@ impl Ledger {
     }
 
     /// The stored answer to a request id of a tenant.
-    pub fn answer_to(&self, tenant: &str, request: &str) -> Option<&Answer> {
+    pub fn answer_to(&self, tenant: &str, request: &str) -> Option<&StoredAnswer> {
         self.answers.get(&(tenant.to_owned(), request.to_owned()))
     }
 
     /// Where a recipient of a run stands.
-    pub fn standing(&self, run: RunId, recipient: u32) -> Option<Standing> {
-        let (page, chunk, slot) = self.place_of(run, recipient)?;
-        self.chunks.get(&(page, chunk))?.standing(slot)
+    pub fn state(&self, run: RunId, recipient: u32) -> Option<RecipientState> {
+        let (page, chunk, slot) = self.slot_of(run, recipient)?;
+        self.chunks.get(&(page, chunk))?.state(slot)
     }
 
     /// Is there a relay that a pool's mail could go by?
@@ -1282,13 +1283,13 @@ impl Ledger {
     }
 
     /// The pool by which what a row holds goes: all of it by one (P4). Who has left it may go by another since.
-    pub fn pool_of_row<'a>(&'a self, page: &'a Page, row: &Row) -> &'a str {
+    pub fn pool_of_claim<'a>(&'a self, page: &'a Page, row: &Claim) -> &'a str {
         let held = row.claimed.min().or(row.in_doubt.min());
         held.map_or(&page.pool, |slot| self.pool_of(row.page, page, row.chunk, slot))
     }
 
     /// Page, chunk and slot of a recipient of a run.
-    pub fn place_of(&self, run: RunId, recipient: u32) -> Option<(RunId, u32, u16)> {
+    pub fn slot_of(&self, run: RunId, recipient: u32) -> Option<(RunId, u32, u16)> {
         let (page, whole, place) = self.page_of(run)?;
         let run = &whole.runs[place];
         let slot = (recipient < run.count).then(|| run.first + recipient)?;
@@ -1303,8 +1304,8 @@ impl Ledger {
         self.head.forbidden_index.max(revoked)
     }
 
-    /// Is this holder the node's current life (P4)?
-    pub fn is_current(&self, holder: Holder) -> bool {
-        self.nodes.get(&holder.node).is_some_and(|node| node.incarnation == holder.incarnation)
+    /// Is this owner the node's current life (P4)?
+    pub fn is_current(&self, owner: ClaimOwner) -> bool {
+        self.nodes.get(&owner.node).is_some_and(|node| node.incarnation == owner.incarnation)
     }
 }

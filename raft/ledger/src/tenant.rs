@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::injected_bugs::{self, Bug};
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::planted::{self, Bug};
 
 /// The bounds of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Default for Tenant {
 impl Tenant {
     /// Mails a second, at most; none where there is no bound.
     pub fn rate(&self) -> Option<f64> {
-        (self.rate_milli > 0 && !planted::is(Bug::NoTenantRate)).then(|| self.rate_milli as f64 / 1_000.0)
+        (self.rate_milli > 0 && !injected_bugs::is(Bug::NoTenantRate)).then(|| self.rate_milli as f64 / 1_000.0)
     }
 
     /// Recipients that are claimed at once, at most; none where there is no bound.

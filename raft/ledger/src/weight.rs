@@ -12,15 +12,15 @@ use std::ops::AddAssign;
 
 use crate::bitmap::Bitmap;
 use crate::campaign::Campaign;
+use crate::claim_history::ClaimEvent;
+use crate::closed_claims::ClosedClaimBlock;
 use crate::command::Relay;
-use crate::evidence::Sheet;
 use crate::form::RowForm;
-use crate::moments::Moment;
 use crate::pool::PoolRow;
-use crate::rulings::Ruling;
+use crate::run_events::RunEvent;
 use crate::state::{
-    Answer, Chunk, DeadLetter, History, Node, OptedOut, Page, Row, Schedule, SealedAudience, StoredBlob, Summary,
-    TakenBack,
+    Chunk, Claim, DeadLetter, InstantOutcome, Node, OptedOut, Page, RunSummary, Schedule, SealedAudience, StoredAnswer,
+    StoredBlob, TakenBack,
 };
 use crate::tenant::Tenant;
 
@@ -61,10 +61,10 @@ macro_rules! mostly_text {
     ($($row:ty),* $(,)?) => {$(impl Held for $row {})*};
 }
 mostly_text!(
-    Answer,
+    StoredAnswer,
     Campaign,
     DeadLetter,
-    History,
+    InstantOutcome,
     Node,
     OptedOut,
     Page,
@@ -72,36 +72,39 @@ mostly_text!(
     Schedule,
     SealedAudience,
     StoredBlob,
-    Summary,
+    RunSummary,
     TakenBack,
     Tenant,
-    Vec<Ruling>,
+    Vec<RunEvent>,
     PoolRow,
 );
 
-impl Held for Sheet {
+impl Held for ClosedClaimBlock {
     fn heap(&self, _: usize) -> usize {
         self.heap_bytes()
     }
 }
 
-impl Held for Row {
+impl Held for Claim {
     fn heap(&self, encoded: usize) -> usize {
         let sets = [&self.granted, &self.claimed, &self.in_doubt, &self.sent, &self.assumed];
-        let of_moments = |moment: &Moment| size_of::<Moment>() + moment.some().map_or(0, Bitmap::heap_bytes);
+        let of_moments = |event: &ClaimEvent| size_of::<ClaimEvent>() + event.some().map_or(0, Bitmap::heap_bytes);
         encoded
             + sets.into_iter().map(Bitmap::heap_bytes).sum::<usize>()
-            + self.moments.iter().map(of_moments).sum::<usize>()
+            + self.history.iter().map(of_moments).sum::<usize>()
     }
 }
 
 impl Held for Chunk {
     fn heap(&self, _: usize) -> usize {
-        let sets = self.sets.iter().chain([&self.suspects, &self.too_near]);
+        let sets = self.sets.iter().chain([&self.crash_suspects, &self.suppressed_by_gap]);
         let sets = sets.map(Bitmap::heap_bytes).sum::<usize>();
         let attempts = 2 * self.attempts.len() * (size_of::<u16>() + size_of::<u8>());
         let deferrals = self.deferrals.iter().map(|(deferral, set)| 2 * size_of_val(deferral) + set.heap_bytes());
-        sets + attempts + deferrals.sum::<usize>() + in_tree(&self.waves, |_| 0) + in_tree(&self.elsewhere, String::len)
+        sets + attempts
+            + deferrals.sum::<usize>()
+            + in_tree(&self.waves, |_| 0)
+            + in_tree(&self.pool_overrides, String::len)
     }
 }
 

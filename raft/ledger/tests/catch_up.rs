@@ -18,19 +18,19 @@ use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Cause, Claim, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, NodeUp, Reading, Reason, Replan, RowOutcome,
-    ScheduleCreate,
+    ClaimOutcome, ClaimRequest, Command, ENTRY_BYTES_MAX, Entry, EpochStart, NextInstant, NodeUp, OpeningCause, Replan,
+    ScheduleCreate, UnopenedReason, VoterClock,
 };
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::{Jitter, STEPS_MAX, Zone, first, plan_fire, plan_leave};
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::replan::{outdated, replan};
-use reveille_ledger::ids::{Epoch, Fence, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, History, LEVEL, Ledger};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger};
 
 /// A ledger with one schedule, fired as a timer would.
 struct Drill {
@@ -97,15 +97,15 @@ impl Drill {
             tzdb: zone_name.into(),
             ..plain::schedule("drill", Audience { columns: vec![], recipients: vec![recipient] }, created)
         };
-        assert_eq!(drill.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(drill.schedule));
+        assert_eq!(drill.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(drill.schedule));
         drill
     }
 
     /// Time passes without a leader; the next one begins an epoch.
     fn leap_to(&mut self, now: Time) {
         self.now = now;
-        let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        let readings = vec![Reading { node: NodeId(1), wall: now }];
+        let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+        let readings = vec![VoterClock { node: NodeId(1), wall: now }];
         self.put(Command::EpochStart(EpochStart::new(leader, 1, readings)));
     }
 
@@ -113,11 +113,11 @@ impl Drill {
     fn wait_until(&mut self, then: Time) {
         while self.now < then {
             self.now = then.min(self.now.plus_ms(MINUTE_MS));
-            assert_eq!(self.put(Command::Tick), Outcome::Done);
+            assert_eq!(self.put(Command::Tick), CommandOutcome::Done);
         }
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or(Epoch(0));
         let entry = Entry { epoch, now: self.now, command };
@@ -133,7 +133,7 @@ impl Drill {
                 return turn;
             };
             match self.put(Command::Fire(vec![fire.clone()])) {
-                Outcome::Fired(answers) => assert!(answers[0].is_ok(), "{answers:?} to {fire:?}"),
+                CommandOutcome::Fired(answers) => assert!(answers[0].is_ok(), "{answers:?} to {fire:?}"),
                 other => panic!("{other:?}"),
             }
             assert_eq!(check(&self.ledger), []);
@@ -142,7 +142,7 @@ impl Drill {
     }
 
     /// The timer with nothing due: what these rules make of a plan that was computed with others.
-    fn replan(&mut self) -> Outcome {
+    fn replan(&mut self) -> CommandOutcome {
         let (found, rest) = outdated(&self.ledger, None, &self.zone.tzdb, self.now);
         assert_eq!(rest, None);
         let plan_of = |id: &ScheduleId| {
@@ -161,20 +161,21 @@ impl Drill {
 
     /// Claims the recipient of the run that is open: also past its deadline it holds up the next instant.
     fn claim(&mut self) -> (RunId, Fence) {
-        let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        self.put(Command::NodeUp(NodeUp { holder, name: "one".into(), level: LEVEL, life: 1 }));
+        let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+        self.put(Command::NodeUp(NodeUp { owner, name: "one".into(), level: LEVEL, process_nonce: 1 }));
         let page = self.unfinished()[0];
-        let claimed = self.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, 1), holder }]));
+        let claimed =
+            self.put(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 1), owner }]));
         match claimed {
-            Outcome::Claimed(fences) => (page, *fences[0].as_ref().expect("granted")),
+            CommandOutcome::Claimed(fences) => (page, *fences[0].as_ref().expect("granted")),
             other => panic!("{other:?}"),
         }
     }
 
     /// What was claimed is sent: its run holds up nothing any more.
     fn send(&mut self, (page, fence): (RunId, Fence)) {
-        let outcome = RowOutcome { accepted: Bitmap::range(0, 1), ..RowOutcome::empty(page, 0, fence) };
-        assert_eq!(self.put(Command::Settle(vec![outcome])), Outcome::Moved(1));
+        let outcome = ClaimOutcome { accepted: Bitmap::range(0, 1), ..ClaimOutcome::empty(page, 0, fence) };
+        assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(1));
         assert_eq!(check(&self.ledger), []);
     }
 
@@ -186,7 +187,7 @@ impl Drill {
     /// All that is open is over, and whatever waited for it follows.
     fn finish(&mut self) {
         for run in self.unfinished() {
-            assert!(matches!(self.put(Command::RunCancel(run)), Outcome::Moved(_)), "{run}");
+            assert!(matches!(self.put(Command::RunCancel(run)), CommandOutcome::Moved(_)), "{run}");
         }
         self.catch_up();
     }
@@ -203,15 +204,15 @@ impl Drill {
         panic!("more than the {due} instants that were due");
     }
 
-    fn opened(&self) -> Vec<(Nominal, Time, Cause)> {
+    fn opened(&self) -> Vec<(Nominal, Time, OpeningCause)> {
         self.ledger.runs().map(|(_, _, run)| (run.nominal.clone(), run.due, run.cause)).collect()
     }
 
-    fn explained(&self) -> BTreeMap<Reason, u64> {
+    fn explained(&self) -> BTreeMap<UnopenedReason, u64> {
         let mut counts = BTreeMap::new();
         for (_, history) in self.ledger.history().iter() {
-            if let History::Explained { reason, strides, .. } = history {
-                *counts.entry(*reason).or_default() += u64::from(strides.count());
+            if let InstantOutcome::Explained { reason, instants, .. } = history {
+                *counts.entry(*reason).or_default() += u64::from(instants.count());
             }
         }
         counts
@@ -234,7 +235,7 @@ const OUTAGES: [(&str, i64); 4] =
     [("1 min", MINUTE_MS), ("11 min", 11 * MINUTE_MS), ("23 h", 23 * HOUR_MS), ("4 days", 4 * DAY_MS)];
 
 /// Opened and explained instants of a schedule of every minute after an outage.
-fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (usize, BTreeMap<Reason, u64>) {
+fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (usize, BTreeMap<UnopenedReason, u64>) {
     let wish = Wish { policies: Policies { catch_up, start_within_ms, ..side_by_side() }, ..Wish::default() };
     let mut drill = Drill::new(cron(MINUTELY), "UTC", at("2026-03-02T00:00:00Z"), &wish);
     drill.after_outage(outage_ms);
@@ -243,7 +244,7 @@ fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (u
 
 #[test]
 fn one_opens_the_latest_missed_instant_and_explains_the_others() {
-    use Reason::{Coalesced, TooLate};
+    use UnopenedReason::{Coalesced, TooLate};
     let expected = [
         // What is at most a minute late is on time.
         (1, vec![]),
@@ -253,7 +254,7 @@ fn one_opens_the_latest_missed_instant_and_explains_the_others() {
         (2, vec![(Coalesced, 12 * 60 - 1), (TooLate, 84 * 60 - 1)]),
     ];
     for ((name, outage), (opened, explained)) in OUTAGES.into_iter().zip(expected) {
-        let explained: BTreeMap<Reason, u64> = explained.into_iter().collect();
+        let explained: BTreeMap<UnopenedReason, u64> = explained.into_iter().collect();
         assert_eq!(minutely_after(outage, CatchUp::One, 12 * HOUR_MS), (opened, explained), "{name}");
     }
 }
@@ -269,7 +270,7 @@ fn one_is_one_however_many_entries_the_explanations_take() {
     drill.leap_to(drill.now.plus_ms(23 * DAY_MS));
     assert!(drill.catch_up() > 1, "more than one entry was needed");
     assert_eq!(drill.opened().len(), 1);
-    assert_eq!(drill.explained(), BTreeMap::from([(Reason::Coalesced, 4_730)]));
+    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 4_730)]));
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn all_opens_each_within_start_within() {
     for ((name, outage), (opened, too_late)) in OUTAGES.into_iter().zip(expected) {
         let (runs, explained) = minutely_after(outage, CatchUp::All, 12 * HOUR_MS);
         assert_eq!((runs, explained.values().sum::<u64>()), (opened, too_late), "{name}");
-        assert!(explained.keys().all(|reason| *reason == Reason::TooLate), "{name}: {explained:?}");
+        assert!(explained.keys().all(|reason| *reason == UnopenedReason::TooLate), "{name}: {explained:?}");
     }
 }
 
@@ -286,7 +287,7 @@ fn all_opens_each_within_start_within() {
 fn none_opens_only_what_is_on_time() {
     for ((name, outage), (opened, missed)) in OUTAGES.into_iter().zip([(1, 0), (2, 9), (2, 1_378), (2, 5_758)]) {
         let (runs, explained) = minutely_after(outage, CatchUp::None, 100 * DAY_MS);
-        assert_eq!((runs, explained.get(&Reason::NoCatchUp).copied().unwrap_or(0)), (opened, missed), "{name}");
+        assert_eq!((runs, explained.get(&UnopenedReason::NoCatchUp).copied().unwrap_or(0)), (opened, missed), "{name}");
     }
 }
 
@@ -308,9 +309,9 @@ fn a_schedule_that_has_ended_while_nobody_led_opens_its_last_instant_and_is_done
     drill.after_outage(3 * HOUR_MS);
     assert_eq!(
         drill.opened(),
-        [(Nominal::Instant(created.plus_ms(HOUR_MS)), created.plus_ms(HOUR_MS), Cause::CatchUp)]
+        [(Nominal::Instant(created.plus_ms(HOUR_MS)), created.plus_ms(HOUR_MS), OpeningCause::CatchUp)]
     );
-    assert_eq!(drill.explained(), BTreeMap::from([(Reason::Coalesced, 59)]));
+    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 59)]));
     assert_eq!(*drill.activity(), Activity::Done);
 }
 
@@ -363,7 +364,7 @@ fn a_gap_is_explained_and_an_overlap_fires_once() {
     for _ in 0..72 {
         drill.after_outage(HOUR_MS);
     }
-    assert_eq!(drill.explained(), BTreeMap::from([(Reason::DoesNotExist, 1)]), "30 December never was");
+    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]), "30 December never was");
 }
 
 #[test]
@@ -381,7 +382,7 @@ fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
     drill.zone = zone("Europe/London");
     drill.after_outage(35 * MINUTE_MS);
     assert_eq!(drill.activity(), &Activity::Active);
-    assert_eq!(drill.explained(), BTreeMap::from([(Reason::DoesNotExist, 1)]));
+    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]));
 }
 
 #[test]
@@ -411,7 +412,7 @@ fn daily_in_a_window_of_a_day(catch_up: CatchUp) -> Drill {
     Drill::new(cron("0 0 * * *"), "UTC", at("2026-03-01T12:00:00Z"), &Wish { policies, ..Wish::default() })
 }
 
-fn next_of(drill: &Drill) -> Next {
+fn next_of(drill: &Drill) -> NextInstant {
     drill.ledger.schedules().get(&drill.schedule).and_then(|known| known.plan.next.clone()).expect("a next instant")
 }
 
@@ -442,8 +443,8 @@ fn an_edit_before_the_place_opens_the_instant_on_time() {
     assert!(next.opens() > now, "{next:?}");
     drill.leap_to(now);
     let fire = plan_leave(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, now).expect("a fire");
-    let causes: Vec<Cause> = fire.opened.iter().map(|opening| opening.cause).collect();
-    assert_eq!((causes, fire.explained), (vec![Cause::Due], vec![]));
+    let causes: Vec<OpeningCause> = fire.opened.iter().map(|opening| opening.cause).collect();
+    assert_eq!((causes, fire.explained), (vec![OpeningCause::Due], vec![]));
 }
 
 /// P8: no entry above 1 MiB, though a thousand schedules wake up from four days' sleep together, or one opens
@@ -462,7 +463,7 @@ fn the_fires_of_a_long_outage_fit_into_an_entry() {
         let fire = plan_fire(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, drill.now).expect("a fire");
         assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
         // The timer cuts an entry at so many openings, ranges and strides.
-        let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.strides.len()).sum::<usize>();
+        let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
         let fires = (limits(LEVEL).openings / weight + 1).min(1_024);
         let entry = Entry { epoch: Epoch(1), now: drill.now, command: Command::Fire(vec![fire; fires]) };
         entry.to_bytes().len()
@@ -501,14 +502,14 @@ fn anywhere() -> impl Strategy<Value = (When, &'static str, &'static str)> {
 }
 
 /// P16, read plainly: does an instant open that is found `late_ms` late?
-fn opens(policies: &Policies, late_ms: i64, is_latest: bool) -> Result<(), Reason> {
+fn opens(policies: &Policies, late_ms: i64, is_latest: bool) -> Result<(), UnopenedReason> {
     match policies.catch_up {
-        _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
+        _ if late_ms > policies.start_within_ms => Err(UnopenedReason::TooLate),
         _ if late_ms <= limits(LEVEL).on_time_ms => Ok(()),
         CatchUp::All => Ok(()),
         CatchUp::One if is_latest => Ok(()),
-        CatchUp::One => Err(Reason::Coalesced),
-        CatchUp::None => Err(Reason::NoCatchUp),
+        CatchUp::One => Err(UnopenedReason::Coalesced),
+        CatchUp::None => Err(UnopenedReason::NoCatchUp),
     }
 }
 
@@ -528,7 +529,7 @@ proptest! {
         let policies = Policies { catch_up, start_within_ms, ..side_by_side() };
         let mut drill = Drill::new(when, zone, at(start), &Wish { policies: policies.clone(), ..Wish::default() });
         let mut opened: Vec<(Nominal, Time)> = vec![];
-        let mut explained: BTreeMap<Reason, u64> = BTreeMap::new();
+        let mut explained: BTreeMap<UnopenedReason, u64> = BTreeMap::new();
         let mut through = drill.created;
         for outage in outages {
             drill.after_outage(outage);
@@ -539,7 +540,7 @@ proptest! {
             for (place, step) in steps.iter().enumerate() {
                 let due = Time::from(step.instant());
                 let verdict = match step {
-                    Step::Absent(_) => Err(Reason::DoesNotExist),
+                    Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
                     Step::Fires(_) => opens(&policies, drill.now.since_ms(due), Some(place) == latest),
                 };
                 match verdict {
@@ -552,7 +553,7 @@ proptest! {
         prop_assert_eq!(found, opened);
         let mut told = drill.explained();
         // Absent names are explained together with the next firing: some may still be to come.
-        let absent = (told.remove(&Reason::DoesNotExist), explained.remove(&Reason::DoesNotExist));
+        let absent = (told.remove(&UnopenedReason::DoesNotExist), explained.remove(&UnopenedReason::DoesNotExist));
         prop_assert!(absent.0.unwrap_or(0) <= absent.1.unwrap_or(0));
         prop_assert_eq!(told, explained);
     }
@@ -583,7 +584,7 @@ proptest! {
         drill.finish_all();
         let fires = |step: &Step| matches!(step, Step::Fires(_));
         let due = drill.steps(drill.created, drill.now).iter().filter(|step| fires(step)).count();
-        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != Reason::DoesNotExist);
+        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
         let told: u64 = told.map(|(_, count)| count).sum();
         prop_assert_eq!(drill.opened().len() as u64 + told, due as u64);
         let opened: std::collections::BTreeSet<_> = drill.opened().into_iter().map(|(name, ..)| name).collect();
@@ -628,7 +629,7 @@ proptest! {
             prop_assert!(page.opened_at >= places[&run.nominal], "{id} opened before {}", places[&run.nominal]);
         }
         let ripe = places.values().filter(|opens| **opens <= drill.now).count() as u64;
-        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != Reason::DoesNotExist);
+        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
         let told: u64 = told.map(|(_, count)| count).sum();
         prop_assert_eq!(drill.opened().len() as u64 + told, ripe);
     }
@@ -648,14 +649,14 @@ fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> Drill {
 fn other_rules_of_a_zone_move_what_is_to_come_and_it_opens_on_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
         let mut drill = nine_by_other_rules(rules, CatchUp::None);
-        assert_eq!(drill.replan(), Outcome::Moved(1), "{rules}");
-        assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}: once");
+        assert_eq!(drill.replan(), CommandOutcome::Moved(1), "{rules}");
+        assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}: once");
         drill.leap_to(at(due).plus_ms(-1));
         assert_eq!(drill.catch_up(), 0, "{rules}: not early");
         drill.leap_to(at(due));
         drill.catch_up();
         let nine = Nominal::Civil { civil_ms: at("2026-03-02T09:00:00Z").0, fold: 0 };
-        assert_eq!(drill.opened(), [(nine, at(due), Cause::Due)], "{rules}");
+        assert_eq!(drill.opened(), [(nine, at(due), OpeningCause::Due)], "{rules}");
         assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
     }
 }
@@ -666,7 +667,7 @@ fn the_same_instant_by_other_rules_is_noted_and_nobodys_version_changes() {
     drill.zone.tzdb = "another release".into();
     let plan = |drill: &Drill| drill.ledger.schedules().get(&drill.schedule).expect("it is there").plan.clone();
     let before = plan(&drill);
-    assert_eq!(drill.replan(), Outcome::Moved(0));
+    assert_eq!(drill.replan(), CommandOutcome::Moved(0));
     assert_eq!(plan(&drill), reveille_ledger::Plan { tzdb: "another release".into(), ..before });
 }
 
@@ -675,8 +676,8 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
     let mut drill = nine_by_other_rules("Etc/GMT-3", CatchUp::One);
     let known = drill.ledger.schedules().get(&drill.schedule).expect("it is there").clone();
     let right = replan(drill.schedule, &known, &drill.pattern, &drill.zone).expect("it is planned");
-    let elsewhere = Next { due: at("2026-03-02T07:30:00Z"), ..right.from.clone() };
-    let fired = Next { due: known.plan.fired_through, ..right.from.clone() };
+    let elsewhere = NextInstant { due: at("2026-03-02T07:30:00Z"), ..right.from.clone() };
+    let fired = NextInstant { due: known.plan.fired_through, ..right.from.clone() };
     for wrong in [
         Replan { plan_version: 2, ..right.clone() },
         Replan { from: elsewhere, ..right.clone() },
@@ -684,12 +685,12 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
         Replan { schedule: ScheduleId(77), ..right.clone() },
     ] {
         let before = drill.ledger.schedules().get(&drill.schedule).cloned();
-        assert_eq!(drill.put(Command::Replan(vec![wrong])), Outcome::Moved(0));
+        assert_eq!(drill.put(Command::Replan(vec![wrong])), CommandOutcome::Moved(0));
         assert_eq!(drill.ledger.schedules().get(&drill.schedule), before.as_ref(), "nothing has changed");
     }
     // Seven o'clock UTC has come: the fire looks at all instants since the last one, by the rules of today.
     drill.leap_to(at("2026-03-02T07:00:00Z"));
-    assert_eq!(drill.put(Command::Replan(vec![right])), Outcome::Moved(0));
+    assert_eq!(drill.put(Command::Replan(vec![right])), CommandOutcome::Moved(0));
     drill.catch_up();
     assert_eq!(drill.opened().len(), 1);
 }
@@ -717,7 +718,7 @@ fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
     let opened = drill.opened();
     let names: Vec<Nominal> = opened.iter().map(|(name, ..)| name.clone()).collect();
     assert_eq!(names, [nine("01"), nine("02"), nine("03")], "{rules}");
-    assert_eq!((opened[1].1, opened[1].2), (at(second), Cause::Due), "{rules}");
+    assert_eq!((opened[1].1, opened[1].2), (at(second), OpeningCause::Due), "{rules}");
     assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
 }
 
@@ -733,11 +734,11 @@ fn replan_of_instant_that_waits_for_a_run_changes_nothing_and_it_opens_once_by_t
         assert_eq!(drill.catch_up(), 0, "{rules}: it waits");
         let waiting = drill.ledger.schedules().get(&drill.schedule).cloned().expect("the schedule");
         drill.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
-        assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
+        assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}");
         assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it still waits");
         // Nor does a replan that was computed before the instant was due.
         let early = replan(drill.schedule, &waiting, &drill.pattern, &drill.zone).expect("it is planned");
-        assert_eq!(drill.put(Command::Replan(vec![early])), Outcome::Moved(0), "{rules}");
+        assert_eq!(drill.put(Command::Replan(vec![early])), CommandOutcome::Moved(0), "{rules}");
         assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it waits all the same");
         drill.send(claimed);
         drill.catch_up();
@@ -750,12 +751,12 @@ fn replan_of_instant_behind_a_run_waits_for_the_run_where_the_new_rules_put_it()
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
         let (mut drill, claimed) = nine_behind_a_run();
         drill.zone = zone(rules);
-        assert_eq!(drill.replan(), Outcome::Moved(1), "{rules}");
+        assert_eq!(drill.replan(), CommandOutcome::Moved(1), "{rules}");
         for time in ["2026-03-02T07:15:00Z", "2026-03-02T08:00:00Z"] {
             drill.wait_until(at(time));
             drill.catch_up();
             assert_eq!(drill.opened().len(), 1, "{rules}: it is to come, or waits");
-            assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
+            assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}");
         }
         assert_eq!(drill.ledger.waits_for(drill.schedule), drill.unfinished().first().copied(), "{rules}");
         drill.send(claimed);

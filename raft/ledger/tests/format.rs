@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Claim, Command, Entry};
+use reveille_ledger::command::{ClaimRequest, Command, Entry};
 use reveille_ledger::content::Content;
 use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::form::FORM;
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, RunId, Time};
 
 use crate::hex::{hex, unhex};
 
@@ -146,9 +146,9 @@ fn what_is_left_over_or_missing_is_refused() {
 #[test]
 fn a_set_in_another_form_is_refused() {
     let claim = |slice: Bitmap| {
-        let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let page = RunId { index: 1, place: 0 };
-        entry(Command::Claim(vec![Claim { page, chunk: 0, slice, holder }])).to_bytes()
+        entry(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner }])).to_bytes()
     };
     // {7}: a length, the form of numbers, the number.
     let (canonical, as_run) = ([3, 1, 0, 7], [5, 2, 0, 7, 0, 7]);

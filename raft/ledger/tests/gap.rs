@@ -5,17 +5,17 @@ mod plain;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Backfill, Cause, Claim, Command, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, RowOutcome, RunPause,
-    RunResume, ScheduleCreate, ScheduleEdit,
+    Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening, OpeningCause,
+    RunPause, RunResume, ScheduleCreate, ScheduleEdit, VoterClock,
 };
-use reveille_ledger::content::{Audience, Recipient, To};
-use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{LEVEL, Ledger, Look, Standing};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{GapLookups, LEVEL, Ledger, RecipientState};
 
-const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 const NOW: Time = Time(1_800_000_000_000);
 
 /// A schedule with a gap, whose runs are opened by fires or by backfills.
@@ -33,17 +33,17 @@ impl World {
     /// All instants up to `after` are behind it.
     fn with_gap(recipients: u32, min_gap_ms: i64, after: Time) -> World {
         let mut world = World { ledger: Ledger::new(), schedule: ScheduleId(3) };
-        let readings = vec![Reading { node: HOLDER.node, wall: NOW }];
-        world.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
-        world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
+        let readings = vec![VoterClock { node: OWNER.node, wall: NOW }];
+        world.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
         let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
         let next = Some(next_at(after.plus_ms(MINUTE_MS)));
         let create = ScheduleCreate { policies, next, ..plain::schedule("minutely", audience(0..recipients), after) };
-        assert_eq!(world.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(world.schedule));
+        assert_eq!(world.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(world.schedule));
         world
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, command }).reply.outcome
@@ -63,15 +63,15 @@ impl World {
             audience: Some(audience(people)),
             labels: None,
         };
-        assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), Outcome::Schedule(self.schedule));
+        assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), CommandOutcome::Schedule(self.schedule));
     }
 
     /// One backfill of instants that lie so many minutes before now.
     fn backfill(&mut self, minutes: impl IntoIterator<Item = i64>) -> (u32, u32, Option<RunId>) {
-        let openings = minutes.into_iter().map(|before| opening(before, Cause::Backfill)).collect();
+        let openings = minutes.into_iter().map(|before| opening(before, OpeningCause::Backfill)).collect();
         let (schedule, body) = (self.schedule, Hash([0; 32]));
         match self.put(Command::Backfill(Backfill { request: None, body, schedule, openings, known: 0, rest: None })) {
-            Outcome::Backfilled { opened, inside_gap, first, .. } => (opened, inside_gap, first),
+            CommandOutcome::Backfilled { opened, inside_gap, first, .. } => (opened, inside_gap, first),
             other => panic!("{other:?}"),
         }
     }
@@ -81,7 +81,7 @@ impl World {
         let mut first = None;
         for minute in (before..before + count).rev() {
             let plan = &self.ledger.schedules().get(&self.schedule).expect("the schedule").plan;
-            let opened = vec![opening(minute, Cause::CatchUp)];
+            let opened = vec![opening(minute, OpeningCause::CatchUp)];
             let fire = Fire {
                 schedule: self.schedule,
                 plan_version: plan.version,
@@ -93,30 +93,35 @@ impl World {
                 tzdb: "test".into(),
             };
             match self.put(Command::Fire(vec![fire])) {
-                Outcome::Fired(answers) => first = first.or(Some(answers[0].as_ref().expect("fired")[0])),
+                CommandOutcome::Fired(answers) => first = first.or(Some(answers[0].as_ref().expect("fired")[0])),
                 other => panic!("{other:?}"),
             }
         }
         first.expect("a run")
     }
 
-    fn claim(&mut self, page: RunId, recipients: u32) -> Outcome {
-        self.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, recipients), holder: HOLDER }]))
+    fn claim(&mut self, page: RunId, recipients: u32) -> CommandOutcome {
+        self.put(Command::Claim(vec![ClaimRequest {
+            page,
+            chunk: 0,
+            slice: Bitmap::range(0, recipients),
+            owner: OWNER,
+        }]))
     }
 
     fn send(&mut self, page: RunId, recipients: u32) {
-        let Outcome::Claimed(fences) = self.claim(page, recipients) else { panic!("no claim") };
+        let CommandOutcome::Claimed(fences) = self.claim(page, recipients) else { panic!("no claim") };
         let fence = *fences[0].as_ref().expect("granted");
         let accepted = Bitmap::range(0, recipients);
-        let outcome = RowOutcome { accepted, ..RowOutcome::empty(page, 0, fence) };
-        assert_eq!(self.put(Command::Settle(vec![outcome])), Outcome::Moved(u64::from(recipients)));
+        let outcome = ClaimOutcome { accepted, ..ClaimOutcome::empty(page, 0, fence) };
+        assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(u64::from(recipients)));
     }
 
     /// Asks for one more run `before` minutes ago.
-    fn look(&self, before: i64) -> (bool, Look) {
+    fn look(&self, before: i64) -> (bool, GapLookups) {
         let mut batch = self.ledger.backfill_batch(self.schedule);
         let may = self.ledger.may_backfill(&mut batch, instant(before));
-        (may, batch.look)
+        (may, batch.lookups)
     }
 }
 
@@ -125,21 +130,21 @@ fn instant(before: i64) -> Time {
     NOW.plus_ms(-before * MINUTE_MS)
 }
 
-fn opening(before: i64, cause: Cause) -> Opening {
+fn opening(before: i64, cause: OpeningCause) -> Opening {
     let due = instant(before);
     Opening { nominal: Nominal::Instant(due), due, cause, finish_by: NOW.plus_ms(HOUR_MS) }
 }
 
-fn next_at(due: Time) -> Next {
-    Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+fn next_at(due: Time) -> NextInstant {
+    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
-fn audience(people: std::ops::Range<u32>) -> To {
+fn audience(people: std::ops::Range<u32>) -> AudienceChoice {
     let one = |number: u32| {
         let address = format!("u{number}@example.org");
         Recipient { key: address.clone(), address, values: vec![] }
     };
-    To::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
+    AudienceChoice::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
 }
 
 #[test]
@@ -153,7 +158,7 @@ fn backfill_counts_its_own_batch() {
     for page in pending {
         world.send(page, 2);
     }
-    let suppressed = world.ledger.runs().map(|(_, _, run)| run.counts.get(Standing::Suppressed)).sum::<u32>();
+    let suppressed = world.ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Suppressed)).sum::<u32>();
     assert_eq!(suppressed, 0, "whatever opens is sent");
     assert_eq!(world.backfill(hours(1..12)), (0, 7, None), "the others stay closed");
     assert_eq!(check(&world.ledger), []);
@@ -228,13 +233,16 @@ fn a_table_of_numbers_is_made_once_for_two_lists_and_goes_with_them() {
     let beside = world.open(599, 1);
     world.send(former, 40);
     let look = |world: &World| {
-        let mut look = Look::default();
+        let mut look = GapLookups::default();
         let near = world.ledger.inside_gap(&mut look, beside, 0..40);
         (near.len(), look.runs, look.made)
     };
     assert_eq!(look(&world), (39, 1, 1), "no look has asked before");
     let granted = world.claim(beside, 40);
-    assert!(matches!(granted, Outcome::Claimed(ref fences) if fences[0].is_ok()), "one of them is new: {granted:?}");
+    assert!(
+        matches!(granted, CommandOutcome::Claimed(ref fences) if fences[0].is_ok()),
+        "one of them is new: {granted:?}"
+    );
     assert_eq!(look(&world), (39, 1, 0), "the claim has made it");
     world.open(500, 90);
     assert_eq!(check(&world.ledger), [], "each table is true, and so are its lists");

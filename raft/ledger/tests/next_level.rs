@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Claim, Command, Entry, NodeUp, RaiseLevel};
-use reveille_ledger::ids::{Holder, Incarnation, NodeId, RunId};
+use reveille_ledger::command::{ClaimRequest, Command, Entry, NodeUp, RaiseLevel};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, RunId};
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
 
 use crate::hex::{hex, unhex};
@@ -47,7 +47,7 @@ impl World {
         Entry { epoch: head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(), now: head.now, command }
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let entry = self.entry(command);
         let outcome = self.ledger.apply(self.ledger.head().applied + 1, &entry).reply.outcome;
         let changed = self.ledger.take_changed();
@@ -61,17 +61,17 @@ impl World {
     }
 
     /// The next life of a node comes up, in a release with this level.
-    fn up(&mut self, node: NodeId, level: u32) -> Outcome {
+    fn up(&mut self, node: NodeId, level: u32) -> CommandOutcome {
         let known = self.ledger.nodes().get(&node).map_or(0, |node| node.incarnation.0);
-        let holder = Holder { node, incarnation: Incarnation(known + 1) };
-        self.put(Command::NodeUp(NodeUp { holder, name: node.to_string(), level, life: known + 1 }))
+        let owner = ClaimOwner { node, incarnation: Incarnation(known + 1) };
+        self.put(Command::NodeUp(NodeUp { owner, name: node.to_string(), level, process_nonce: known + 1 }))
     }
 
     fn nodes(&self) -> Vec<NodeId> {
         self.ledger.nodes().iter().map(|(id, _)| *id).collect()
     }
 
-    fn raise(&mut self) -> Outcome {
+    fn raise(&mut self) -> CommandOutcome {
         let voters = self.nodes();
         self.put(Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters }))
     }
@@ -81,9 +81,9 @@ impl World {
         let mut world = World::new();
         world.up(NodeId(2), LEVEL);
         for node in world.nodes() {
-            assert_eq!(world.up(node, level::KNOWN), Outcome::Done);
+            assert_eq!(world.up(node, level::KNOWN), CommandOutcome::Done);
         }
-        assert_eq!(world.raise(), Outcome::Done);
+        assert_eq!(world.raise(), CommandOutcome::Done);
         world
     }
 
@@ -96,8 +96,8 @@ impl World {
 fn until_the_level_is_raised_rows_are_in_the_former_form() {
     let mut world = World::new();
     world.up(NodeId(2), LEVEL);
-    assert_eq!(world.up(NodeId(2), level::KNOWN), Outcome::Done);
-    let refused = Outcome::Refused(Refusal::from(Impossible::LevelNotAnnounced {
+    assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
+    let refused = CommandOutcome::Refused(Refusal::from(Impossible::LevelNotAnnounced {
         asked: level::KNOWN,
         node: world.nodes().into_iter().find(|node| *node != NodeId(2)).expect("another node"),
         announced: LEVEL,
@@ -110,7 +110,7 @@ fn until_the_level_is_raised_rows_are_in_the_former_form() {
 #[test]
 fn rows_of_both_forms_make_the_state_that_made_them() {
     let mut world = World::raised();
-    assert_eq!(world.up(NodeId(2), level::KNOWN), Outcome::Done);
+    assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
     assert_eq!(world.forms_of_nodes(), ["01", "02"].into(), "one node has not changed since");
     let nodes = restored(&world.stored);
     assert_eq!(nodes.nodes().get(&NodeId(2)).expect("a node").up_at, Some(world.ledger.head().now));
@@ -124,26 +124,31 @@ fn rows_of_both_forms_make_the_state_that_made_them() {
 #[test]
 fn after_the_level_is_raised_a_node_of_the_former_release_is_not_taken() {
     let mut world = World::raised();
-    let refused = Outcome::Refused(Refusal::from(Impossible::LevelTooLow { ledger: level::KNOWN, node: LEVEL }));
+    let refused = CommandOutcome::Refused(Refusal::from(Impossible::LevelTooLow { ledger: level::KNOWN, node: LEVEL }));
     assert_eq!(world.up(NodeId(2), LEVEL), refused);
 }
 
 #[test]
 fn limits_are_those_of_the_level() {
     let claim = |world: &mut World| {
-        let (page, holder) = (RunId { index: 999, place: 0 }, Holder { node: NodeId(2), incarnation: Incarnation(9) });
-        world.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, 512), holder }]))
+        let (page, owner) =
+            (RunId { index: 999, place: 0 }, ClaimOwner { node: NodeId(2), incarnation: Incarnation(9) });
+        world.put(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 512), owner }]))
     };
     let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
     let too_large = Refusal::TooLarge { what: Bounded::Slice, bound: 256 };
-    assert_eq!(former, Outcome::Claimed(vec![Err(too_large)]));
-    assert_eq!(next, Outcome::Claimed(vec![Err(Refusal::HolderGone)]), "512 recipients fit; incarnation 9 never was");
+    assert_eq!(former, CommandOutcome::Claimed(vec![Err(too_large)]));
+    assert_eq!(
+        next,
+        CommandOutcome::Claimed(vec![Err(Refusal::OwnerGone)]),
+        "512 recipients fit; incarnation 9 never was"
+    );
 }
 
 #[test]
 fn the_bytes_of_the_level_are_those_that_were_recorded() {
     let mut world = World::raised();
-    assert_eq!(world.up(NodeId(2), level::KNOWN), Outcome::Done);
+    assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
     let command = world.entry(Command::OfNextLevel).to_bytes();
     let mut text = format!("command OfNextLevel = {}\n", hex(&command));
     for (key, value) in world.stored.iter().filter(|(_, value)| value.starts_with("02")) {

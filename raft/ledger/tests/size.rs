@@ -8,17 +8,17 @@ mod plain;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    AudienceSeal, Claim, Command, Entry, EpochStart, Next, NodeUp, Reading, Refused, RowOutcome, RunPause,
-    ScheduleCreate, Scope, Trigger,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, Refused, ReplyScope,
+    RunPause, ScheduleCreate, Trigger, VoterClock,
 };
-use reveille_ledger::content::{Audience, Named, Recipient, Seal, To};
+use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
-use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{LEVEL, Ledger, RunState, Standing, Weight};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Weight};
 
 const START: i64 = 1_800_000_000_000;
 /// Bytes of a row, at most.
@@ -27,9 +27,9 @@ const ROW_BYTES_MAX: usize = 1024 * 1024;
 const BEFORE: u64 = 3_000_000;
 
 /// Three nodes with numbers as they are drawn.
-fn holder(number: u32) -> Holder {
+fn owner(number: u32) -> ClaimOwner {
     let nodes = [0x9e37_79b9_7f4a_7c15, 0xd192_ed03_9acb_a2f1, 0xa54f_f53a_5f1d_36f1];
-    Holder { node: NodeId(nodes[number as usize % 3]), incarnation: Incarnation(7) }
+    ClaimOwner { node: NodeId(nodes[number as usize % 3]), incarnation: Incarnation(7) }
 }
 
 struct World {
@@ -41,24 +41,24 @@ impl World {
     /// A cluster that has lived a while, and has sealed an audience.
     fn new(recipients: u32) -> World {
         let mut world = World { ledger: Ledger::new(), now: START };
-        let readings = vec![Reading { node: holder(0).node, wall: Time(START) }];
-        world.put(Command::EpochStart(EpochStart::new(holder(0), 1, readings)));
+        let readings = vec![VoterClock { node: owner(0).node, wall: Time(START) }];
+        world.put(Command::EpochStart(EpochStart::new(owner(0), 1, readings)));
         for number in 0..3 {
             let name = format!("node {number}");
-            world.put(Command::NodeUp(NodeUp { holder: holder(number), name, level: LEVEL, life: 1 }));
+            world.put(Command::NodeUp(NodeUp { owner: owner(number), name, level: LEVEL, process_nonce: 1 }));
         }
         (world.ledger.head().applied + 1..BEFORE).for_each(|index| world.ledger.skip(index));
         let parts = (0..recipients.div_ceil(CHUNK)).map(|part| Hash::of(&part.to_be_bytes())).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows: recipients, parts };
-        let named = Named { name: "all".into(), seal: seal.blob().hash, rows: recipients };
+        let named = NamedAudience { name: "all".into(), seal: seal.blob().hash, rows: recipients };
         let sealed = AudienceSeal { request: None, tenant: "default".into(), seal };
-        assert_eq!(world.put(Command::AudienceSeal(sealed)), Outcome::Done);
-        let created = world.put(Command::ScheduleCreate(Box::new(schedule(To::Sealed(named)))));
-        assert!(matches!(created, Outcome::Schedule(_)), "{created:?}");
+        assert_eq!(world.put(Command::AudienceSeal(sealed)), CommandOutcome::Done);
+        let created = world.put(Command::ScheduleCreate(Box::new(schedule(AudienceChoice::Sealed(named)))));
+        assert!(matches!(created, CommandOutcome::Schedule(_)), "{created:?}");
         world
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: Time(self.now), command }).reply.outcome
@@ -68,7 +68,7 @@ impl World {
         let (schedule, _) = self.ledger.schedules().iter().next().expect("the schedule");
         let schedule: ScheduleId = *schedule;
         match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
-            Outcome::Run { run, .. } => run,
+            CommandOutcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }
     }
@@ -84,13 +84,14 @@ impl World {
                     .filter(|first| *first < slots)
                     .map(|first| Bitmap::range(first, slice.min(slots - first)))
                     .collect();
-                let claim = |(number, slice): (usize, &Bitmap)| Claim {
+                let claim = |(number, slice): (usize, &Bitmap)| ClaimRequest {
                     page,
                     chunk,
                     slice: slice.clone(),
-                    holder: holder(number as u32),
+                    owner: owner(number as u32),
                 };
-                let Outcome::Claimed(fences) = self.put(Command::Claim(slices.iter().enumerate().map(claim).collect()))
+                let CommandOutcome::Claimed(fences) =
+                    self.put(Command::Claim(slices.iter().enumerate().map(claim).collect()))
                 else {
                     panic!("no claim")
                 };
@@ -113,7 +114,7 @@ fn settled(
     slice: &Bitmap,
     portion: u16,
     refused: Option<u32>,
-) -> RowOutcome {
+) -> ClaimOutcome {
     let mine = slice.iter().filter(|slot| slot % 5 == portion);
     let is_refused = |slot: &u16| refused.is_some_and(|every| u32::from(*slot) % every == 0);
     let (no, yes): (Vec<u16>, Vec<u16>) = mine.partition(is_refused);
@@ -121,18 +122,18 @@ fn settled(
         slot,
         code: 550,
         enhanced: Some((5, 1, 1)),
-        scope: Scope::Mailbox,
+        scope: ReplyScope::Mailbox,
         text: "no such user".into(),
         words: 0,
     };
-    RowOutcome {
+    ClaimOutcome {
         accepted: yes.into_iter().collect(),
         refused: no.into_iter().map(refuse).collect(),
-        ..RowOutcome::empty(page, chunk, fence)
+        ..ClaimOutcome::empty(page, chunk, fence)
     }
 }
 
-fn schedule(audience: To) -> ScheduleCreate {
+fn schedule(audience: AudienceChoice) -> ScheduleCreate {
     ScheduleCreate { when: When::At { instant_ms: START + DAY_MS }, ..plain::schedule("all", audience, Time(START)) }
 }
 
@@ -143,10 +144,10 @@ fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> (f64, f64) {
     let run = world.open();
     world.send(run, recipients, slice, refused);
     let counts = world.ledger.run(run).expect("the run").counts;
-    let dead = counts.get(Standing::Dead);
-    assert_eq!(counts.get(Standing::Sent) + dead, recipients);
+    let dead = counts.get(RecipientState::Dead);
+    assert_eq!(counts.get(RecipientState::Sent) + dead, recipients);
     assert_eq!(dead > 0, refused.is_some());
-    assert!(world.ledger.rows().is_empty(), "no row is open");
+    assert!(world.ledger.claims().is_empty(), "no row is open");
     assert_eq!(check(&world.ledger), []);
     let read = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
     assert_eq!(read.state_hash(), world.ledger.state_hash());
@@ -183,7 +184,7 @@ fn a_recipient_of_a_finished_run_costs_less_than_a_byte() {
 }
 
 /// The largest audience of all, when its run is cancelled or ends at its deadline while what is pending is scattered
-/// over all 1,024 chunks: together the rulings have more than a mebibyte, and no row has.
+/// over all 1,024 chunks: together the run events have more than a mebibyte, and no row has.
 #[test]
 fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
     const CHUNKS: u32 = 1_024;
@@ -192,12 +193,15 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
         let mut world = World::new(CHUNKS * CHUNK);
         let page = world.open();
         for first in (0..CHUNKS).step_by(64) {
-            let claim = |chunk| Claim { page, chunk, slice: slice.clone(), holder: holder(0) };
+            let claim = |chunk| ClaimRequest { page, chunk, slice: slice.clone(), owner: owner(0) };
             let claimed = world.put(Command::Claim((first..first + 64).map(claim).collect()));
-            assert!(matches!(&claimed, Outcome::Claimed(fences) if fences.iter().all(Result::is_ok)), "{claimed:?}");
+            assert!(
+                matches!(&claimed, CommandOutcome::Claimed(fences) if fences.iter().all(Result::is_ok)),
+                "{claimed:?}"
+            );
         }
         let finish_by = world.ledger.run(page).expect("the run").finish_by.0;
-        let ruling = match is_cancelled {
+        let event = match is_cancelled {
             true => Command::RunCancel(page),
             false => {
                 while world.now < finish_by {
@@ -207,9 +211,9 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
                 Command::Expire(vec![page])
             }
         };
-        let moved = world.put(ruling);
-        assert!(matches!(moved, Outcome::Moved(moved) if moved > 66_000_000), "{moved:?}");
-        assert_eq!(world.ledger.rulings().iter().count(), CHUNKS as usize);
+        let moved = world.put(event);
+        assert!(matches!(moved, CommandOutcome::Moved(moved) if moved > 66_000_000), "{moved:?}");
+        assert_eq!(world.ledger.run_events().iter().count(), CHUNKS as usize);
         let largest = world.ledger.all_rows().map(|(_, value)| value.len()).max();
         assert!(largest.is_some_and(|bytes| bytes <= ROW_BYTES_MAX), "{largest:?}");
     }
@@ -221,7 +225,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     let mut world = World::new(1);
     let due = Time(START + 60_000);
     let when = When::At { instant_ms: due.0 };
-    let next = Some(Next { nominal: Nominal::Civil { civil_ms: due.0, fold: 0 }, due, jitter_ms: 0 });
+    let next = Some(NextInstant { nominal: Nominal::Civil { civil_ms: due.0, fold: 0 }, due, jitter_ms: 0 });
     let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
     let audience = Audience { columns: vec![], recipients: vec![recipient] };
     let mut schedules = Vec::new();
@@ -233,7 +237,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
             next: next.clone(),
             ..create
         })));
-        let Outcome::Schedule(id) = created else { panic!("{created:?}") };
+        let CommandOutcome::Schedule(id) = created else { panic!("{created:?}") };
         schedules.push(id);
     }
     world.now = due.0;
@@ -241,13 +245,15 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     let zone = Zone { rules: zone, tzdb: "test".into() };
     let fire = |id: &ScheduleId| plan_fire(&world.ledger, *id, &pattern, &zone, due).expect("it is due");
     let fires = schedules.iter().map(fire).collect();
-    assert!(matches!(world.put(Command::Fire(fires)), Outcome::Fired(answers) if answers.iter().all(Result::is_ok)));
+    assert!(
+        matches!(world.put(Command::Fire(fires)), CommandOutcome::Fired(answers) if answers.iter().all(Result::is_ok))
+    );
     assert_eq!(world.ledger.pages().len(), 1, "they share a page");
 
     let runs: Vec<RunId> = world.ledger.runs().map(|(id, _, _)| id).collect();
     let words = "\u{1d11e}".repeat(500);
     for run in &runs {
-        assert_eq!(world.put(Command::RunPause(RunPause { run: *run, reason: words.clone() })), Outcome::Done);
+        assert_eq!(world.put(Command::RunPause(RunPause { run: *run, reason: words.clone() })), CommandOutcome::Done);
     }
     assert_eq!(check(&world.ledger), []);
     let reason = |run: &RunId| match &world.ledger.run(*run).expect("it is there").state {

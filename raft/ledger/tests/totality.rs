@@ -21,11 +21,11 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
+use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::strides::Strides;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{LEVEL, Ledger};
 
@@ -46,26 +46,26 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
         request,
         tenant: tenant.into(),
         when: When::Every { period_ms: 60_000, anchor_ms: 0 },
-        next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
+        next: Some(NextInstant { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
         ..plain::schedule(name, listed(5), Time(0))
     }
 }
 
-fn put(ledger: &mut Ledger, now: Time, command: Command) -> Outcome {
+fn put(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
     let head = ledger.head();
     let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
     ledger.apply(head.applied + 1, &Entry { epoch, now, command }).reply.outcome
 }
 
-const NODE: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const NODE: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
 /// Node 1 leads; schedule 3 has fired as r4.0, whose recipient 0 is claimed, 1 in doubt, 2 dead, 3 sent, 4
 /// pending.
 fn ledger_at_work() -> (Ledger, Fence) {
     let mut ledger = Ledger::new();
-    let readings = vec![Reading { node: NodeId(1), wall: Time(0) }];
+    let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];
     put(&mut ledger, Time(0), Command::EpochStart(EpochStart::new(NODE, 1, readings)));
-    put(&mut ledger, Time(0), Command::NodeUp(NodeUp { holder: NODE, name: "n1".into(), level: 1, life: 1 }));
+    put(&mut ledger, Time(0), Command::NodeUp(NodeUp { owner: NODE, name: "n1".into(), level: 1, process_nonce: 1 }));
     put(&mut ledger, Time(0), Command::ScheduleCreate(Box::new(create("default", "daily", None))));
     let fire = Fire {
         schedule: ScheduleId(3),
@@ -74,25 +74,25 @@ fn ledger_at_work() -> (Ledger, Fence) {
         opened: vec![Opening {
             nominal: Nominal::Instant(Time(1_000)),
             due: Time(1_000),
-            cause: Cause::Due,
+            cause: OpeningCause::Due,
             finish_by: Time(3_600_000),
         }],
         explained: vec![],
         through: Time(1_000),
-        next: Some(Next { nominal: Nominal::Instant(Time(2_000)), due: Time(2_000), jitter_ms: 0 }),
+        next: Some(NextInstant { nominal: Nominal::Instant(Time(2_000)), due: Time(2_000), jitter_ms: 0 }),
         tzdb: "test".into(),
     };
     put(&mut ledger, Time(1_000), Command::Fire(vec![fire]));
     let page = RunId { index: 4, place: 0 };
-    let claim = Claim { page, chunk: 0, slice: Bitmap::range(0, 4), holder: NODE };
+    let claim = ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 4), owner: NODE };
     let outcome = put(&mut ledger, Time(1_000), Command::Claim(vec![claim]));
-    let Outcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
+    let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
     let fence = *answers[0].as_ref().expect("a row");
-    let mut settle = RowOutcome::empty(page, 0, fence);
+    let mut settle = ClaimOutcome::empty(page, 0, fence);
     settle.in_doubt.insert(1);
     settle.unsendable.push((2, Unsendable::NotComposed("no address".into())));
     settle.accepted.insert(3);
-    assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), Outcome::Moved(3));
+    assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), CommandOutcome::Moved(3));
     assert_eq!(check(&ledger), []);
     (ledger, fence)
 }
@@ -130,8 +130,9 @@ fn schedule() -> impl Strategy<Value = ScheduleId> {
     prop_oneof![3 => Just(ScheduleId(3)), 1 => long().prop_map(ScheduleId)]
 }
 
-fn holder() -> impl Strategy<Value = Holder> {
-    (long(), long()).prop_map(|(node, life)| Holder { node: NodeId(node), incarnation: Incarnation(life) })
+fn owner() -> impl Strategy<Value = ClaimOwner> {
+    (long(), long())
+        .prop_map(|(node, process_nonce)| ClaimOwner { node: NodeId(node), incarnation: Incarnation(process_nonce) })
 }
 
 fn nominal() -> impl Strategy<Value = Nominal> {
@@ -142,8 +143,8 @@ fn nominal() -> impl Strategy<Value = Nominal> {
     ]
 }
 
-fn next() -> impl Strategy<Value = Next> {
-    (nominal(), time(), time()).prop_map(|(nominal, due, jitter)| Next { nominal, due, jitter_ms: jitter.0 })
+fn next() -> impl Strategy<Value = NextInstant> {
+    (nominal(), time(), time()).prop_map(|(nominal, due, jitter)| NextInstant { nominal, due, jitter_ms: jitter.0 })
 }
 
 fn policies() -> impl Strategy<Value = Policies> {
@@ -181,11 +182,14 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
     let opening = (nominal(), time(), time()).prop_map(|(nominal, due, finish_by)| Opening {
         nominal,
         due,
-        cause: Cause::Due,
+        cause: OpeningCause::Due,
         finish_by,
     });
-    let explained =
-        (nominal(), strides()).prop_map(|(first, strides)| Explained { first, strides, reason: Reason::TooLate });
+    let explained = (nominal(), instants()).prop_map(|(first, instants)| ExplainedRange {
+        first,
+        instants,
+        reason: UnopenedReason::TooLate,
+    });
     let lists = (prop::collection::vec(opening, 0..4), prop::collection::vec(explained, 0..3));
     (schedule(), prop_oneof![3 => Just(1), 1 => long()], next(), lists, time(), prop::option::of(next())).prop_map(
         |(schedule, plan_version, from, (opened, explained), through, next)| Fire {
@@ -201,21 +205,24 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
     )
 }
 
-fn strides() -> impl Strategy<Value = Strides> {
+fn instants() -> impl Strategy<Value = InstantRange> {
     prop::collection::vec((time(), number()), 0..3).prop_map(|parts| {
-        let mut strides = Strides::default();
-        parts.into_iter().for_each(|(step, times)| strides.extend(step.0, times));
-        strides
+        let mut instants = InstantRange::default();
+        parts.into_iter().for_each(|(step, times)| instants.extend(step.0, times));
+        instants
     })
 }
 
 fn wild_edit() -> impl Strategy<Value = Command> {
     let request = (prop::option::of(text()), text(), schedule(), prop_oneof![3 => Just(1), 1 => long()]);
-    let explained =
-        (nominal(), strides()).prop_map(|(first, strides)| Explained { first, strides, reason: Reason::Edited });
+    let explained = (nominal(), instants()).prop_map(|(first, instants)| ExplainedRange {
+        first,
+        instants,
+        reason: UnopenedReason::Edited,
+    });
     let plan = (time(), prop::option::of(wild_fire()), prop::collection::vec(explained, 0..2));
     let timing = (plan, prop::option::of(next()), prop::option::of(number())).prop_map(
-        |((through, due, explained), next, max_runs)| Retiming {
+        |((through, due, explained), next, max_runs)| TimingChange {
             when: When::Every { period_ms: 1, anchor_ms: 0 },
             zone: "UTC".into(),
             start: None,
@@ -251,7 +258,7 @@ fn wild_backfill() -> impl Strategy<Value = Command> {
     let opening = (nominal(), time(), time()).prop_map(|(nominal, due, finish_by)| Opening {
         nominal,
         due,
-        cause: Cause::Backfill,
+        cause: OpeningCause::Backfill,
         finish_by,
     });
     let lists = prop::collection::vec(opening, 0..4);
@@ -290,8 +297,9 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
     )
 }
 
-fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
-    let scope = prop::sample::select(vec![Scope::Mailbox, Scope::Greylist, Scope::Relay, Scope::Policy]);
+fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
+    let scope =
+        prop::sample::select(vec![ReplyScope::Mailbox, ReplyScope::Greylist, ReplyScope::Relay, ReplyScope::Policy]);
     let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);
     let refused = refused.prop_map(|(slot, code, enhanced, scope)| Refused {
         slot: slot % 8,
@@ -309,49 +317,54 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
         }),
     ];
     let unsendable = prop::collection::vec((any::<u16>(), any::<bool>()), 0..3);
-    let witness = prop::sample::select(vec![Witness::Holder, Witness::Journal, Witness::NoJournal]);
-    (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>(), witness)).prop_map(
-        |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| RowOutcome {
+    let source = prop::sample::select(vec![OutcomeSource::Owner, OutcomeSource::Journal, OutcomeSource::NoJournal]);
+    (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>(), source)).prop_map(
+        |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| ClaimOutcome {
             page,
             chunk,
             fence,
             accepted,
             released: vec![
-                (Why::HolderDied, released.and_not(&open.0)),
-                (Why::HolderDiedPreparing, released.and(&open.0)),
+                (ReleaseReason::OwnerDied, released.and_not(&open.0)),
+                (ReleaseReason::OwnerDiedPreparing, released.and(&open.0)),
             ],
             suppressed,
             refused,
             in_doubt,
             unsendable: unsendable.into_iter().map(|(slot, utf8)| (slot % 8, cause(utf8))).collect(),
             alone: open.1,
-            witness: open.2,
-            said: open.1.then(|| Said { relay: "main".into(), code: 250, enhanced: None, text: "ok".into() }),
+            source: open.2,
+            relay_reply: open.1.then(|| RelayReply {
+                relay: "main".into(),
+                code: 250,
+                enhanced: None,
+                text: "ok".into(),
+            }),
         },
     )
 }
 
 fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
-    let reading = (long(), time()).prop_map(|(node, wall)| Reading { node: NodeId(node), wall });
+    let reading = (long(), time()).prop_map(|(node, wall)| VoterClock { node: NodeId(node), wall });
     let numbers = || prop::collection::vec(number(), 0..5);
     let decision = prop::sample::select(vec![Decision::Assume, Decision::Resend]);
-    let held = prop_oneof![Just(NODE), holder(),];
+    let held = prop_oneof![Just(NODE), owner(),];
     let claim = (run(), prop_oneof![3 => Just(0), 1 => number()], set(), held)
-        .prop_map(|(page, chunk, slice, holder)| Claim { page, chunk, slice, holder });
+        .prop_map(|(page, chunk, slice, owner)| ClaimRequest { page, chunk, slice, owner });
     let machine = (long(), long()).prop_map(|(boot, boot_ms)| MachineClock { boot, boot_ms });
     let item = prop_oneof![schedule().prop_map(Quarantined::Schedule), run().prop_map(Quarantined::Run)];
     prop_oneof![
-        (holder(), number(), prop::collection::vec(reading, 0..4), prop::option::of(machine), any::<bool>()).prop_map(
+        (owner(), number(), prop::collection::vec(reading, 0..4), prop::option::of(machine), any::<bool>()).prop_map(
             |(leader, voters, readings, machine, accept_clock)| {
                 Command::EpochStart(EpochStart { leader, voters, readings, machine, accept_clock })
             }
         ),
         Just(Command::Tick),
-        (holder(), text(), number(), long()).prop_map(|(holder, name, level, life)| Command::NodeUp(NodeUp {
-            holder,
+        (owner(), text(), number(), long()).prop_map(|(owner, name, level, process_nonce)| Command::NodeUp(NodeUp {
+            owner,
             name,
             level,
-            life
+            process_nonce
         })),
         wild_create(),
         wild_edit(),
@@ -383,9 +396,9 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             request: None,
         })),
         (run(), numbers(), prop::option::of(text())).prop_map(|(run, recipients, pool)| {
-            Command::Requeue(Requeue { picked: vec![Picked { run, recipients }], pool })
+            Command::Requeue(Requeue { picked: vec![PickedRecipients { run, recipients }], pool })
         }),
-        (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(vec![Picked { run, recipients }])),
+        (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(vec![PickedRecipients { run, recipients }])),
         (text(), prop::collection::vec(text(), 0..3))
             .prop_map(|(tenant, keys)| Command::OptOut(OptOut { tenant, keys })),
         (text(), text(), 0_u64..200, text()).prop_map(|(tenant, key, last, reason)| {
@@ -502,15 +515,15 @@ proptest! {
         ),
     ) {
         let mut ledger = Ledger::new();
-        let reading = Reading { node: NODE.node, wall: Time(0) };
+        let reading = VoterClock { node: NODE.node, wall: Time(0) };
         let start = EpochStart { leader: NODE, voters: 1, readings: vec![reading], machine: None, accept_clock: false };
         put(&mut ledger, Time(0), Command::EpochStart(start));
-        prop_assert_eq!(put(&mut ledger, Time(0), Command::TestClock), Outcome::Done);
+        prop_assert_eq!(put(&mut ledger, Time(0), Command::TestClock), CommandOutcome::Done);
         for (command, stamp) in entries {
             let before = ledger.clone();
             let stamp = stamp.unwrap_or(before.head().now.plus_ms(-before.head().offset_ms()));
             let is_advance = matches!(command, Command::Advance(_));
-            let done = put(&mut ledger, stamp, command.clone()) == Outcome::Done;
+            let done = put(&mut ledger, stamp, command.clone()) == CommandOutcome::Done;
             if let (true, true, Command::Advance(advance)) = (is_advance, done, command) {
                 prop_assert_eq!(ledger.head().now, advance.to);
                 let due = before.due().next().filter(|(due, _)| *due < advance.to);
@@ -641,7 +654,8 @@ fn a_tenant_with_too_many_requests_loses_its_own_oldest_answer_and_nobody_elses(
 fn fired_through_never_goes_back() {
     let (mut ledger, _) = ledger_at_work();
     let ahead = ScheduleCreate { after: Time(60_000), ..create("default", "ahead", None) };
-    let Outcome::Schedule(schedule) = put(&mut ledger, Time(1_000), Command::ScheduleCreate(Box::new(ahead))) else {
+    let CommandOutcome::Schedule(schedule) = put(&mut ledger, Time(1_000), Command::ScheduleCreate(Box::new(ahead)))
+    else {
         panic!("a schedule")
     };
     let name = Nominal::Instant(Time(1_000));
@@ -650,7 +664,11 @@ fn fired_through_never_goes_back() {
         plan_version: 1,
         from: name.clone(),
         opened: vec![],
-        explained: vec![Explained { first: name, strides: Strides::default(), reason: Reason::TooLate }],
+        explained: vec![ExplainedRange {
+            first: name,
+            instants: InstantRange::default(),
+            reason: UnopenedReason::TooLate,
+        }],
         through: Time(1_000),
         next: None,
         tzdb: "test".into(),

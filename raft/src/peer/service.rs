@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, Incarnation, NodeId, RunId, Time};
 
 use crate::identity::ClusterId;
 
@@ -15,7 +15,7 @@ use crate::identity::ClusterId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseQuestion {
     /// Who asks: one life of one node.
-    pub holder: Holder,
+    pub holder: ClaimOwner,
     /// The index that it has applied.
     pub applied: u64,
     /// Parts of audiences that it needs and cannot read (P20).

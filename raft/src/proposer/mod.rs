@@ -23,9 +23,9 @@ use prost::bytes::Bytes;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry};
 use reveille_ledger::form;
 use reveille_ledger::ids::{Epoch, NodeId, Time};
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
@@ -85,7 +85,7 @@ pub enum ProposeError {
 /// How one try at the leader ended.
 pub(crate) enum Attempt {
     /// Committed and applied.
-    Done(Reply),
+    Done(CommandReply),
     /// Not worth another try.
     Failed(ProposeError),
     /// It did not happen; what to say if the deadline passes first.
@@ -151,12 +151,17 @@ impl Proposer {
         term: u64,
         command: Command,
         deadline: Instant,
-    ) -> Result<Reply, ProposeError> {
+    ) -> Result<CommandReply, ProposeError> {
         self.write_as_leader(term, &Entry { epoch: Epoch(0), now: Time(0), command }, deadline).await
     }
 
     /// An entry as it is, with whatever stamp it has.
-    pub async fn write_as_leader(&self, term: u64, entry: &Entry, deadline: Instant) -> Result<Reply, ProposeError> {
+    pub async fn write_as_leader(
+        &self,
+        term: u64,
+        entry: &Entry,
+        deadline: Instant,
+    ) -> Result<CommandReply, ProposeError> {
         let entry = entry.to_bytes();
         let (outcome, told) = oneshot::channel();
         let write = self
@@ -223,7 +228,7 @@ async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: wat
             continue;
         }
         let entry = EntryBytes(stamped(epoch, now, &proposal.command));
-        let outcome = if planted::is(Bug::AckBeforeCommit) {
+        let outcome = if injected_bugs::is(Bug::AckBeforeCommit) {
             acknowledge(&raft, &proposal.command, proposal.outcome)
         } else {
             proposal.outcome
@@ -248,7 +253,7 @@ fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -
         return outcome;
     }
     let index = raft.metrics().borrow_watched().last_log_index.unwrap_or(0) + 1;
-    let _ = outcome.send(Attempt::Done(Reply { index, outcome: Outcome::Done }));
+    let _ = outcome.send(Attempt::Done(CommandReply { index, outcome: CommandOutcome::Done }));
     oneshot::channel().0
 }
 
@@ -276,9 +281,9 @@ fn judge(result: ClientWriteResult<TypeConfig>) -> Attempt {
 }
 
 /// A refusal of the stamp changed nothing and says nothing about the command.
-fn judge_reply(reply: Reply) -> Attempt {
+fn judge_reply(reply: CommandReply) -> Attempt {
     match reply.outcome {
-        Outcome::Refused(Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. }) => {
+        CommandOutcome::Refused(Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. }) => {
             Attempt::Again(ProposeError::NotReady)
         }
         _ => Attempt::Done(reply),

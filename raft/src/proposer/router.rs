@@ -9,7 +9,7 @@ use prost::bytes::Bytes;
 use reveille_ledger::GENESIS_LEVEL;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, NodeId};
-use reveille_ledger::reply::Reply;
+use reveille_ledger::reply::CommandReply;
 use reveille_proto::peer::v1;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -82,7 +82,7 @@ impl Router {
         command: &Command,
         deadline: Instant,
         patience: Patience,
-    ) -> Result<Reply, ProposeError> {
+    ) -> Result<CommandReply, ProposeError> {
         let command = self.encode(command)?;
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         let mut pause = Pause::new();
@@ -107,7 +107,7 @@ impl Router {
     }
 
     /// Brings a peer's command into the log if this node leads; never sends it on.
-    pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<Reply, ProposeError> {
+    pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<CommandReply, ProposeError> {
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         let mut pause = Pause::new();
         loop {
@@ -131,7 +131,7 @@ impl Router {
         epoch: Epoch,
         command: &Command,
         deadline: Instant,
-    ) -> Result<Reply, ProposeError> {
+    ) -> Result<CommandReply, ProposeError> {
         let command = self.encode(command)?;
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         match self.proposer.attempt(command, Some(epoch), room, deadline).await {

@@ -13,7 +13,7 @@ use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, Hash, NodeId};
-use reveille_ledger::reply::Reply;
+use reveille_ledger::reply::CommandReply;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -78,13 +78,13 @@ impl Replica {
 
     /// Brings a command into the log and gives the ledger's reply, refusals among them. Any node takes it.
     /// Only [`ProposeError::Unknown`] may have happened.
-    pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
+    pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(command, deadline, Patience::ToDeadline).await
     }
 
     /// As [`Replica::propose`], for whoever waits at a terminal: ends with [`ProposeError::NoLeader`] as soon
     /// as there is no leader for longer than an election takes, unless it may have happened already.
-    pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
+    pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(command, deadline, Patience::WhileLed).await
     }
 
@@ -95,7 +95,7 @@ impl Replica {
         epoch: Epoch,
         command: &Command,
         deadline: Instant,
-    ) -> Result<Reply, ProposeError> {
+    ) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose_in_epoch(epoch, command, deadline).await
     }
 
@@ -105,7 +105,7 @@ impl Replica {
         term: u64,
         command: Command,
         deadline: Instant,
-    ) -> Result<Reply, ProposeError> {
+    ) -> Result<CommandReply, ProposeError> {
         self.inner.router.proposer.propose_as_leader(term, command, deadline).await
     }
 
@@ -117,7 +117,7 @@ impl Replica {
         term: u64,
         entry: &reveille_ledger::command::Entry,
         deadline: Instant,
-    ) -> Option<Result<Reply, ProposeError>> {
+    ) -> Option<Result<CommandReply, ProposeError>> {
         let written = self.inner.router.proposer.write_as_leader(term, entry, deadline).await;
         (written != Err(ProposeError::Unknown)).then_some(written)
     }

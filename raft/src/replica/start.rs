@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -188,7 +188,7 @@ async fn begin_in(
 
     if has_history {
         crash::point("lifecycle.catch-up-start");
-        let delay = if planted::is(Bug::NoStartupDelay) { Duration::ZERO } else { options.startup_delay };
+        let delay = if injected_bugs::is(Bug::NoStartupDelay) { Duration::ZERO } else { options.startup_delay };
         tokio::time::sleep(delay).await;
     }
     let network = Network { caller: caller.clone(), archive: Arc::clone(&archive) };

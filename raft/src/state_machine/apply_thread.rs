@@ -19,7 +19,7 @@ use prost::bytes::Bytes;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
-use reveille_ledger::reply::Reply;
+use reveille_ledger::reply::CommandReply;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::crash;
@@ -148,7 +148,7 @@ enum Read {
 
 /// What came of applying entries.
 struct Batch {
-    replies: Vec<Option<Reply>>,
+    replies: Vec<Option<CommandReply>>,
     effects: Vec<(u64, Effect)>,
     /// What ended it before its last entry.
     fault: Option<Fault>,
@@ -323,18 +323,18 @@ fn skip(ledger: &mut Ledger, index: u64) {
     }
 }
 
-fn encode_reply(reply: &Reply) -> ReplyBytes {
+fn encode_reply(reply: &CommandReply) -> ReplyBytes {
     // Plain data in memory: postcard has nothing to refuse there.
     ReplyBytes(postcard::to_stdvec(reply).unwrap_or_default())
 }
 
 /// Reads what [`Machine`] answered.
-pub(crate) fn decode_reply(bytes: &[u8]) -> Option<Reply> {
+pub(crate) fn decode_reply(bytes: &[u8]) -> Option<CommandReply> {
     postcard::from_bytes(bytes).ok()
 }
 
 /// The bytes of a reply, for a peer.
-pub(crate) fn reply_bytes(reply: &Reply) -> Bytes {
+pub(crate) fn reply_bytes(reply: &CommandReply) -> Bytes {
     encode_reply(reply).0.into()
 }
 

@@ -63,8 +63,8 @@ fn is_soon_hashed(ledger: &Ledger) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, Reading};
-    use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, VoterClock};
+    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 
     use super::*;
 
@@ -90,8 +90,8 @@ mod tests {
     fn state_with_many_rows_is_not_hashed() {
         let mut ledger = Ledger::new();
         assert!(is_soon_hashed(&ledger));
-        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+        let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+        let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
         ledger.apply(1, &Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
         for index in 2..ROWS_MAX as u64 + 2 {
             let key = format!("r{index}@example.com");

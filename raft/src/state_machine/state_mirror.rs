@@ -139,9 +139,9 @@ impl Keeper {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, Reading};
-    use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
-    use reveille_ledger::reply::Outcome;
+    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, VoterClock};
+    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
+    use reveille_ledger::reply::CommandOutcome;
     use reveille_proto::peer::v1;
 
     use super::*;
@@ -201,7 +201,7 @@ mod tests {
         let who = OptOut { tenant: "default".to_owned(), keys: vec![index.to_string()] };
         let entry = Entry { epoch: Epoch(1), now: Time(1), command: Command::OptOut(who) };
         let told = core.ledger.write().apply(index, &entry);
-        assert_eq!(told.reply.outcome, Outcome::Moved(1));
+        assert_eq!(told.reply.outcome, CommandOutcome::Moved(1));
         core.place.lock().last = Some(wire::to_log_id(&v1::LogId { term: 1, leader: 1, index }));
     }
 
@@ -209,8 +209,8 @@ mod tests {
     fn a_state_whose_changes_were_forgotten_is_given_as_a_whole_and_once() {
         let core = new();
         let mut source = Applied(Arc::clone(&core));
-        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+        let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+        let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
         let entry = Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) };
         core.ledger.write().apply(1, &entry);
         drop(source.take(false).unwrap());

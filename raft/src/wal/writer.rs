@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::disk::DiskFile;
 use super::fault::Fault;
@@ -126,7 +126,7 @@ impl Writer {
             crash::point("wal.vote-before-fsync");
         }
         let started = Instant::now();
-        let sync = || if planted::is(Bug::FsyncLies) { Ok(()) } else { file.sync() };
+        let sync = || if injected_bugs::is(Bug::FsyncLies) { Ok(()) } else { file.sync() };
         self.shared.on_disk(sync).map_err(|error| Fault::from_io("sync", &name, &error))?;
         let sync_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared.counters.count_sync();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, RunId, Time};
 use reveille_proto::peer::v1;
 
 use super::{Malformed, from_hash, milliseconds, required, to_hash};
@@ -38,7 +38,7 @@ fn to_measured(request: &v1::RenewLeaseRequest) -> Measured {
 
 pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> Result<LeaseQuestion, Malformed> {
     Ok(LeaseQuestion {
-        holder: Holder { node: from, incarnation: Incarnation(request.incarnation) },
+        holder: ClaimOwner { node: from, incarnation: Incarnation(request.incarnation) },
         applied: request.applied,
         lacking: request.lacking.iter().map(|hash| to_hash(hash)).collect::<Result<_, _>>()?,
         measured: to_measured(request),
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_question_for_a_lease_comes_with_what_was_measured() {
-        let holder = Holder { node: NodeId(3), incarnation: Incarnation(2) };
+        let holder = ClaimOwner { node: NodeId(3), incarnation: Incarnation(2) };
         let flow = |dialogue_ms: Option<u64>, rate_milli| RelayFlow {
             dialogue: dialogue_ms.map(Duration::from_millis),
             rate_milli,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use reveille_ledger::LEVEL;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, NodeUp, RaiseLevel};
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
 use reveille_raft::{Fault, Hint, MembershipError, ProposeError, Replica, Role};
 
@@ -28,7 +28,7 @@ async fn one() -> Node {
 async fn what_is_proposed_is_applied_and_is_there_after_a_restart() {
     let mut node = one().await;
     let reply = propose(node.replica(), "a").await.expect("it is applied");
-    assert_eq!(reply.outcome, Outcome::Done);
+    assert_eq!(reply.outcome, CommandOutcome::Done);
     assert!(has_mark(node.replica(), "a"), "the reply is given after the state can be read");
     let before = node.replica().read(|ledger| ledger.state_hash());
     let applied = *node.replica().applied().borrow();
@@ -60,7 +60,7 @@ async fn a_refusal_is_an_answer_and_not_an_error() {
     let mut node = one().await;
     let remove = Command::RelayRemove("nobody".to_owned());
     let reply = node.replica().propose(&remove, soon()).await.expect("it is answered");
-    assert_eq!(reply.outcome, Outcome::Refused(Refusal::NoSuchRelay("nobody".to_owned())));
+    assert_eq!(reply.outcome, CommandOutcome::Refused(Refusal::NoSuchRelay("nobody".to_owned())));
     node.stop().await;
 }
 
@@ -150,7 +150,7 @@ async fn two_processes_do_not_share_a_data_folder() {
 async fn a_node_asks_itself_as_it_asks_any_peer() {
     let mut node = one().await;
     let peer = node.replica().peer(NodeId(1)).expect("a member");
-    let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let holder = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     let question =
         LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured: Measured::default(), stopping: false };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
@@ -169,9 +169,9 @@ async fn entry_that_raises_level_above_the_build_stops_the_node() {
     let level = LEVEL + 1;
     let raise = Command::RaiseLevel(RaiseLevel { level, voters: vec![node.id] });
     let refused = node.replica().propose(&raise, soon()).await.expect("it is answered").outcome;
-    assert!(matches!(refused, Outcome::Refused(Refusal::NotPossible(_))), "not announced yet: {refused:?}");
-    let holder = Holder { node: node.id, incarnation: Incarnation(1) };
-    let up = Command::NodeUp(NodeUp { holder, name: "n1".into(), level, life: 1 });
+    assert!(matches!(refused, CommandOutcome::Refused(Refusal::NotPossible(_))), "not announced yet: {refused:?}");
+    let holder = ClaimOwner { node: node.id, incarnation: Incarnation(1) };
+    let up = Command::NodeUp(NodeUp { owner: holder, name: "n1".into(), level, process_nonce: 1 });
     let last = node.replica().propose(&up, soon()).await.expect("a later release announces its level").index;
     assert_eq!(*node.replica().fault().borrow(), None);
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
-use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, Time};
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, Time};
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::peer::{
     BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
     MakePart, TakePart, Transport,
@@ -152,7 +152,7 @@ impl Node {
         options.life = incarnation.0;
         change(&mut options);
         let replica = Replica::start(options, Arc::new(Answers)).await?;
-        tokio::spawn(keep_terms(replica.clone(), Holder { node: self.id, incarnation }));
+        tokio::spawn(keep_terms(replica.clone(), ClaimOwner { node: self.id, incarnation }));
         self.replica = Some(replica);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Node {
 }
 
 pub fn options(folder: &Path, node: NodeId, transport: Arc<dyn Transport>) -> Options {
-    let first = Holder { node, incarnation: Incarnation(1) };
+    let first = ClaimOwner { node, incarnation: Incarnation(1) };
     let mut options = Options::new(folder.to_owned(), first, transport);
     // Calmer than in production: many of these run at once on a small machine.
     options.heartbeat_ms = 100;
@@ -174,7 +174,7 @@ pub fn options(folder: &Path, node: NodeId, transport: Arc<dyn Transport>) -> Op
 }
 
 /// What the cluster crate does at the start of a leadership, as far as commands need it.
-async fn keep_terms(replica: Replica, leader: Holder) {
+async fn keep_terms(replica: Replica, leader: ClaimOwner) {
     let mut role = replica.role();
     let mut led = None;
     loop {
@@ -201,11 +201,11 @@ async fn keep_terms(replica: Replica, leader: Holder) {
     }
 }
 
-async fn begin(replica: &Replica, leader: Holder, term: u64) -> bool {
-    let readings = vec![Reading { node: leader.node, wall: wall() }];
+async fn begin(replica: &Replica, leader: ClaimOwner, term: u64) -> bool {
+    let readings = vec![VoterClock { node: leader.node, wall: wall() }];
     let start = Command::EpochStart(EpochStart::new(leader, 1, readings));
     match replica.propose_as_leader(term, start, soon()).await {
-        Ok(Reply { outcome: Outcome::EpochStarted { epoch, base, .. }, .. }) => {
+        Ok(CommandReply { outcome: CommandOutcome::EpochStarted { epoch, base, .. }, .. }) => {
             replica.set_stamp(Arc::new(Term { epoch, now: AtomicI64::new(base.0) }));
             true
         }
@@ -236,7 +236,7 @@ pub fn has_mark(replica: &Replica, name: &str) -> bool {
     replica.read(|ledger| ledger.relays().get(&name.to_owned()).is_some())
 }
 
-pub async fn propose(replica: &Replica, name: &str) -> Result<Reply, ProposeError> {
+pub async fn propose(replica: &Replica, name: &str) -> Result<CommandReply, ProposeError> {
     replica.propose(&mark(name), soon()).await
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId};
 use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
 use reveille_raft::{Fault, ProposeError, Replica, Role};
 
@@ -149,7 +149,7 @@ async fn peers_answer_leases_barriers_and_clocks() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "a").await.expect("it is applied");
     let peer = until("the members are known", || nodes[0].replica().peer(NodeId(2))).await;
-    let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let holder = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     let question =
         LeaseQuestion { holder, applied: 5, lacking: Vec::new(), measured: Measured::default(), stopping: false };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");

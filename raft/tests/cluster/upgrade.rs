@@ -1,9 +1,9 @@
 //! A rolling upgrade to the next level, and back while that is still possible (P23).
 
 use reveille_ledger::command::{Command, NodeUp, RaiseLevel};
-use reveille_ledger::ids::{Hash, Holder, Incarnation};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
 use reveille_raft::{Fault, Options, ProposeError};
 
@@ -27,11 +27,11 @@ fn state(node: &Node) -> (u64, Hash) {
 /// What the cluster crate does once a node is up.
 async fn announce(node: &Node) {
     let replica = node.replica();
-    let holder = Holder { node: node.id, incarnation: Incarnation(replica.life()) };
+    let holder = ClaimOwner { node: node.id, incarnation: Incarnation(replica.life()) };
     let name = format!("n{}", node.id.0);
-    let up = NodeUp { holder, name, level: replica.highest_level(), life: replica.life() };
+    let up = NodeUp { owner: holder, name, level: replica.highest_level(), process_nonce: replica.life() };
     let taken = replica.propose(&Command::NodeUp(up), soon()).await.expect("an answer").outcome;
-    assert_eq!(taken, Outcome::Done);
+    assert_eq!(taken, CommandOutcome::Done);
 }
 
 async fn marks(node: &Node, name: &str, count: usize) {
@@ -63,7 +63,7 @@ async fn compare(nodes: &[Node]) {
     }
 }
 
-async fn raise(nodes: &[Node]) -> Outcome {
+async fn raise(nodes: &[Node]) -> CommandOutcome {
     let voters = nodes.iter().map(|node| node.id).collect();
     let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters });
     nodes[0].replica().propose(&raise, soon()).await.expect("an answer").outcome
@@ -82,15 +82,18 @@ async fn nodes_of_two_releases_are_equal_until_the_former_one_must_stop() {
         restart(&mut nodes[place], level).await;
         marks(&nodes[place], &format!("n{place} has level {level}"), 30).await;
         compare(&nodes).await;
-        assert!(matches!(raise(&nodes).await, Outcome::Refused(Refusal::NotPossible(_))), "one node is in the way");
+        assert!(
+            matches!(raise(&nodes).await, CommandOutcome::Refused(Refusal::NotPossible(_))),
+            "one node is in the way"
+        );
     }
     let above = nodes[1].replica().propose(&Command::OfNextLevel, soon()).await;
     assert_eq!(above, Err(ProposeError::AboveLevel { needs: level::KNOWN, ledger: LEVEL }));
     restart(&mut nodes[0], level::KNOWN).await;
-    assert_eq!(raise(&nodes).await, Outcome::Done);
+    assert_eq!(raise(&nodes).await, CommandOutcome::Done);
     compare(&nodes).await;
     let of_next = nodes[1].replica().propose(&Command::OfNextLevel, soon()).await.expect("an answer").outcome;
-    assert_eq!(of_next, Outcome::Done);
+    assert_eq!(of_next, CommandOutcome::Done);
 
     // What is stored after it is in both forms, and reads.
     for place in [2, 0] {
@@ -123,7 +126,7 @@ async fn node_of_the_former_release_does_not_go_on_from_a_snapshot_of_the_next_o
     let voters = nodes.iter().map(|node| node.id).collect();
     let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters });
     let raised = nodes[leads].replica().propose(&raise, soon()).await.expect("an answer").outcome;
-    assert_eq!(raised, Outcome::Done);
+    assert_eq!(raised, CommandOutcome::Done);
     marks(&nodes[leads], "without it", 100).await;
     until("the log that the absent node would need is gone", || {
         (nodes[leads].replica().status().purged_index > seen).then_some(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::RunBlock;
 use reveille_ledger::ids::{Hash, RunId};
-use reveille_ledger::{Ledger, Run, RunState, Standing};
+use reveille_ledger::{Ledger, RecipientState, Run, RunState};
 
 use crate::leader::claims::claimable::Lacking;
 
@@ -59,14 +59,14 @@ impl Watch {
 /// The first part of its audience that is missing everywhere, and that somebody waits for.
 fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
     let sends = matches!(run.state, RunState::Open | RunState::Paused { .. });
-    if missing.is_empty() || !sends || run.counts.get(Standing::Pending) == 0 {
+    if missing.is_empty() || !sends || run.counts.get(RecipientState::Pending) == 0 {
         return None;
     }
     let parts = ledger.seal(&run.audience)?.parts;
     // A large run is alone on its page, and each chunk of it is a part; of those that share one each has its only part.
     let is_waited_for = |part: &u32| {
         let chunk = ledger.chunks().get(&(page, run.first / CHUNK + part));
-        chunk.is_some_and(|chunk| !chunk.set(Standing::Pending).is_empty())
+        chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).is_empty())
     };
     let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(place, _)| place);
     lacked.find(is_waited_for)
@@ -76,18 +76,18 @@ fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) 
 mod tests {
     use reveille_ledger::bitmap::Bitmap;
     use reveille_ledger::command::{
-        AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, ScheduleCreate, Trigger,
+        AudienceSeal, ClaimRequest, Command, Entry, EpochStart, NodeUp, ScheduleCreate, Trigger, VoterClock,
     };
-    use reveille_ledger::content::{Named, Seal, To};
-    use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
-    use reveille_ledger::reply::Outcome;
+    use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
+    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
+    use reveille_ledger::reply::CommandOutcome;
 
     use super::*;
     use crate::samples::schedule;
 
-    const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    const HOLDER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
-    fn put(ledger: &mut Ledger, command: Command) -> Outcome {
+    fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
         let head = ledger.head();
         let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
         ledger.apply(head.applied + 1, &Entry { epoch, now: Time(0), command }).reply.outcome
@@ -100,19 +100,19 @@ mod tests {
     /// A run to a sealed audience of two parts.
     fn opened() -> (Ledger, RunId) {
         let mut ledger = Ledger::new();
-        let readings = vec![Reading { node: NodeId(1), wall: Time(0) }];
+        let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];
         put(&mut ledger, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
-        put(&mut ledger, Command::NodeUp(NodeUp { holder: HOLDER, name: "n".into(), level: 1, life: 1 }));
+        put(&mut ledger, Command::NodeUp(NodeUp { owner: HOLDER, name: "n".into(), level: 1, process_nonce: 1 }));
         let rows = CHUNK + 1;
         let seal = Seal { name: "all".into(), columns: vec![], rows, parts: vec![part(0), part(1)] };
-        let named = Named { name: "all".into(), seal: seal.blob().hash, rows };
+        let named = NamedAudience { name: "all".into(), seal: seal.blob().hash, rows };
         let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
-        assert_eq!(put(&mut ledger, Command::AudienceSeal(seal)), Outcome::Done);
-        let create = ScheduleCreate { audience: To::Sealed(named), ..schedule(Time(3_600_000), vec![]) };
+        assert_eq!(put(&mut ledger, Command::AudienceSeal(seal)), CommandOutcome::Done);
+        let create = ScheduleCreate { audience: AudienceChoice::Sealed(named), ..schedule(Time(3_600_000), vec![]) };
         let created = put(&mut ledger, Command::ScheduleCreate(Box::new(create)));
-        let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
+        let CommandOutcome::Schedule(schedule) = created else { panic!("{created:?}") };
         let opened = put(&mut ledger, Command::Trigger(Trigger { schedule, request: "now".into() }));
-        let Outcome::Run { run, .. } = opened else { panic!("{opened:?}") };
+        let CommandOutcome::Run { run, .. } = opened else { panic!("{opened:?}") };
         (ledger, run)
     }
 
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn a_part_that_nobody_waits_for_blocks_nothing() {
         let (mut ledger, run) = opened();
-        let claim = Claim { page: run, chunk: 1, slice: Bitmap::range(0, 1), holder: HOLDER };
-        assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), Outcome::Claimed(_)));
+        let claim = ClaimRequest { page: run, chunk: 1, slice: Bitmap::range(0, 1), owner: HOLDER };
+        assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), CommandOutcome::Claimed(_)));
         let mut watch = Watch::default();
         for seconds in [0, 60] {
             assert_eq!(watch.look(&ledger, &nodes(&[&[1]]), Duration::from_secs(seconds)), []);

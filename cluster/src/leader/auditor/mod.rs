@@ -15,16 +15,16 @@ use std::time::Duration;
 use futures::future::join_all;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::campaign::Campaign;
+use reveille_ledger::claim_history::DoubtReason;
 use reveille_ledger::command::{
     CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantine, Quarantined,
 };
 use reveille_ledger::content::Content;
-use reveille_ledger::decide::prune::{self, Place};
-use reveille_ledger::ids::{Fence, Hash, Holder, RunId, Time};
-use reveille_ledger::moments::Doubt;
+use reveille_ledger::decide::prune::{self, PruneCursor};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, Look, Run, RunState, Standing};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
 
 use super::claims::dispatcher;
 use super::leadership::Term;
@@ -52,7 +52,7 @@ const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
     let mut blocked = blocked_runs::Watch::default();
-    let mut pruning = Pruning { next: Time(i64::MIN), place: Place::default() };
+    let mut pruning = Pruning { next: Time(i64::MIN), place: PruneCursor::default() };
     let _gauges = Gauges;
     while !term.ended() {
         sweep(&site, &term, &mut stumbles).await;
@@ -70,7 +70,7 @@ async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut B
         catch("a run at which the auditor fails", 1);
         let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
         let answer = term.propose(Command::Quarantine(Quarantine { item, cause })).await;
-        if !matches!(answer, None | Some(Outcome::Refused(_))) {
+        if !matches!(answer, None | Some(CommandOutcome::Refused(_))) {
             quarantined.insert(run);
         }
     }
@@ -149,7 +149,7 @@ fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<Waiting> {
 /// A walk over all that is kept: one stretch a sweep, and a rest when it has come around.
 struct Pruning {
     next: Time,
-    place: Place,
+    place: PruneCursor,
 }
 
 impl Pruning {
@@ -159,7 +159,7 @@ impl Pruning {
         if now < self.next {
             return;
         }
-        let (prune, place) = site.replica.read(|ledger| prune::stretch(ledger, &self.place, now));
+        let (prune, place) = site.replica.read(|ledger| prune::next_batch(ledger, &self.place, now));
         if !prune.is_empty() {
             let (pages, summaries, explained) = (prune.pages.len(), prune.summaries.len(), prune.history.len());
             if term.propose(Command::Prune(prune)).await.is_none() {
@@ -170,7 +170,7 @@ impl Pruning {
         }
         match place {
             Some(place) => self.place = place,
-            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), place: Place::default() },
+            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), place: PruneCursor::default() },
         }
     }
 }
@@ -181,10 +181,10 @@ fn catch(cause: &'static str, count: usize) {
 }
 
 /// P9: rows are revoked only when the holder's lease is over.
-fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> BTreeMap<Fence, Holder> {
-    let held = ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty());
-    let lost = held.filter(|(_, row)| term.lease_is_over(row.holder));
-    lost.map(|(fence, row)| (*fence, row.holder)).take(ITEMS_MAX).collect()
+fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> BTreeMap<Fence, ClaimOwner> {
+    let held = ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty());
+    let lost = held.filter(|(_, row)| term.lease_is_over(row.owner));
+    lost.map(|(fence, row)| (*fence, row.owner)).take(ITEMS_MAX).collect()
 }
 
 /// P16: open and paused runs whose deadline has passed.
@@ -195,7 +195,7 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>
             let name = RunId { index: id.index, place: id.place + place as u32 };
             let is_late = || {
                 let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
-                open && run.finish_by <= now && run.counts.get(Standing::Pending) > 0
+                open && run.finish_by <= now && run.counts.get(RecipientState::Pending) > 0
             };
             if stumbles.look(name, is_late) == Some(true) {
                 late.push(name);
@@ -209,8 +209,8 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>
 /// What is in doubt and whose policy is not to hold it.
 fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
-    let mut look = Look::default();
-    for (fence, row) in ledger.rows().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
+    let mut look = GapLookups::default();
+    for (fence, row) in ledger.claims().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
         // Of the last run that was looked at in this row: who would be suppressed if he were sent again (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
         for slot in row.in_doubt.iter() {
@@ -249,9 +249,9 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
 /// May the first hand-off of a recipient in doubt still get its answer? Its holder is lost, and nothing has come from it
 /// since: it may live, cut off, and wait for its relay as long as for any final dot. A later life of it, or the holder
 /// itself, knows better at once.
-fn may_be_answered(doubt: Option<(Doubt, Time)>, now: Time) -> bool {
+fn may_be_answered(doubt: Option<(DoubtReason, Time)>, now: Time) -> bool {
     let dot_ms = i64::try_from(Timeouts::default().dot.as_millis()).unwrap_or(i64::MAX);
-    doubt.is_some_and(|(doubt, since)| doubt == Doubt::HolderLost && now.since_ms(since) < dot_ms)
+    doubt.is_some_and(|(doubt, since)| doubt == DoubtReason::OwnerLost && now.since_ms(since) < dot_ms)
 }
 
 /// What the policy of a run decides about somebody in doubt since a claim at `claimed_at`, if anything yet.
@@ -300,13 +300,13 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
                 tracing::error!(page = %id, run = run.name, "P1: the accounts of a run do not close");
                 metrics::counter!("reveille_violations_total").increment(1);
             }
-            for standing in Standing::ALL {
+            for standing in RecipientState::ALL {
                 standings[standing as usize] += u64::from(run.counts.get(standing));
             }
         }
     }
-    let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
-    let (pending, claimed) = (standings[Standing::Pending as usize], standings[Standing::Claimed as usize]);
+    let in_doubt: u64 = ledger.claims().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
+    let (pending, claimed) = (standings[RecipientState::Pending as usize], standings[RecipientState::Claimed as usize]);
     Gauges::set(overdue, term.nodes_behind(), blocked, pending, claimed, in_doubt);
 }
 
@@ -318,9 +318,12 @@ mod tests {
     fn policy_resend_waits_for_the_answer_that_a_lost_holder_may_still_get() {
         let minutes = |count: i64| Time(count * MINUTE_MS);
         let doubt = |doubt| Some((doubt, minutes(1)));
-        assert!(may_be_answered(doubt(Doubt::HolderLost), minutes(10)));
-        assert!(!may_be_answered(doubt(Doubt::HolderLost), minutes(11)), "no dialogue waits longer for a final dot");
-        let known = [Doubt::NoAnswer, Doubt::Begun, Doubt::NoJournal];
+        assert!(may_be_answered(doubt(DoubtReason::OwnerLost), minutes(10)));
+        assert!(
+            !may_be_answered(doubt(DoubtReason::OwnerLost), minutes(11)),
+            "no dialogue waits longer for a final dot"
+        );
+        let known = [DoubtReason::NoAnswer, DoubtReason::Begun, DoubtReason::NoJournal];
         assert!(known.into_iter().all(|known| !may_be_answered(doubt(known), minutes(2))), "the dialogue is over");
         assert!(!may_be_answered(None, minutes(2)));
     }

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::injected_bugs::{self, Bug};
 
 use crate::worker::claim::BEGIN_WITHIN;
 
@@ -63,7 +63,7 @@ pub(crate) struct ClaimCap {
 
 /// The cap by the relays of the pool. `around` is what a commit of claims and a settle take together.
 pub(crate) fn claim_cap(relays: &[Flow], around: Duration) -> ClaimCap {
-    if planted::is(Bug::NoClaimCap) {
+    if injected_bugs::is(Bug::NoClaimCap) {
         return ClaimCap { of_a_tenant: CLAIM_CAP_MAX, of_all: CLAIM_CAP_MAX };
     }
     let around = around.min(AROUND_MAX).as_secs_f64();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
-use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, bucket_after, closed_slots};
+use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, bucket_after, closed_slots};
 
 use super::cap::CLAIM_CAP_MAX;
 use super::catch_up::is_late;
@@ -69,10 +69,10 @@ pub(crate) fn claimable<'a>(
 /// who waits behind it is found by going through all chunks of a run.
 pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> bool {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return false };
-    let unclaimed = canary.undecided.saturating_sub(run.counts.get(Standing::Claimed));
+    let unclaimed = canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed));
     let chunks = ledger.chunks().range((id, run.first / CHUNK)..=(id, (run.first + run.count) / CHUNK));
     let waits = |(&(_, number), chunk): (&(RunId, u32), &Chunk)| {
-        let pending = chunk.set(Standing::Pending);
+        let pending = chunk.set(RecipientState::Pending);
         let waves = chunk.waves.range(bucket_after(now)..).flat_map(|(_, slots)| slots.iter());
         let waves = waves.filter(|slot| pending.contains(*slot));
         let numbers = waves.filter_map(|slot| (number * CHUNK + u32::from(slot)).checked_sub(run.first));
@@ -89,15 +89,15 @@ pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> 
 /// for who waits behind a canary.
 pub(crate) fn waiting(page: &Page) -> u64 {
     let of_run = |run: &Run| match run.canary.filter(|_| run.waits_for_canary()) {
-        Some(canary) => canary.undecided.saturating_sub(run.counts.get(Standing::Claimed)),
-        None => run.counts.get(Standing::Pending),
+        Some(canary) => canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed)),
+        None => run.counts.get(RecipientState::Pending),
     };
     page.runs.iter().filter(|run| run.state == RunState::Open).map(|run| u64::from(of_run(run))).sum()
 }
 
 /// Have dead letters of this page been moved to another pool?
 fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
-    ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.elsewhere.is_empty())
+    ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
 /// A chunk and the pool by which a part of it goes.
@@ -153,8 +153,8 @@ impl Work {
                 if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &everybody) {
                     continue;
                 }
-                let suspect = claimable.and(&chunk.suspects).first(1);
-                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspect };
+                let suspect = claimable.and(&chunk.crash_suspects).first(1);
+                let slots = Slots { plain: claimable.and_not(&chunk.crash_suspects), suspect };
                 if slots.len() == 0 {
                     continue;
                 }

@@ -14,10 +14,10 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Claim, Command, Relay};
-use reveille_ledger::deaths::{Allowance, allowances};
-use reveille_ledger::ids::{Holder, NodeId, Time};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::command::{ClaimRequest, Command, Relay};
+use reveille_ledger::crash_backoff::{Allowance, allowances};
+use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 use reveille_raft::peer::Measured;
 use tokio::sync::OwnedRwLockReadGuard;
@@ -57,7 +57,7 @@ struct Dispatcher {
 /// The claims of one look.
 #[derive(Debug, Default)]
 struct Claims {
-    claims: Vec<Claim>,
+    claims: Vec<ClaimRequest>,
     /// What they were made of.
     grants: Vec<Grant>,
 }
@@ -65,7 +65,7 @@ struct Claims {
 /// Claims to be proposed.
 struct Proposal {
     number: u64,
-    claims: Vec<Claim>,
+    claims: Vec<ClaimRequest>,
     looked_at: Duration,
     /// Until it is answered, or never will be.
     claiming: OwnedRwLockReadGuard<()>,
@@ -99,7 +99,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
 }
 
 /// Proposes claims; answers their number and when they were made.
-async fn answer(term: &Term, proposal: Proposal) -> (u64, Duration, Option<Outcome>) {
+async fn answer(term: &Term, proposal: Proposal) -> (u64, Duration, Option<CommandOutcome>) {
     let Proposal { number, claims, looked_at, claiming } = proposal;
     let answer = term.propose(Command::Claim(claims)).await;
     drop(claiming);
@@ -168,10 +168,10 @@ impl Views {
     fn caps<'a>(
         &self,
         ledger: &'a Ledger,
-        holders: &BTreeMap<NodeId, Holder>,
+        holders: &BTreeMap<NodeId, ClaimOwner>,
     ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
-        let of = |pool: &str, holder: &Holder| {
+        let of = |pool: &str, holder: &ClaimOwner| {
             let said = measured(&self.by_node, *holder);
             let settle = said.and_then(|said| said.settle).unwrap_or_default();
             claim_cap(&flows(ledger, pool, said, self.voters), self.commit + settle)
@@ -182,7 +182,7 @@ impl Views {
 }
 
 /// What this life of a node said last.
-pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: Holder) -> Option<&Measured> {
+pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: ClaimOwner) -> Option<&Measured> {
     reports.get(&holder.node).filter(|report| report.holder == holder).map(|report| &report.measured)
 }
 
@@ -203,15 +203,15 @@ pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&Measured>, voters
 }
 
 /// Current lives that this term may give claims.
-pub(crate) fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
-    let current = ledger.nodes().iter().map(|(node, known)| Holder { node: *node, incarnation: known.incarnation });
+pub(crate) fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, ClaimOwner> {
+    let current = ledger.nodes().iter().map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
     current.filter(|holder| term.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
 }
 
 /// P12: what part of its cap each of these lives may hold.
 fn allowances_of(
     ledger: &Ledger,
-    holders: &BTreeMap<NodeId, Holder>,
+    holders: &BTreeMap<NodeId, ClaimOwner>,
     voters: usize,
     now: Time,
 ) -> BTreeMap<NodeId, Allowance> {
@@ -224,7 +224,7 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     none.filter_map(|(id, _)| {
         let node = ledger.nodes().get(id)?;
-        Some((*id, Rest { name: node.name.clone(), until: node.deaths.rests_until(ledger.limits())? }))
+        Some((*id, Rest { name: node.name.clone(), until: node.crashes.backoff_until(ledger.limits())? }))
     })
     .collect()
 }
@@ -239,9 +239,9 @@ fn credits(
     (offers, bounds): (&[Offer], &Bounds),
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
-    for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
+    for (_, row) in ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty()) {
         if let Some(page) = ledger.pages().get(&row.page) {
-            let of_pool = open.entry((ledger.pool_of_row(page, row), row.holder.node)).or_default();
+            let of_pool = open.entry((ledger.pool_of_claim(page, row), row.owner.node)).or_default();
             *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
         }
     }
@@ -316,7 +316,7 @@ fn claims(
     fair: &mut Fair,
     work: &mut Work,
     (credits, bounds): (&[Credit], &mut Bounds),
-    holders: &BTreeMap<NodeId, Holder>,
+    holders: &BTreeMap<NodeId, ClaimOwner>,
 ) -> Claims {
     let grants = fair.grants(&work.offers, credits, bounds, CLAIMS_MAX);
     let mut claims = Vec::new();
@@ -324,7 +324,7 @@ fn claims(
         let source = (grant.page, grant.chunk, grant.pool.clone());
         let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {
-            claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
+            claims.push(ClaimRequest { page: grant.page, chunk: grant.chunk, slice, owner: *holder });
         };
         let suspect = std::mem::take(&mut left.suspect);
         let slice = left.plain.first(grant.recipients.saturating_sub(suspect.len()));

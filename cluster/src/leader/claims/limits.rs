@@ -84,7 +84,7 @@ impl Paces {
         let mut shares = BTreeMap::new();
         for (name, tenant) in ledger.tenants().iter() {
             if let Some(most) = tenant.at_once() {
-                let room = most.saturating_sub(ledger.claimed_of(name)).saturating_sub(of(&of_tenants, name));
+                let room = most.saturating_sub(ledger.claimed_by_tenant(name)).saturating_sub(of(&of_tenants, name));
                 tenants.entry(name.clone()).and_modify(|known| *known = room.min(*known)).or_insert(room);
             }
             if tenant.share > 1 {

@@ -4,12 +4,12 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    AudienceSeal, Cause, Claim, Command, Entry, EpochStart, Fire, NodeUp, Opening, Reading, Relay, RunPause,
-    ScheduleCreate, Trigger,
+    AudienceSeal, ClaimRequest, Command, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause, Relay, RunPause,
+    ScheduleCreate, Trigger, VoterClock,
 };
-use reveille_ledger::content::{Audience, Named, Seal, To};
+use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 
 use super::*;
@@ -74,22 +74,22 @@ struct Stage {
 }
 
 const NOW: Time = Time(1_788_000_000_000);
-const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const HOLDER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
 impl Stage {
     fn new() -> Stage {
         let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0, now: NOW };
-        let readings = vec![Reading { node: NodeId(1), wall: NOW }];
+        let readings = vec![VoterClock { node: NodeId(1), wall: NOW }];
         stage.play(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
         stage.epoch = Epoch(1);
-        stage.play(Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: LEVEL, life: 1 }));
+        stage.play(Command::NodeUp(NodeUp { owner: HOLDER, name: "n1".into(), level: LEVEL, process_nonce: 1 }));
         stage
     }
 
-    fn play(&mut self, command: Command) -> Outcome {
+    fn play(&mut self, command: Command) -> CommandOutcome {
         self.index += 1;
         let outcome = self.ledger.apply(self.index, &Entry { epoch: self.epoch, now: self.now, command }).reply.outcome;
-        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert!(!matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
         outcome
     }
 
@@ -121,16 +121,16 @@ impl Stage {
     /// A run of a sealed audience of one part.
     fn sealed_run(&mut self, part: Hash) -> RunId {
         let seal = Seal { name: "all".into(), columns: vec![], rows: 1, parts: vec![part] };
-        let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows };
+        let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows };
         self.play(Command::AudienceSeal(AudienceSeal { request: None, tenant: "default".into(), seal }));
-        let schedule = self.schedule_to("sealed", To::Sealed(named));
+        let schedule = self.schedule_to("sealed", AudienceChoice::Sealed(named));
         self.trigger(schedule)
     }
 
     fn trigger(&mut self, schedule: ScheduleId) -> RunId {
         let trigger = Trigger { schedule, request: format!("after {}", self.index) };
         match self.play(Command::Trigger(trigger)) {
-            Outcome::Run { run, .. } => run,
+            CommandOutcome::Run { run, .. } => run,
             other => panic!("a run opens, but: {other:?}"),
         }
     }
@@ -138,13 +138,13 @@ impl Stage {
     /// An hour later the schedule's instant opens, as one that was missed.
     fn caught_up(&mut self) {
         let (schedule, due) = (self.schedule(), NOW.plus_ms(3_600_000));
-        let start = EpochStart::new(HOLDER, 1, vec![Reading { node: NodeId(1), wall: due }]);
+        let start = EpochStart::new(HOLDER, 1, vec![VoterClock { node: NodeId(1), wall: due }]);
         (self.epoch, self.now) = (Epoch(0), due);
         self.play(Command::EpochStart(start));
         self.epoch = Epoch(self.index);
         let nominal = Nominal::Instant(due);
         let opening =
-            Opening { nominal: nominal.clone(), due, cause: Cause::CatchUp, finish_by: due.plus_ms(3_600_000) };
+            Opening { nominal: nominal.clone(), due, cause: OpeningCause::CatchUp, finish_by: due.plus_ms(3_600_000) };
         let fire = Fire {
             schedule,
             plan_version: 1,
@@ -156,7 +156,7 @@ impl Stage {
             tzdb: "test".into(),
         };
         let fired = self.play(Command::Fire(vec![fire]));
-        assert!(matches!(&fired, Outcome::Fired(runs) if matches!(runs.as_slice(), [Ok(_)])), "{fired:?}");
+        assert!(matches!(&fired, CommandOutcome::Fired(runs) if matches!(runs.as_slice(), [Ok(_)])), "{fired:?}");
     }
 
     fn schedule(&mut self) -> ScheduleId {
@@ -164,11 +164,11 @@ impl Stage {
         self.schedule_to("once", Audience { columns: vec![], recipients }.into())
     }
 
-    fn schedule_to(&mut self, name: &str, audience: To) -> ScheduleId {
+    fn schedule_to(&mut self, name: &str, audience: AudienceChoice) -> ScheduleId {
         let due = NOW.plus_ms(3_600_000);
         let create = ScheduleCreate { name: name.into(), after: NOW, audience, ..samples::schedule(due, vec![]) };
         match self.play(Command::ScheduleCreate(Box::new(create))) {
-            Outcome::Schedule(id) => id,
+            CommandOutcome::Schedule(id) => id,
             other => panic!("a schedule is created, but: {other:?}"),
         }
     }
@@ -230,7 +230,7 @@ fn where_somebody_holds_a_claim_the_credit_may_be_used_up() {
     stage.relay("default");
     let run = stage.run();
     let slice: Bitmap = [0].into_iter().collect();
-    stage.play(Command::Claim(vec![Claim { page: run, chunk: 0, slice, holder: HOLDER }]));
+    stage.play(Command::Claim(vec![ClaimRequest { page: run, chunk: 0, slice, owner: HOLDER }]));
     assert!(!stage.could_grant());
 }
 

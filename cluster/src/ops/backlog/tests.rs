@@ -2,14 +2,15 @@
 
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{
-    Cause, Command, Entry, EpochStart, Fire, Next, Opening, Reading, Relay, RunPause, ScheduleCreate, SchedulePause,
+    Command, Entry, EpochStart, Fire, NextInstant, Opening, OpeningCause, Relay, RunPause, ScheduleCreate,
+    SchedulePause, VoterClock,
 };
 use reveille_ledger::content::Recipient;
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 
 use super::*;
 use crate::samples;
@@ -17,21 +18,21 @@ use crate::samples;
 const DUE: Time = Time(60_000);
 const RUN: RunId = RunId { index: 5, place: 0 };
 
-fn put(ledger: &mut Ledger, command: Command) -> Outcome {
+fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
     put_at(ledger, DUE, command)
 }
 
-fn put_at(ledger: &mut Ledger, now: Time, command: Command) -> Outcome {
+fn put_at(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
     let index = ledger.head().applied + 1;
     let epoch = ledger.head().epoch.map_or(Epoch(0), |epoch| epoch.epoch);
     ledger.apply(index, &Entry { epoch, now, command }).reply.outcome
 }
 
 /// A run of `recipients`, opened for this cause, and a relay with a rate.
-fn opened(recipients: u32, cause: Cause) -> Ledger {
+fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
     let mut ledger = Ledger::new();
-    let readings = (1..=2).map(|node| Reading { node: NodeId(node), wall: DUE }).collect();
-    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let readings = (1..=2).map(|node| VoterClock { node: NodeId(node), wall: DUE }).collect();
+    let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     put(&mut ledger, Command::EpochStart(EpochStart::new(leader, 2, readings)));
     put(&mut ledger, Command::Tick);
     let relay = Relay {
@@ -66,7 +67,7 @@ fn opened(recipients: u32, cause: Cause) -> Ledger {
         next: None,
         tzdb: "test".into(),
     };
-    assert_eq!(put(&mut ledger, Command::Fire(vec![fire])), Outcome::Fired(vec![Ok(vec![RUN])]));
+    assert_eq!(put(&mut ledger, Command::Fire(vec![fire])), CommandOutcome::Fired(vec![Ok(vec![RUN])]));
     ledger
 }
 
@@ -83,9 +84,9 @@ fn one_after_the_other(when: When, outage_ms: i64) -> (Ledger, Time) {
 
 /// As many of them as there are pools.
 fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger, Time) {
-    let mut ledger = opened(9, Cause::Due);
+    let mut ledger = opened(9, OpeningCause::Due);
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
-    let next = Next { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 };
+    let next = NextInstant { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 };
     let recipients = (0..10).map(|number| samples::recipient(&format!("r{number}@example.net"))).collect();
     let schedule = samples::schedule(DUE, recipients);
     let often = ScheduleCreate { when: when.clone(), policies, next: Some(next), ..schedule };
@@ -95,20 +96,20 @@ fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger,
         .map(|(number, pool)| {
             let create = ScheduleCreate { name: format!("often-{number}"), pool: (*pool).into(), ..often.clone() };
             let outcome = put(&mut ledger, Command::ScheduleCreate(Box::new(create)));
-            let Outcome::Schedule(id) = outcome else { panic!("{outcome:?}") };
+            let CommandOutcome::Schedule(id) = outcome else { panic!("{outcome:?}") };
             id
         })
         .collect();
     let now = DUE.plus_ms(outage_ms);
-    let readings = (1..=2).map(|node| Reading { node: NodeId(node), wall: now }).collect();
-    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let readings = (1..=2).map(|node| VoterClock { node: NodeId(node), wall: now }).collect();
+    let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     put_at(&mut ledger, now, Command::EpochStart(EpochStart::new(leader, 2, readings)));
     put_at(&mut ledger, now, Command::Tick);
     let (zone, pattern) = (Zones::bundled("test").get("UTC").expect("UTC"), Pattern::compile(when).expect("a pattern"));
     for id in ids {
         let fire = plan_fire(&ledger, id, &pattern, &zone, now).expect("it is due");
         let outcome = put_at(&mut ledger, now, Command::Fire(vec![fire]));
-        assert!(matches!(&outcome, Outcome::Fired(fired) if fired[0].is_ok()), "{outcome:?}");
+        assert!(matches!(&outcome, CommandOutcome::Fired(fired) if fired[0].is_ok()), "{outcome:?}");
     }
     (ledger, DUE)
 }
@@ -120,7 +121,7 @@ fn seconds(seconds: u64) -> Duration {
 #[test]
 fn it_has_a_size_an_age_a_rate_and_an_end() {
     let mut watch = Watch::default();
-    let first = look(&mut watch, &opened(1_000, Cause::CatchUp), seconds(0));
+    let first = look(&mut watch, &opened(1_000, OpeningCause::CatchUp), seconds(0));
     let expected = Backlog {
         pool: "default".to_owned(),
         recipients: 1_000,
@@ -133,23 +134,23 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
         is_lower_bound: false,
     };
     assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "nobody has looked for long enough");
-    let later = look(&mut watch, &opened(900, Cause::Backfill), seconds(10));
+    let later = look(&mut watch, &opened(900, OpeningCause::Backfill), seconds(10));
     let expected = Backlog { measured: true, ..expected };
     let shrinks =
         Backlog { recipients: 900, shrinks_per_second: Some(10.0), eta: Some(seconds(90)), ..expected.clone() };
     assert_eq!(later, [shrinks]);
-    let grown = look(&mut watch, &opened(5_000, Cause::CatchUp), seconds(15));
+    let grown = look(&mut watch, &opened(5_000, OpeningCause::CatchUp), seconds(15));
     assert_eq!(grown, [Backlog { recipients: 5_000, ..expected.clone() }], "what grows has no end");
-    let stands = look(&mut watch, &opened(5_000, Cause::CatchUp), seconds(200));
+    let stands = look(&mut watch, &opened(5_000, OpeningCause::CatchUp), seconds(200));
     assert_eq!(stands, [Backlog { recipients: 5_000, ..expected }], "only the last minute counts");
 }
 
 #[test]
 fn what_is_on_time_or_paused_is_no_backlog() {
     let mut watch = Watch::default();
-    assert_eq!(look(&mut watch, &opened(9, Cause::Due), seconds(0)), []);
-    assert_eq!(look(&mut watch, &opened(9, Cause::Trigger), seconds(5)), []);
-    let mut paused = opened(9, Cause::CatchUp);
+    assert_eq!(look(&mut watch, &opened(9, OpeningCause::Due), seconds(0)), []);
+    assert_eq!(look(&mut watch, &opened(9, OpeningCause::Trigger), seconds(5)), []);
+    let mut paused = opened(9, OpeningCause::CatchUp);
     put(&mut paused, Command::RunPause(RunPause { run: RUN, reason: "look".into() }));
     assert_eq!(look(&mut watch, &paused, seconds(10)), []);
 }

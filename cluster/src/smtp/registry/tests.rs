@@ -6,8 +6,8 @@ use super::*;
 use crate::smtp::pool::rate_limiter::Pace;
 use crate::smtp::{Connected, Counters, Gate, GateAnswer, Mail, Patience, ReplyRules, Scope, TcpDialer, Verdict};
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, Reading};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, VoterClock};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_sink::{Sink, SinkOptions};
 
 /// Nobody is there; counts who asks.
@@ -34,8 +34,8 @@ impl Gate for Open {
 /// A ledger under its first leader.
 fn led() -> Ledger {
     let mut ledger = Ledger::new();
-    let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-    let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+    let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+    let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
     ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
     ledger
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 
 /// File systems that are memory: `TMPFS_MAGIC`, `RAMFS_MAGIC` (linux/magic.h).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
@@ -51,7 +51,7 @@ pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
 ///
 /// # Errors
 /// When a file is there and cannot be removed.
-pub fn delete(folder: &Path, holder: Holder) -> io::Result<()> {
+pub fn delete(folder: &Path, holder: ClaimOwner) -> io::Result<()> {
     let path = path(folder, holder);
     for file in [unfinished(&path), path] {
         match std::fs::remove_file(file) {
@@ -63,7 +63,7 @@ pub fn delete(folder: &Path, holder: Holder) -> io::Result<()> {
 }
 
 /// The file of one life.
-pub(super) fn path(folder: &Path, holder: Holder) -> PathBuf {
+pub(super) fn path(folder: &Path, holder: ClaimOwner) -> PathBuf {
     folder.join(format!("journal-{}-{}", holder.node, holder.incarnation.0))
 }
 

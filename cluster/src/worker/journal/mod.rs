@@ -28,7 +28,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::ids::{Fence, Holder, RunId};
+use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use reveille_raft::crash;
 
 pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
@@ -47,7 +47,7 @@ pub struct Owner {
     /// The cluster.
     pub cluster: u128,
     /// The node and its life.
-    pub holder: Holder,
+    pub holder: ClaimOwner,
 }
 
 /// Why a journal could not do what was asked.

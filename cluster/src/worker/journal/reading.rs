@@ -17,9 +17,9 @@ use std::io;
 use std::path::Path;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{RowOutcome, Witness};
+use reveille_ledger::command::{ClaimOutcome, OutcomeSource};
 use reveille_ledger::ids::{Fence, RunId};
-use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::Owner;
 use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
@@ -36,13 +36,13 @@ pub enum Reading {
 
 impl Reading {
     /// The outcome of an open row whose recipients `slots` are still claimed (P10, P11).
-    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
+    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         match self {
             Reading::Whole(rows) => rows.outcome(page, chunk, fence, slots),
-            Reading::Nothing(_) => RowOutcome {
-                witness: Witness::NoJournal,
+            Reading::Nothing(_) => ClaimOutcome {
+                source: OutcomeSource::NoJournal,
                 in_doubt: slots.clone(),
-                ..RowOutcome::empty(page, chunk, fence)
+                ..ClaimOutcome::empty(page, chunk, fence)
             },
         }
     }
@@ -52,7 +52,7 @@ impl Reading {
 pub(super) fn read(path: &Path, owner: &Owner, boot: &str) -> Reading {
     match std::fs::read(path) {
         Ok(bytes) => prove(&bytes, owner, boot).map_or_else(Reading::Nothing, Reading::Whole),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && planted::is(Bug::TrustLostJournal) => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && injected_bugs::is(Bug::TrustLostJournal) => {
             Reading::Whole(Rows::default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Reading::Nothing("there is no journal".to_owned()),

@@ -5,8 +5,8 @@
 //! and a length that was damaged cannot pass for a frame whose end was never written. The first frame is
 //! the [`Header`].
 
-use reveille_ledger::command::Scope;
-use reveille_ledger::ids::{Fence, Holder, RunId};
+use reveille_ledger::command::ReplyScope;
+use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ const BODY_BYTES_MAX: usize = 1_024;
 pub(super) struct Header {
     pub(super) format: u16,
     pub(super) cluster: u128,
-    pub(super) holder: Holder,
+    pub(super) holder: ClaimOwner,
     pub(super) boot: String,
 }
 
@@ -63,7 +63,7 @@ pub struct Answer {
     /// Enhanced status code, where the answer had one.
     pub enhanced: Option<(u8, u16, u16)>,
     /// Whom it concerns (P6).
-    pub scope: Scope,
+    pub scope: ReplyScope,
     /// Its text; the journal keeps the first [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
     /// Hash of its words, of a permanent one; else zero (P6).

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Refused, RowOutcome, Why, Witness};
+use reveille_ledger::command::{ClaimOutcome, OutcomeSource, Refused, ReleaseReason};
 use reveille_ledger::ids::{Fence, RunId};
 
 use super::record::{Act, Answer, Place, Record};
@@ -102,14 +102,14 @@ impl Rows {
     /// The outcome of a row of a former incarnation whose recipients `slots` are still claimed (P10):
     /// accepted, refused by its answer, begun is in doubt, and everything else is released. Who was open is
     /// named, and whether nothing else was in the whole journal (P12).
-    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
-        let mut outcome = RowOutcome { witness: Witness::Journal, ..RowOutcome::empty(page, chunk, fence) };
+    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
+        let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(page, chunk, fence) };
         for slot in slots.iter() {
             match self.fate(fence, slot) {
                 Some(Fate::Accepted) => drop(outcome.accepted.insert(slot)),
                 Some(Fate::Begun) => drop(outcome.in_doubt.insert(slot)),
-                Some(Fate::OpenOnly) => outcome.release(Why::HolderDiedPreparing, slot),
-                Some(Fate::Left) | None => outcome.release(Why::HolderDied, slot),
+                Some(Fate::OpenOnly) => outcome.release(ReleaseReason::OwnerDiedPreparing, slot),
+                Some(Fate::Left) | None => outcome.release(ReleaseReason::OwnerDied, slot),
                 Some(Fate::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
             }
         }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Scope, Witness};
+use reveille_ledger::command::{OutcomeSource, ReplyScope};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ const BOOT: &str = "b7d0";
 const PAGE: RunId = RunId { index: 40, place: 0 };
 
 fn owner(incarnation: u64) -> Owner {
-    Owner { cluster: 77, holder: Holder { node: NodeId(0xA1), incarnation: Incarnation(incarnation) } }
+    Owner { cluster: 77, holder: ClaimOwner { node: NodeId(0xA1), incarnation: Incarnation(incarnation) } }
 }
 
 fn fence(index: u64) -> Fence {
@@ -31,7 +31,7 @@ fn refused(code: u16) -> Act {
     Act::Refused(Answer {
         code,
         enhanced: Some((5, 1, 1)),
-        scope: Scope::Mailbox,
+        scope: ReplyScope::Mailbox,
         text: "no such user".to_owned(),
         words: 7,
     })
@@ -82,7 +82,7 @@ fn a_row_of_a_dead_life_is_settled_from_its_journal() {
     drop(written(&folder));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!(outcome.accepted, Bitmap::range(2, 1));
-    assert_eq!((outcome.witness, &outcome.in_doubt), (Witness::Journal, &Bitmap::range(1, 1)));
+    assert_eq!((outcome.source, &outcome.in_doubt), (OutcomeSource::Journal, &Bitmap::range(1, 1)));
     assert_eq!(outcome.all_released(), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
@@ -123,7 +123,7 @@ fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
     let reading = read(&folder);
     let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.in_doubt.clone(), outcome.all_released()), (Bitmap::range(0, 5), Bitmap::new()));
-    assert_eq!(outcome.witness, Witness::NoJournal);
+    assert_eq!(outcome.source, OutcomeSource::NoJournal);
     assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::new(), false), "P12: and it suspects nobody");
     assert_eq!(why_nothing(reading), "there is no journal");
 }
@@ -231,7 +231,7 @@ fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
 fn a_long_answer_is_cut_at_the_edge_of_a_character() {
     let folder = folder();
     let mut journal = journal(&folder);
-    let long = Answer { code: 550, enhanced: None, scope: Scope::Policy, text: "é".repeat(100_000), words: 7 };
+    let long = Answer { code: 550, enhanced: None, scope: ReplyScope::Policy, text: "é".repeat(100_000), words: 7 };
     assert!(journal.append(&[record(50, 0, Act::Refused(Answer { text: format!("x{}", long.text), ..long }))]).is_ok());
     let rows = whole(&folder);
     let Some(Fate::Refused(kept)) = rows.fate(fence(50), 0) else { panic!("{rows:?}") };
@@ -285,7 +285,7 @@ fn what_is_left_over_is_listed_and_deleted() {
     for incarnation in [12, 3] {
         drop(Journal::create(folder.path(), &owner(incarnation), BOOT));
     }
-    let other = Owner { cluster: 77, holder: Holder { node: NodeId(0xA10), incarnation: Incarnation(1) } };
+    let other = Owner { cluster: 77, holder: ClaimOwner { node: NodeId(0xA10), incarnation: Incarnation(1) } };
     drop(Journal::create(folder.path(), &other, BOOT));
     let unfinished = folder::unfinished(&folder::path(folder.path(), owner(3).holder));
     std::fs::write(&unfinished, b"half").unwrap_or_else(|error| panic!("{error}"));

@@ -116,8 +116,8 @@ pub fn parse_gap(text: &str) -> Result<SignedDuration, String> {
 
 impl DstArgs {
     /// For the calendar.
-    pub fn to_calendar(self) -> calendar::Policies {
-        calendar::Policies { gap: self.dst_gap, overlap: self.dst_overlap }
+    pub fn to_calendar(self) -> calendar::DstPolicies {
+        calendar::DstPolicies { gap: self.dst_gap, overlap: self.dst_overlap }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, Zoned};
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::decide::calendar::{Pattern, Policies, Reason, Step, When, steps_after};
+use reveille_ledger::decide::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::Jitter;
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::Time;
@@ -76,7 +76,7 @@ fn resolve(
 /// The first `count` instants after `from`, and the names before them that have none, in words.
 pub(super) fn upcoming(
     calendar: Calendar<'_>,
-    policies: &Policies,
+    policies: &DstPolicies,
     jitter: Jitter<'_>,
     from: Timestamp,
     count: usize,
@@ -94,7 +94,7 @@ pub(super) fn upcoming(
                 }),
             }),
             // What falls together with another instant stands in that one's remark.
-            Step::Absent(absence) if matches!(absence.reason, Reason::FallsTogether { .. }) => {}
+            Step::Absent(absence) if matches!(absence.reason, AbsenceReason::FallsTogether { .. }) => {}
             Step::Absent(absence) => absences.push(format!("no instant for {}: {}", absence.nominal, absence.reason)),
         }
         if instants.len() >= count {

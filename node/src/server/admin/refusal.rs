@@ -2,7 +2,7 @@
 
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::HandoverError;
-use reveille_ledger::Summary;
+use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1::ErrorReason;
@@ -155,7 +155,7 @@ pub fn no_run(run: impl ToString) -> ApiError {
 }
 
 /// The details of a run are gone, and what is left is its summary (P24).
-pub fn pruned(run: RunId, summary: &Summary) -> ApiError {
+pub fn pruned(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
     let message = format!(
         "run {run} of {} was pruned on {} by entry {}: {kept}",
@@ -351,7 +351,7 @@ pub fn refused(refusal: &Refusal) -> ApiError {
         | Refusal::NotDue(_)
         | Refusal::FiredThrough
         | Refusal::NotActive(_)
-        | Refusal::HolderGone
+        | Refusal::OwnerGone
         | Refusal::NothingPending
         | Refusal::CampaignIs(_)
         | Refusal::AtConcurrency { .. }

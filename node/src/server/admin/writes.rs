@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Moved, Outcome, Reply};
+use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
 use reveille_raft::{ProposeError, crash};
 
 use super::no_leader::CallKind;
@@ -12,7 +12,12 @@ use super::{Admin, ApiError, refusal};
 
 impl Admin {
     /// Proposes, waits until this node has applied it, and gives the ledger's reply; never a refusal.
-    pub(crate) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> Result<Reply, ApiError> {
+    pub(crate) async fn write(
+        &self,
+        command: Command,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<CommandReply, ApiError> {
         let written = self.try_write(command, request_id, deadline).await?;
         written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
     }
@@ -24,7 +29,7 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Option<Reply>, ApiError> {
+    ) -> Result<Option<CommandReply>, ApiError> {
         let written = self.try_write_unless(dry_run, command, request_id, deadline).await?;
         written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
     }
@@ -36,7 +41,7 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Result<Option<Reply>, Refusal>, ApiError> {
+    ) -> Result<Result<Option<CommandReply>, Refusal>, ApiError> {
         if dry_run {
             let (checked, _) = self.read(false, deadline, |ledger| ledger.check(&command)).await?;
             return Ok(checked.map(|()| None));
@@ -50,7 +55,7 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Result<Reply, Refusal>, ApiError> {
+    ) -> Result<Result<CommandReply, Refusal>, ApiError> {
         self.member()?;
         let reply = match self.site.replica.propose_while_led(&command, deadline).await {
             Ok(reply) => reply,
@@ -59,7 +64,7 @@ impl Admin {
             }
             Err(error) => return Err(refusal::not_proposed(&error, self.leader().as_ref(), request_id)),
         };
-        if let Outcome::Refused(refusal) = reply.outcome {
+        if let CommandOutcome::Refused(refusal) = reply.outcome {
             return Ok(Err(refusal));
         }
         let applied = self.site.replica.wait_applied(reply.index, deadline).await;
@@ -70,9 +75,9 @@ impl Admin {
 }
 
 /// What became of recipients of one run.
-pub fn moved(reply: &Reply) -> Moved {
+pub fn moved(reply: &CommandReply) -> MovedRecipients {
     match &reply.outcome {
-        Outcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
-        _ => Moved::default(),
+        CommandOutcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
+        _ => MovedRecipients::default(),
     }
 }

@@ -8,12 +8,12 @@ use super::Context;
 use super::schedule::bounded;
 use crate::campaign::Stage;
 use crate::command::{AudienceDelete, AudienceSeal};
-use crate::content::To;
+use crate::content::AudienceChoice;
 use crate::fingerprint::fingerprint;
 use crate::impossible::{Bounded, Impossible};
 use crate::policy::Policies;
 use crate::refusal::{CAMPAIGNS_NAMED, Refusal};
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::{Ledger, SealedAudience};
 
 /// P17: two mails to one address are kept apart by its key, which the ledger has of listed audiences alone.
@@ -26,7 +26,11 @@ pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(
 
 impl Ledger {
     /// Idempotent by its name: the same recipients again are the same audience.
-    pub(super) fn audience_seal(&mut self, context: &mut Context, asked: &AudienceSeal) -> Result<Outcome, Refusal> {
+    pub(super) fn audience_seal(
+        &mut self,
+        context: &mut Context,
+        asked: &AudienceSeal,
+    ) -> Result<CommandOutcome, Refusal> {
         let AudienceSeal { request, tenant, seal } = asked;
         let (request, body) = (request.as_deref(), fingerprint(&("audience", tenant, seal)));
         if let Some(outcome) = self.answered_again(context, tenant, request, body)? {
@@ -43,11 +47,11 @@ impl Ledger {
                 let (index, at) = (context.index, context.now);
                 self.audiences.put(name, SealedAudience { seal: blob.hash, rows: seal.rows, index, at });
                 self.derived.seals.insert(blob.hash);
-                self.hold_blob(blob);
+                self.store_blob(blob);
             }
         }
-        self.remember(context, tenant, request, body, &Outcome::Done);
-        Ok(Outcome::Done)
+        self.remember(context, tenant, request, body, &CommandOutcome::Done);
+        Ok(CommandOutcome::Done)
     }
 
     /// Refused while a campaign or a schedule names it: a draft counts, for without its recipients nothing is left of
@@ -65,11 +69,11 @@ impl Ledger {
         }
     }
 
-    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<Outcome, Refusal> {
+    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<CommandOutcome, Refusal> {
         let removed = self.audiences.remove(&(asked.tenant.clone(), asked.name.clone()));
         let seal = removed.ok_or_else(|| Refusal::NoSuchAudience(asked.name.clone()))?.seal;
-        self.let_go(&seal);
-        Ok(Outcome::Done)
+        self.release_blob(&seal);
+        Ok(CommandOutcome::Done)
     }
 
     /// Does no campaign name it? One that was cancelled before it opened anything does so no more.
@@ -90,9 +94,9 @@ impl Ledger {
     }
 
     /// May a schedule of this tenant send to it?
-    pub(super) fn check_audience(&self, tenant: &str, to: &To) -> Result<(), Refusal> {
+    pub(super) fn check_audience(&self, tenant: &str, to: &AudienceChoice) -> Result<(), Refusal> {
         match to {
-            To::Listed(audience) => {
+            AudienceChoice::Listed(audience) => {
                 let limits = self.limits();
                 bounded(Bounded::InlineBytes, audience.blob().bytes.len(), limits.inline_bytes)?;
                 bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients)?;
@@ -101,7 +105,7 @@ impl Ledger {
                     false => Ok(()),
                 }
             }
-            To::Sealed(named) => {
+            AudienceChoice::Sealed(named) => {
                 let known = self.audiences.get(&(tenant.to_owned(), named.name.clone()));
                 let same = known.is_some_and(|known| known.seal == named.seal && known.rows == named.rows);
                 if same { Ok(()) } else { Err(Refusal::NoSuchAudience(named.name.clone())) }
@@ -110,10 +114,10 @@ impl Ledger {
     }
 
     /// A schedule takes hold of an audience.
-    pub(super) fn hold_audience(&mut self, to: &To) {
+    pub(super) fn retain_audience(&mut self, to: &AudienceChoice) {
         match to {
-            To::Listed(audience) => self.hold_blob(audience.blob()),
-            To::Sealed(named) => self.hold_again(&named.seal),
+            AudienceChoice::Listed(audience) => self.store_blob(audience.blob()),
+            AudienceChoice::Sealed(named) => self.retain_blob(&named.seal),
         }
     }
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use super::Context;
 use super::fire::Opened;
 use super::schedule::bounded;
-use crate::command::{Backfill, Cause, Opening};
+use crate::command::{Backfill, Opening, OpeningCause};
 use crate::ids::{Nominal, ScheduleId};
 use crate::impossible::{Bounded, Impossible};
+use crate::instant_range::RangePosition;
 use crate::policy::DAY_MS;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
-use crate::state::{Activity, History, Ledger};
-use crate::strides::Place;
+use crate::reply::CommandOutcome;
+use crate::state::{Activity, InstantOutcome, Ledger};
 
 /// Can names that are this near be out of order? Those of intervals never are.
 fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
@@ -32,13 +32,15 @@ impl Ledger {
     /// comes before it, and what comes after it. That is so too where the range does not tell of it, since the
     /// schedule had another timing then: so no row lies within a range, and the row before a name is the range in
     /// which it can lie.
-    pub(super) fn take_out_of_ranges(&mut self, name: &(ScheduleId, Nominal), cause: Cause) {
+    pub(super) fn take_out_of_ranges(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
         for (first, place) in self.ranges_around(name, cause) {
-            let Some(History::Explained { strides, reason, index }) = self.history.remove(&first) else { continue };
+            let Some(InstantOutcome::Explained { instants, reason, index }) = self.history.remove(&first) else {
+                continue;
+            };
             let after = place.before + u32::from(place.is_told);
-            let parts = [strides.part(&first.1, 0, place.before), strides.part(&first.1, after, u32::MAX)];
-            for (part, strides) in parts.into_iter().flatten() {
-                self.history.put((name.0, part), History::Explained { strides, reason, index });
+            let parts = [instants.part(&first.1, 0, place.before), instants.part(&first.1, after, u32::MAX)];
+            for (part, instants) in parts.into_iter().flatten() {
+                self.history.put((name.0, part), InstantOutcome::Explained { instants, reason, index });
             }
         }
     }
@@ -46,20 +48,24 @@ impl Ledger {
     /// The ranges in which a name lies, by their first, and where in them. Where the clocks of a zone go back, or
     /// forward and what is skipped opens later, two can lie within each other: for a backfill the rows of a day
     /// are looked at.
-    fn ranges_around(&self, name: &(ScheduleId, Nominal), cause: Cause) -> Vec<((ScheduleId, Nominal), Place)> {
+    fn ranges_around(
+        &self,
+        name: &(ScheduleId, Nominal),
+        cause: OpeningCause,
+    ) -> Vec<((ScheduleId, Nominal), RangePosition)> {
         let mut around = Vec::new();
         for (key, row) in self.history.range(..=name).rev().take_while(|((schedule, _), _)| *schedule == name.0) {
-            if let History::Explained { strides, .. } = row {
-                around.extend(strides.place(&key.1, &name.1).map(|place| (key.clone(), place)));
+            if let InstantOutcome::Explained { instants, .. } = row {
+                around.extend(instants.place(&key.1, &name.1).map(|place| (key.clone(), place)));
             }
-            if cause != Cause::Backfill || !is_same_day(&key.1, &name.1) {
+            if cause != OpeningCause::Backfill || !is_same_day(&key.1, &name.1) {
                 break;
             }
         }
         around
     }
 
-    pub(super) fn backfill(&mut self, context: &mut Context, backfill: &Backfill) -> Result<Outcome, Refusal> {
+    pub(super) fn backfill(&mut self, context: &mut Context, backfill: &Backfill) -> Result<CommandOutcome, Refusal> {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let (tenant, request) = (schedule.tenant.clone(), backfill.request.as_deref());
@@ -75,7 +81,7 @@ impl Ledger {
         let is_behind = |opening: &Opening| {
             opening.due <= through
                 && forgotten.is_none_or(|forgotten| opening.due > forgotten)
-                && opening.cause == Cause::Backfill
+                && opening.cause == OpeningCause::Backfill
                 && !matches!(opening.nominal, Nominal::Trigger(_))
         };
         if names.len() < backfill.openings.len() || !backfill.openings.iter().all(is_behind) {
@@ -87,14 +93,14 @@ impl Ledger {
         let mut batch = self.backfill_batch(id);
         let may_mail = |opening: &Opening| self.may_backfill(&mut batch, opening.due);
         let (fresh, inside): (Vec<Opening>, Vec<Opening>) = fresh.into_iter().partition(may_mail);
-        self.keep_tables(batch.look);
+        self.keep_mappings(batch.lookups);
         let inside_gap = inside.len() as u32;
         let fresh = fresh.into_iter().map(|opening| Opened { schedule: id, opening, waited_for: None }).collect();
         let (known, rest) = (backfill.known.saturating_add(overtaken), backfill.rest);
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);
         let (first, last, opened) = (run(runs.first()), run(runs.last()), runs.len() as u32);
-        let outcome = Outcome::Backfilled { opened, first, last, known, rest, inside_gap };
+        let outcome = CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap };
         self.remember(context, &tenant, request, backfill.body, &outcome);
         Ok(outcome)
     }

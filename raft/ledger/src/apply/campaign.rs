@@ -5,14 +5,14 @@ use super::audience::gap_needs_a_list;
 use super::schedule::{bounded, labelled};
 use crate::campaign::{Armed, Campaign, Launch, Stage};
 use crate::causes::MissedCause;
-use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate};
-use crate::content::{Content, Named, To};
+use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, NextInstant, ScheduleCreate};
+use crate::content::{AudienceChoice, Content, NamedAudience};
 use crate::decide::calendar::When;
 use crate::ids::{Hash, Nominal, RunId, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::policy::Policies;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::{Ledger, SealedAudience};
 
 impl Ledger {
@@ -21,7 +21,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &CampaignCreate,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<CommandOutcome, Refusal> {
         let body = asked.body();
         let request = asked.request.as_deref();
         if let Some(outcome) = self.answered_again(context, &asked.tenant, request, body)? {
@@ -55,12 +55,12 @@ impl Ledger {
                     index: context.index,
                     stage: Stage::Draft,
                 };
-                self.hold_blob(content);
+                self.store_blob(content);
                 self.campaigns.put(place, campaign);
             }
         }
-        self.remember(context, &asked.tenant, request, body, &Outcome::Done);
-        Ok(Outcome::Done)
+        self.remember(context, &asked.tenant, request, body, &CommandOutcome::Done);
+        Ok(CommandOutcome::Done)
     }
 
     /// P7: launched again, by anyone, it sends nothing more. What has never opened may be launched for another
@@ -69,11 +69,11 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &CampaignLaunch,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<CommandOutcome, Refusal> {
         let place = asked.campaign.place();
         if let Some(launch) = self.may_launch(asked, context.now)? {
             context.repeats = Some(launch.index);
-            return Ok(Outcome::Done);
+            return Ok(CommandOutcome::Done);
         }
         let campaign = self.campaign(&asked.campaign)?.clone();
         let former = campaign.stage.schedule();
@@ -97,7 +97,7 @@ impl Ledger {
             None => Stage::Waiting(launch),
         };
         self.campaigns.put(place, launched);
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// Would a launch be granted at `now`? Answers the one that it repeats, where it does.
@@ -120,13 +120,13 @@ impl Ledger {
             return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
         }
         if let Some(sealed) = sealed.filter(|sealed| asked.checked == Some(sealed.seal)) {
-            self.not_sent_lately(now, &asked.campaign, campaign, (asked.again, sealed))?;
+            self.check_not_sent_recently(now, &asked.campaign, campaign, (asked.again, sealed))?;
         }
         Ok(None)
     }
 
     /// The leader looks after campaigns that wait: once the audience is sealed, and at the instant at the latest.
-    pub(super) fn campaign_arm(&mut self, context: &mut Context, arm: &CampaignArm) -> Result<Outcome, Refusal> {
+    pub(super) fn campaign_arm(&mut self, context: &mut Context, arm: &CampaignArm) -> Result<CommandOutcome, Refusal> {
         let asked = &arm.campaign;
         let mut campaign = self.campaign(asked)?.clone();
         let Stage::Waiting(launch) = campaign.stage.clone() else {
@@ -144,7 +144,7 @@ impl Ledger {
                 Err(MissedCause::TooLate { due: campaign.due, now: context.now })
             }
             (None, Some(sealed)) => {
-                let may = self.not_sent_lately(context.now, asked, &campaign, (launch.again, sealed));
+                let may = self.check_not_sent_recently(context.now, asked, &campaign, (launch.again, sealed));
                 let create =
                     may.and_then(|()| self.schedule_of(asked, (&campaign, None), &launch, sealed, context.now));
                 let armed = create.and_then(|create| self.arm(context, &create, launch.clone(), sealed));
@@ -162,7 +162,7 @@ impl Ledger {
             }
         };
         self.campaigns.put(asked.place(), campaign);
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// The schedule of its one instant, which can be created once `former` is deleted.
@@ -176,7 +176,7 @@ impl Ledger {
     ) -> Result<ScheduleCreate, Refusal> {
         let content = self.blob(&campaign.content).and_then(Content::from_blob);
         let content = content.ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))?;
-        let audience = Named { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
+        let audience = NamedAudience { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
         let due = campaign.due;
         let create = ScheduleCreate {
             request: None,
@@ -195,9 +195,9 @@ impl Ledger {
             priority: campaign.priority,
             paused: None,
             content,
-            audience: To::Sealed(audience),
+            audience: AudienceChoice::Sealed(audience),
             after: due.plus_ms(-1),
-            next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+            next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
             tzdb: launch.tzdb.clone(),
             labels: campaign.labels.clone(),
         };
@@ -217,7 +217,7 @@ impl Ledger {
         sealed: SealedAudience,
     ) -> Result<Armed, Refusal> {
         match self.schedule_create(context, create)? {
-            Outcome::Schedule(schedule) => Ok(Armed { launch, schedule, audience: sealed.seal }),
+            CommandOutcome::Schedule(schedule) => Ok(Armed { launch, schedule, audience: sealed.seal }),
             _ => Err(Refusal::NameTaken(create.name.clone())),
         }
     }
@@ -240,14 +240,18 @@ impl Ledger {
     }
 
     /// Ends it: before its instant nothing opens, after it what is not sent is cancelled.
-    pub(super) fn campaign_cancel(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
+    pub(super) fn campaign_cancel(
+        &mut self,
+        context: &mut Context,
+        asked: &CampaignName,
+    ) -> Result<CommandOutcome, Refusal> {
         let campaign = self.campaign(asked)?.clone();
         let (outcome, opened) = match &campaign.stage {
             Stage::Cancelled { .. } => {
                 context.repeats = Some(campaign.index);
-                return Ok(Outcome::Done);
+                return Ok(CommandOutcome::Done);
             }
-            Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => (Outcome::Done, None),
+            Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => (CommandOutcome::Done, None),
             Stage::Armed(armed) => match self.run_of_campaign(armed.schedule) {
                 Some(run) => (self.run_cancel(context, run, None)?, Some(armed.clone())),
                 None => (self.schedule_delete(context, armed.schedule)?, None),
@@ -276,15 +280,19 @@ impl Ledger {
     }
 
     /// Deletes it. Its run is kept as long as any.
-    pub(super) fn campaign_delete(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
+    pub(super) fn campaign_delete(
+        &mut self,
+        context: &mut Context,
+        asked: &CampaignName,
+    ) -> Result<CommandOutcome, Refusal> {
         let campaign = self.campaign(asked)?.clone();
         let schedule = campaign.stage.schedule();
         if let Some(schedule) = schedule.filter(|schedule| self.schedules.get(schedule).is_some()) {
             self.schedule_delete(context, schedule)?;
         }
         self.campaigns.remove(&asked.place());
-        self.let_go(&campaign.content);
-        Ok(Outcome::Done)
+        self.release_blob(&campaign.content);
+        Ok(CommandOutcome::Done)
     }
 
     /// A campaign and a schedule never share a name: each is found by it.

@@ -1,57 +1,64 @@
 //! Claims (P4): the right to send a slice, granted to one life of one node; and its end when the
-//! holder's lease is over (P9).
+//! owner's lease is over (P9).
 
 use super::Context;
 use crate::bitmap::Bitmap;
-use crate::command::Claim;
+use crate::claim_history::{ClaimEventKind, ClaimHistory, DoubtReason};
+use crate::command::ClaimRequest;
 use crate::effect::Effect;
 use crate::ids::{Fence, GROUP, NodeId, Time};
 use crate::impossible::Bounded;
-use crate::moments::{Doubt, Moments, What};
-use crate::planted::{self, Bug};
+use crate::injected_bugs::{self, Bug};
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
-use crate::state::{Ledger, Page, Row, RunState, Standing};
+use crate::reply::CommandOutcome;
+use crate::state::{Claim, Ledger, Page, RecipientState, RunState};
 
 impl Ledger {
-    pub(super) fn claim(&mut self, context: &mut Context, claims: &[Claim]) -> Outcome {
-        let answers = claims.iter().enumerate().map(|(place, claim)| self.claim_one(context, place as u32, claim));
-        Outcome::Claimed(answers.collect())
+    pub(super) fn claim(&mut self, context: &mut Context, requests: &[ClaimRequest]) -> CommandOutcome {
+        let answers =
+            requests.iter().enumerate().map(|(place, request)| self.claim_one(context, place as u32, request));
+        CommandOutcome::Claimed(answers.collect())
     }
 
-    fn claim_one(&mut self, context: &mut Context, place: u32, claim: &Claim) -> Result<Fence, Refusal> {
+    fn claim_one(&mut self, context: &mut Context, place: u32, request: &ClaimRequest) -> Result<Fence, Refusal> {
         let most = self.limits().slice;
-        if claim.slice.len() > most {
+        if request.slice.len() > most {
             return Err(Refusal::TooLarge { what: Bounded::Slice, bound: u64::from(most) });
         }
-        if !self.is_current(claim.holder) {
-            return Err(Refusal::HolderGone);
+        if !self.is_current(request.owner) {
+            return Err(Refusal::OwnerGone);
         }
-        let mut granted = self.claimable(claim, context.now);
-        granted.remove(&self.keep_apart(context, (claim.page, claim.chunk), &granted));
+        let mut granted = self.claimable(request, context.now);
+        granted.remove(&self.keep_apart(context, (request.page, request.chunk), &granted));
         if granted.is_empty() {
             return Err(Refusal::NothingPending);
         }
-        let granted = self.within_concurrency(claim.page, granted)?;
-        let granted = self.within_cap((claim.page, claim.chunk), granted, context.now)?;
+        let granted = self.within_concurrency(request.page, granted)?;
+        let granted = self.within_cap((request.page, request.chunk), granted, context.now)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let fence = Fence { group: GROUP, epoch, index: context.index, place };
-        let row = Row {
-            page: claim.page,
-            chunk: claim.chunk,
-            holder: claim.holder,
+        let claim = Claim {
+            page: request.page,
+            chunk: request.chunk,
+            owner: request.owner,
             claimed_at: context.now,
             granted: granted.clone(),
             claimed: granted.clone(),
             in_doubt: Bitmap::new(),
             sent: Bitmap::new(),
             assumed: Bitmap::new(),
-            moments: Moments::default(),
+            history: ClaimHistory::default(),
         };
-        self.shift(context, (claim.page, claim.chunk), &granted, Standing::Pending, Standing::Claimed);
-        self.rows.put(fence, row);
-        self.note_alive(claim.holder.node);
-        context.emit(Effect::RowGranted { fence, holder: claim.holder });
+        self.transition(
+            context,
+            (request.page, request.chunk),
+            &granted,
+            RecipientState::Pending,
+            RecipientState::Claimed,
+        );
+        self.claims.put(fence, claim);
+        self.note_alive(request.owner.node);
+        context.emit(Effect::ClaimGranted { fence, owner: request.owner });
         Ok(fence)
     }
 
@@ -65,66 +72,67 @@ impl Ledger {
     }
 
     /// What of a claim is pending, has come in, belongs to runs that send, and goes by one pool: its lowest slot's.
-    fn claimable(&self, claim: &Claim, now: Time) -> Bitmap {
-        let (Some(page), Some(chunk)) = (self.pages.get(&claim.page), self.chunks.get(&(claim.page, claim.chunk)))
+    fn claimable(&self, request: &ClaimRequest, now: Time) -> Bitmap {
+        let (Some(page), Some(chunk)) =
+            (self.pages.get(&request.page), self.chunks.get(&(request.page, request.chunk)))
         else {
             return Bitmap::new();
         };
-        let mut slots = claim.slice.and(&chunk.claimable(now));
-        slots.remove(&closed_slots(page, claim.chunk, now));
-        if let Some(lowest) = slots.min().filter(|_| !chunk.elsewhere.is_empty()) {
-            // A row is worked by one pool.
+        let mut slots = request.slice.and(&chunk.claimable(now));
+        slots.remove(&closed_slots(page, request.chunk, now));
+        if let Some(lowest) = slots.min().filter(|_| !chunk.pool_overrides.is_empty()) {
+            // A claim is worked by one pool.
             let parts = chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots);
             slots = parts.into_iter().find(|slots| slots.contains(lowest)).unwrap_or_default();
         }
-        if claim.slice.len() > 1 {
-            // P12: a suspect has a row of its own.
-            slots.remove(&chunk.suspects);
+        if request.slice.len() > 1 {
+            // P12: a suspect has a claim of its own.
+            slots.remove(&chunk.crash_suspects);
         }
         slots
     }
 
-    /// P9: the leader regards these holders' leases as over. What they had claimed is in doubt until they
+    /// P9: the leader regards these owners' leases as over. What they had claimed is in doubt until they
     /// come back with their journal, or somebody decides.
-    pub(super) fn revoke(&mut self, context: &mut Context, fences: &[Fence]) -> Outcome {
+    pub(super) fn revoke(&mut self, context: &mut Context, fences: &[Fence]) -> CommandOutcome {
         let mut moved = 0;
         for fence in fences {
-            if planted::is(Bug::SendAgain) {
-                moved += self.give_back(context, *fence);
+            if injected_bugs::is(Bug::SendAgain) {
+                moved += self.return_to_pending(context, *fence);
                 continue;
             }
-            let Some(row) = self.rows.edit(fence) else { continue };
-            let claimed = std::mem::take(&mut row.claimed);
+            let Some(claim) = self.claims.edit(fence) else { continue };
+            let claimed = std::mem::take(&mut claim.claimed);
             if claimed.is_empty() {
                 continue;
             }
-            row.in_doubt.add(&claimed);
-            row.note(context, (What::InDoubt(Doubt::HolderLost), Standing::InDoubt), &claimed);
-            let (place, holder) = ((row.page, row.chunk), row.holder);
-            self.shift(context, place, &claimed, Standing::Claimed, Standing::InDoubt);
-            if let Some(node) = self.nodes.edit(&holder.node) {
+            claim.in_doubt.add(&claimed);
+            claim.note(context, (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt), &claimed);
+            let (place, owner) = ((claim.page, claim.chunk), claim.owner);
+            self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::InDoubt);
+            if let Some(node) = self.nodes.edit(&owner.node) {
                 node.revoked_index = context.index;
-                node.lost |= node.incarnation == holder.incarnation;
+                node.lost |= node.incarnation == owner.incarnation;
             }
-            context.emit(Effect::RowClosed { fence: *fence, holder });
+            context.emit(Effect::ClaimClosed { fence: *fence, owner });
             moved += u64::from(claimed.len());
         }
-        Outcome::Moved(moved)
+        CommandOutcome::Moved(moved)
     }
 }
 
 impl Ledger {
-    /// Planted: as if a lost holder had never begun anything.
-    fn give_back(&mut self, context: &mut Context, fence: Fence) -> u64 {
-        let Some(mut row) = self.rows.get(&fence).cloned() else { return 0 };
-        let (claimed, place) = (std::mem::take(&mut row.claimed), (row.page, row.chunk));
+    /// Planted: as if a lost owner had never begun anything.
+    fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
+        let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
+        let (claimed, place) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));
         if claimed.is_empty() {
             return 0;
         }
-        row.note(context, (What::Released(None), Standing::Pending), &claimed);
-        context.emit(Effect::RowClosed { fence, holder: row.holder });
-        self.put_row(fence, row, true);
-        self.shift(context, place, &claimed, Standing::Claimed, Standing::Pending);
+        claim.note(context, (ClaimEventKind::Released(None), RecipientState::Pending), &claimed);
+        context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
+        self.put_claim(fence, claim, true);
+        self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::Pending);
         u64::from(claimed.len())
     }
 }

@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::gap::Look;
+use super::gap::GapLookups;
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::claim_history::ClaimEventKind;
 use crate::command::{Decide, Decider, Decision};
 use crate::fingerprint::fingerprint;
 use crate::ids::{Fence, RunId, Time};
 use crate::impossible::Impossible;
-use crate::moments::What;
-use crate::planted::{self, Bug};
+use crate::injected_bugs::{self, Bug};
 use crate::refusal::Refusal;
-use crate::reply::{Moved, Outcome};
-use crate::state::{Ledger, Run, RunKind, RunState, Standing};
+use crate::reply::{CommandOutcome, MovedRecipients};
+use crate::state::{Ledger, RecipientState, Run, RunKind, RunState};
 
 impl Ledger {
-    /// A recipient is in doubt only when its holder said so, having met its gate once and for all, or when
-    /// its lease was over: in both cases the row's holder can no longer pass a gate (P14).
+    /// A recipient is in doubt only when its owner said so, having met its gate once and for all, or when
+    /// its lease was over: in both cases the claim's owner can no longer pass a gate (P14).
     ///
     /// A recipient who was sent to again meanwhile may be in doubt for another hand-off, of which the decision knows
-    /// nothing: rows behind `up_to` keep their doubts.
-    pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<Outcome, Refusal> {
+    /// nothing: claims behind `up_to` keep their doubts.
+    pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
         let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
         let tenant = self.pages.get(&page).map(|page| page.tenant.clone()).unwrap_or_default();
         let body = fingerprint(&Decide { request: None, ..decide.clone() });
@@ -34,12 +34,12 @@ impl Ledger {
         Ok(outcome)
     }
 
-    fn decide_now(&mut self, context: &mut Context, decide: &Decide) -> Result<Outcome, Refusal> {
+    fn decide_now(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
         let (to, resends) = match decide.decision {
-            Decision::Assume => (Standing::Assumed, false),
-            Decision::Resend => (Standing::Pending, true),
+            Decision::Assume => (RecipientState::Assumed, false),
+            Decision::Resend => (RecipientState::Pending, true),
         };
-        let what = if resends { What::Resent(decide.by) } else { What::Assumed(decide.by) };
+        let what = if resends { ClaimEventKind::Resent(decide.by) } else { ClaimEventKind::Assumed(decide.by) };
         if resends {
             self.may_send_again(decide.run)?;
         }
@@ -57,15 +57,15 @@ impl Ledger {
         }
         let mut moved = 0;
         for (fence, slots) in chosen {
-            let Some(mut row) = self.rows.get(&fence).cloned() else { continue };
-            row.in_doubt.remove(&slots);
+            let Some(mut claim) = self.claims.get(&fence).cloned() else { continue };
+            claim.in_doubt.remove(&slots);
             if !resends {
-                row.assumed.add(&slots);
+                claim.assumed.add(&slots);
             }
-            row.note(context, (what.clone(), to), &slots);
-            let place = (row.page, row.chunk);
-            self.put_row(fence, row, true);
-            self.shift(context, place, &slots, Standing::InDoubt, to);
+            claim.note(context, (what.clone(), to), &slots);
+            let place = (claim.page, claim.chunk);
+            self.put_claim(fence, claim, true);
+            self.transition(context, place, &slots, RecipientState::InDoubt, to);
             if counts {
                 slots.iter().for_each(|slot| self.count_attempt(decide.run, place, slot, context.now));
             }
@@ -77,47 +77,47 @@ impl Ledger {
                 Ok(())
             })?;
         }
-        Ok(Outcome::MovedOf(vec![Ok(Moved { recipients: u64::from(moved), inside_gap })]))
+        Ok(CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: u64::from(moved), inside_gap })]))
     }
 
     /// P17: who got a mail of another run too near to this one stays in doubt: sent again they would be suppressed,
     /// and evidence that is still to come would find them closed. How many these are.
     fn leave_near(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
-        let mut look = Look::default();
+        let mut lookups = GapLookups::default();
         let mut left = 0;
         for (fence, slots) in chosen.iter_mut() {
-            let near = self.doubts_inside_gap(&mut look, run, *fence);
+            let near = self.doubts_inside_gap(&mut lookups, run, *fence);
             left += u64::from(near.and(slots).len());
             slots.remove(&near);
         }
-        self.keep_tables(look);
+        self.keep_mappings(lookups);
         chosen.retain(|(_, slots)| !slots.is_empty());
         left
     }
 
-    /// Of a run's recipients in doubt in a row: who would be suppressed if they were sent again (P17).
-    pub fn doubts_inside_gap(&self, look: &mut Look, run: RunId, row: Fence) -> Bitmap {
-        let Some(row) = self.rows.get(&row) else { return Bitmap::new() };
+    /// Of a run's recipients in doubt in a claim: who would be suppressed if they were sent again (P17).
+    pub fn doubts_inside_gap(&self, lookups: &mut GapLookups, run: RunId, claim: Fence) -> Bitmap {
+        let Some(claim) = self.claims.get(&claim) else { return Bitmap::new() };
         let of_run = |slot: &u16| {
-            let (of, number) = self.recipient_at((row.page, row.chunk), *slot)?;
+            let (of, number) = self.recipient_at((claim.page, claim.chunk), *slot)?;
             (of == run).then_some(number)
         };
-        let numbers = row.in_doubt.iter().filter_map(|slot| of_run(&slot));
-        let near = self.inside_gap(look, run, numbers);
-        row.in_doubt.iter().filter(|slot| of_run(slot).is_some_and(|number| near.contains(&number))).collect()
+        let numbers = claim.in_doubt.iter().filter_map(|slot| of_run(&slot));
+        let near = self.inside_gap(lookups, run, numbers);
+        claim.in_doubt.iter().filter(|slot| of_run(slot).is_some_and(|number| near.contains(&number))).collect()
     }
 
-    /// The rows that hold in doubt what is to be decided, each with those slots.
+    /// The claims that hold in doubt what is to be decided, each with those slots.
     fn doubts(&self, decide: &Decide) -> Result<Vec<(Fence, Bitmap)>, Refusal> {
         let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
         let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
         let mut found = Vec::new();
         let is_meant = |fence: &Fence| decide.up_to.is_none_or(|up_to| *fence <= up_to);
-        let rows = self.rows.iter().filter(|(fence, row)| row.page == page && is_meant(fence));
-        for (fence, row) in rows.filter(|(_, row)| !row.in_doubt.is_empty()) {
-            let chunk = row.chunk;
+        let claims = self.claims.iter().filter(|(fence, claim)| claim.page == page && is_meant(fence));
+        for (fence, claim) in claims.filter(|(_, claim)| !claim.in_doubt.is_empty()) {
+            let chunk = claim.chunk;
             let meant = picked.entry(chunk).or_insert_with(|| self.picked(decide.run, &decide.recipients, chunk));
-            let slots = row.in_doubt.and(meant);
+            let slots = claim.in_doubt.and(meant);
             if !slots.is_empty() {
                 found.push((*fence, slots));
             }
@@ -129,14 +129,14 @@ impl Ledger {
     /// person decides.
     pub fn may_resend(&self, run: &Run, place: (RunId, u32), slot: u16) -> bool {
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
-        attempts.saturating_add(1) < run.policies.max_attempts || planted::is(Bug::NoMaxAttempts)
+        attempts.saturating_add(1) < run.policies.max_attempts || injected_bugs::is(Bug::NoMaxAttempts)
     }
 
     fn with_attempts_left(&self, run: RunId, chosen: Vec<(Fence, Bitmap)>) -> Vec<(Fence, Bitmap)> {
         let Some(run) = self.run(run) else { return Vec::new() };
         let left = chosen.into_iter().filter_map(|(fence, slots)| {
-            let row = self.rows.get(&fence)?;
-            let place = (row.page, row.chunk);
+            let claim = self.claims.get(&fence)?;
+            let place = (claim.page, claim.chunk);
             let slots: Bitmap = slots.iter().filter(|slot| self.may_resend(run, place, *slot)).collect();
             (!slots.is_empty()).then_some((fence, slots))
         });

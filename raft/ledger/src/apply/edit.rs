@@ -11,17 +11,21 @@ use super::Context;
 use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
 use super::schedule::{bounded, gap_within_retention, labelled};
-use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
-use crate::content::{Content, Recipients, To};
+use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange, UnopenedReason};
+use crate::content::{AudienceChoice, Content, Recipients};
 use crate::ids::{Hash, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::policy::Overlap;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::{Activity, Ledger, Schedule};
 
 impl Ledger {
-    pub(super) fn schedule_edit(&mut self, context: &mut Context, edit: &ScheduleEdit) -> Result<Outcome, Refusal> {
+    pub(super) fn schedule_edit(
+        &mut self,
+        context: &mut Context,
+        edit: &ScheduleEdit,
+    ) -> Result<CommandOutcome, Refusal> {
         let id = edit.schedule;
         let tenant = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?.tenant.clone();
         let request = edit.request.as_deref();
@@ -37,7 +41,7 @@ impl Ledger {
         }
         edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
         let is_sealed = match &edit.audience {
-            Some(to) => matches!(to, To::Sealed(_)),
+            Some(to) => matches!(to, AudienceChoice::Sealed(_)),
             None => self.derived.seals.contains(&schedule.audience),
         };
         gap_needs_a_list(edit.policies.as_ref().unwrap_or(&schedule.policies), is_sealed)?;
@@ -63,30 +67,31 @@ impl Ledger {
             self.note_waited(id, run, context.now);
         }
         let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
-        edit.content.iter().for_each(|content| self.hold_blob(content.blob()));
-        edit.audience.iter().for_each(|audience| self.hold_audience(audience));
+        edit.content.iter().for_each(|content| self.store_blob(content.blob()));
+        edit.audience.iter().for_each(|audience| self.retain_audience(audience));
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.take(edit, context.index);
         }
         if let Some((content, audience)) = former {
-            edit.content.iter().for_each(|_| self.let_go(&content));
-            edit.audience.iter().for_each(|_| self.let_go(&audience));
+            edit.content.iter().for_each(|_| self.release_blob(&content));
+            edit.audience.iter().for_each(|_| self.release_blob(&audience));
         }
         let body = self.schedules.get(&id).and_then(|schedule| self.present_body(schedule));
         if let (Some(schedule), Some(body)) = (self.schedules.edit(&id), body) {
             schedule.body = body;
         }
         self.index_due(context, id, before);
-        let outcome = Outcome::Schedule(id);
+        let outcome = CommandOutcome::Schedule(id);
         self.remember(context, &tenant, request, edit.body, &outcome);
         Ok(outcome)
     }
 
     /// P1: a range is kept under the name of its first instant. Where that has opened the run stays there, and
     /// the rest of the range would be lost.
-    fn check_ranges(&self, id: ScheduleId, explained: &[Explained]) -> Result<(), Refusal> {
-        let lost =
-            |range: &Explained| range.reason != Reason::OpenedBefore && self.has_opened(&(id, range.first.clone()));
+    fn check_ranges(&self, id: ScheduleId, explained: &[ExplainedRange]) -> Result<(), Refusal> {
+        let lost = |range: &ExplainedRange| {
+            range.reason != UnopenedReason::OpenedBefore && self.has_opened(&(id, range.first.clone()))
+        };
         match explained.iter().any(lost) {
             true => Err(Impossible::RangeBeginsWithRun.into()),
             false => Ok(()),
@@ -94,7 +99,12 @@ impl Ledger {
     }
 
     /// P8: what of the former timing lies at or before `through` is opened or explained.
-    fn leave_timing(&mut self, context: &mut Context, timing: &Retiming, edit: &ScheduleEdit) -> Result<(), Refusal> {
+    fn leave_timing(
+        &mut self,
+        context: &mut Context,
+        timing: &TimingChange,
+        edit: &ScheduleEdit,
+    ) -> Result<(), Refusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
             let waited_for = self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
@@ -195,7 +205,7 @@ impl Schedule {
 fn check_timing(
     schedule: &Schedule,
     edit: &ScheduleEdit,
-    timing: &Retiming,
+    timing: &TimingChange,
     waits: bool,
     now: Time,
 ) -> Result<(), Refusal> {

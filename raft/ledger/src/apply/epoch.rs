@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use crate::command::{EpochStart, NodeUp, RaiseLevel, Reading};
-use crate::deaths::Deaths;
+use crate::command::{EpochStart, NodeUp, RaiseLevel, VoterClock};
+use crate::crash_backoff::CrashHistory;
 use crate::effect::Effect;
-use crate::ids::{Epoch, Holder, NodeId, Time};
+use crate::ids::{ClaimOwner, Epoch, NodeId, Time};
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::{EpochState, Ledger, Node, SoleClock};
 
 /// Two clocks agree when they differ by at most this. Milliseconds (P18).
@@ -18,7 +18,7 @@ pub const AGREEMENT_MS: i64 = 2_000;
 /// The lower of the closest pair of readings, if that pair agrees (P18). A single voter agrees with
 /// itself; of a node that reads twice only the first reading counts, so that none agrees with itself
 /// otherwise.
-pub fn agreed_time(voters: u32, readings: &[Reading]) -> Option<Time> {
+pub fn agreed_time(voters: u32, readings: &[VoterClock]) -> Option<Time> {
     let mut nodes = BTreeSet::new();
     let firsts = readings.iter().filter(|reading| nodes.insert(reading.node));
     let mut walls: Vec<Time> = firsts.map(|reading| reading.wall).collect();
@@ -68,7 +68,7 @@ impl Ledger {
         ))
     }
 
-    pub(super) fn epoch_start(&mut self, context: &mut Context, start: &EpochStart) -> Result<Outcome, Refusal> {
+    pub(super) fn epoch_start(&mut self, context: &mut Context, start: &EpochStart) -> Result<CommandOutcome, Refusal> {
         let epoch = Epoch(context.index);
         let agreed = self.agreed_by(start);
         let wall = agreed.as_ref().ok().map(|wall| wall.plus_ms(self.head.offset_ms()));
@@ -83,41 +83,41 @@ impl Ledger {
             Ok(_) => self.head.sole_clock = SoleClock::of(start),
             Err(cause) => context.alarm(cause),
         }
-        Ok(Outcome::EpochStarted { epoch, base, clocks_agree })
+        Ok(CommandOutcome::EpochStarted { epoch, base, clocks_agree })
     }
 
-    pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<Outcome, Refusal> {
+    pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<CommandOutcome, Refusal> {
         let ledger = self.head.level;
         if up.level < ledger {
             return Err(Impossible::LevelTooLow { ledger, node: up.level }.into());
         }
-        let asked = up.holder.incarnation;
-        if let Some(node) = self.nodes.get(&up.holder.node) {
-            if node.incarnation == asked && node.life == up.life {
+        let asked = up.owner.incarnation;
+        if let Some(node) = self.nodes.get(&up.owner.node) {
+            if node.incarnation == asked && node.process_nonce == up.process_nonce {
                 context.repeats = Some(node.up_index);
-                return Ok(Outcome::Done);
+                return Ok(CommandOutcome::Done);
             }
             if asked <= node.incarnation {
                 return Err(Refusal::OldIncarnation { asked, known: node.incarnation });
             }
         }
-        let revoked_index = self.nodes.get(&up.holder.node).map_or(0, |node| node.revoked_index);
-        let deaths = self.deaths_before(context, up.holder.node);
+        let revoked_index = self.nodes.get(&up.owner.node).map_or(0, |node| node.revoked_index);
+        let crashes = self.crashes_before(context, up.owner.node);
         let node = Node {
             name: up.name.clone(),
             incarnation: asked,
             up_index: context.index,
             level: up.level,
-            life: up.life,
+            process_nonce: up.process_nonce,
             revoked_index,
-            deaths,
+            crashes,
             lost: false,
             #[cfg(feature = "next-level")]
             up_at: (ledger >= crate::level::KNOWN).then_some(context.now),
         };
-        self.nodes.put(up.holder.node, node);
-        context.emit(Effect::NodeUp(up.holder));
-        Ok(Outcome::Done)
+        self.nodes.put(up.owner.node, node);
+        context.emit(Effect::NodeUp(up.owner));
+        Ok(CommandOutcome::Done)
     }
 
     /// Each known node and each voter, with the level that it has announced; 0 where it never came up (P23).
@@ -138,28 +138,28 @@ impl Ledger {
         }
     }
 
-    pub(super) fn raise_level(&mut self, raise: &RaiseLevel) -> Outcome {
+    pub(super) fn raise_level(&mut self, raise: &RaiseLevel) -> CommandOutcome {
         self.head.level = raise.level;
-        Outcome::Done
+        CommandOutcome::Done
     }
 
     /// P12: the deaths of a node of which another life comes up. The life before it died when it left
-    /// something claimed, or when its rows were revoked and it never came back for others.
-    fn deaths_before(&self, context: &mut Context, id: NodeId) -> Deaths {
-        let Some(node) = self.nodes.get(&id) else { return Deaths::default() };
-        let life = Holder { node: id, incarnation: node.incarnation };
-        let mut deaths = node.deaths.clone();
-        if node.lost || self.rows.iter().any(|(_, row)| row.holder == life && !row.claimed.is_empty()) {
-            let kept = self.limits().deaths_kept;
-            deaths.record(context.now, kept);
-            if let Some(until) = deaths.rests_until(self.limits()) {
+    /// something claimed, or when its claims were revoked and it never came back for others.
+    fn crashes_before(&self, context: &mut Context, id: NodeId) -> CrashHistory {
+        let Some(node) = self.nodes.get(&id) else { return CrashHistory::default() };
+        let former = ClaimOwner { node: id, incarnation: node.incarnation };
+        let mut crashes = node.crashes.clone();
+        if node.lost || self.claims.iter().any(|(_, claim)| claim.owner == former && !claim.claimed.is_empty()) {
+            let kept = self.limits().crashes_kept;
+            crashes.record(context.now, kept);
+            if let Some(until) = crashes.backoff_until(self.limits()) {
                 context.alarm(format!(
                     "node {} died {kept} times within ten minutes while it held claims: it gets none before {until}",
                     node.name
                 ));
             }
         }
-        deaths
+        crashes
     }
 }
 
@@ -167,8 +167,12 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn readings(walls: &[i64]) -> Vec<Reading> {
-        walls.iter().enumerate().map(|(node, wall)| Reading { node: NodeId(node as u64), wall: Time(*wall) }).collect()
+    fn readings(walls: &[i64]) -> Vec<VoterClock> {
+        walls
+            .iter()
+            .enumerate()
+            .map(|(node, wall)| VoterClock { node: NodeId(node as u64), wall: Time(*wall) })
+            .collect()
     }
 
     #[test]
@@ -177,7 +181,7 @@ mod tests {
         assert_eq!(agreed_time(3, &readings(&[10_000, 12_001])), None);
         assert_eq!(agreed_time(3, &readings(&[10_000])), None, "one of three is not enough");
         assert_eq!(agreed_time(1, &readings(&[10_000])), Some(Time(10_000)));
-        let twice = [Reading { node: NodeId(1), wall: Time(10_000) }; 2];
+        let twice = [VoterClock { node: NodeId(1), wall: Time(10_000) }; 2];
         assert_eq!(agreed_time(3, &twice), None, "a node does not agree with itself");
         let a_day = 86_400_000;
         assert_eq!(agreed_time(3, &readings(&[a_day, 10_000, 10_500])), Some(Time(10_000)), "the liar is outvoted");

@@ -4,19 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::canary::Trial;
+use crate::bounce_breaker::BounceBreaker;
+use crate::canary::CanaryState;
 use crate::causes::BlockCause;
-use crate::command::{Cause, Explained, Fire, Next, Opening};
+use crate::command::{ExplainedRange, Fire, NextInstant, Opening, OpeningCause};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
+use crate::injected_bugs::{self, Bug};
 use crate::limits::Limits;
-use crate::planted::{self, Bug};
 use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
-use crate::state::{Activity, Chunk, Counts, Held, History, Ledger, Page, Run, RunState, Schedule, Standing};
-use crate::toll::Toll;
+use crate::reply::CommandOutcome;
+use crate::state::{
+    Activity, BlockingRun, Chunk, Counts, InstantOutcome, Ledger, Page, RecipientState, Run, RunState, Schedule,
+};
 
 /// An occurrence on its way to a page.
 pub(super) struct Opened {
@@ -42,7 +44,7 @@ pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
 type PageKey = (String, String, u8, Time, bool, Option<usize>);
 
 impl Ledger {
-    pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> Outcome {
+    pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> CommandOutcome {
         let mut opened = Vec::new();
         let mut names = BTreeSet::new();
         let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
@@ -64,7 +66,7 @@ impl Ledger {
             runs.entry(schedule).or_default().push(run);
         }
         let of = |fire: &Fire| runs.get(&fire.schedule).cloned().unwrap_or_default();
-        Outcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
+        CommandOutcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
     }
 
     /// An instant opens at its place in the window, not before (`jitter`). An edit that leaves the timing does
@@ -72,7 +74,7 @@ impl Ledger {
     fn check_place(&self, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
         let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
-        match planned.filter(|next| next.nominal == fire.from).map(Next::opens) {
+        match planned.filter(|next| next.nominal == fire.from).map(NextInstant::opens) {
             Some(opens) if opens > now => Err(Refusal::NotDue(opens)),
             _ => Ok(()),
         }
@@ -102,7 +104,7 @@ impl Ledger {
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
         let next = plan.next.as_ref().ok_or(Refusal::StalePlan)?;
-        let compares = !planted::is(Bug::WheelTrustsLeader);
+        let compares = !injected_bugs::is(Bug::WheelTrustsLeader);
         if compares && (plan.version != fire.plan_version || next.nominal != fire.from) {
             return Err(Refusal::StalePlan);
         }
@@ -127,7 +129,8 @@ impl Ledger {
         self.check_overlap(id, fire, context.now)?;
         names.extend(fresh);
         let opens = next.opens();
-        let was_due = |held: &Held| opens <= held.through && fire.opened.iter().all(|one| one.due <= held.through);
+        let was_due =
+            |held: &BlockingRun| opens <= held.through && fire.opened.iter().all(|one| one.due <= held.through);
         let waited_for = self.held_up(id, context.now).filter(was_due).map(|held| held.by);
         self.explain(context, id, &fire.explained);
         if let Some(schedule) = self.schedules.edit(&id) {
@@ -145,10 +148,10 @@ impl Ledger {
     }
 
     /// Records why instants did not open; what has opened stays on record (P7).
-    pub(super) fn explain(&mut self, context: &Context, id: ScheduleId, explained: &[Explained]) {
+    pub(super) fn explain(&mut self, context: &Context, id: ScheduleId, explained: &[ExplainedRange]) {
         for explained in explained {
-            let (strides, reason) = (explained.strides.clone(), explained.reason);
-            let history = History::Explained { strides, reason, index: context.index };
+            let (instants, reason) = (explained.instants.clone(), explained.reason);
+            let history = InstantOutcome::Explained { instants, reason, index: context.index };
             let name = (id, explained.first.clone());
             if !self.has_opened(&name) {
                 self.history.put(name, history);
@@ -157,9 +160,9 @@ impl Ledger {
     }
 
     /// Writes down the run of a name, and takes the name out of what was said of it.
-    fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: Cause) {
+    fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: OpeningCause) {
         self.take_out_of_ranges(&name, cause);
-        self.history.put(name, History::Opened(run));
+        self.history.put(name, InstantOutcome::Opened(run));
     }
 
     /// P7: has an occurrence of that name opened? What has stays on record, whatever is said of it later.
@@ -232,14 +235,14 @@ impl Ledger {
         let limits = self.limits();
         for Opened { schedule: number, opening, waited_for } in group {
             let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
-            if opening.cause != Cause::Backfill {
-                self.make_way(context, number, run);
+            if opening.cause != OpeningCause::Backfill {
+                self.resolve_overlap(context, number, run);
             }
             let Some(schedule) = self.schedules.get(&number) else { continue };
             let entry = Run { waited_for, ..open_run(number, schedule, &opening, (run, page.slots), limits) };
             page.slots += entry.count;
-            self.hold_again(&entry.content);
-            self.hold_again(&entry.audience);
+            self.retain_blob(&entry.content);
+            self.retain_blob(&entry.audience);
             if self.derived.seals.contains(&entry.audience) {
                 self.derived.to_seals.insert((entry.content, run));
             }
@@ -249,7 +252,7 @@ impl Ledger {
         }
         for chunk in 0..page.slots.div_ceil(CHUNK) {
             let mut slots = Chunk::default();
-            slots.sets[Standing::Pending as usize] = Bitmap::range(0, page.slots - chunk * CHUNK);
+            slots.sets[RecipientState::Pending as usize] = Bitmap::range(0, page.slots - chunk * CHUNK);
             self.chunks.put((id, chunk), slots);
         }
         self.pages.put(id, page);
@@ -258,7 +261,7 @@ impl Ledger {
         for (schedule, run) in &runs {
             self.note_unfinished(context, *schedule, *run);
         }
-        self.suppress_too_near(context, id);
+        self.suppress_inside_gap(context, id);
         runs
     }
 }
@@ -294,14 +297,14 @@ fn open_run(
         resent: 0,
         waited_for: None,
         blocked: None,
-        toll: Toll::begin(&limits.toll),
+        bounce_breaker: BounceBreaker::begin(&limits.bounce_breaker),
         reopened: false,
-        canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients, id)),
+        canary: schedule.policies.canary.map(|canary| CanaryState::begin(canary, schedule.recipients, id)),
     }
 }
 
 /// P8: the next instant opens within the window after it (`jitter`).
-pub(super) fn inside_window(next: Option<&Next>, policies: &Policies) -> Result<(), Refusal> {
+pub(super) fn inside_window(next: Option<&NextInstant>, policies: &Policies) -> Result<(), Refusal> {
     match next.is_none_or(|next| next.is_within(policies.jitter_ms)) {
         true => Ok(()),
         false => Err(Impossible::OutsideWindow.into()),

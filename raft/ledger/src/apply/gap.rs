@@ -11,29 +11,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use super::beside::{Asking, CLAIMED};
-use super::moves::Place;
+use super::gap_neighbours::{CLAIMED, GapQuery};
+use super::transition::ChunkKey;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{RunId, ScheduleId, Time};
+use crate::recipient_mapping::RecipientMappings;
 use crate::refusal::Refusal;
-use crate::renumber::Tables;
-use crate::rulings::{self, Ruled};
-use crate::state::{Ledger, Run, RunState, Standing, bucket_after};
+use crate::run_events::{self, RunEventKind};
+use crate::state::{Ledger, RecipientState, Run, RunState, bucket_after};
 
 /// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
 #[derive(Default)]
-pub struct Look {
+pub struct GapLookups {
     /// Runs that were looked at.
     pub runs: u64,
     /// Tables that were made: none where the ledger has them.
     pub made: u64,
-    pub(super) tables: Tables,
+    pub(super) mappings: RecipientMappings,
 }
 
 /// The instants of one backfill, oldest first: what each of them leaves for the later ones (P17).
 pub struct BackfillBatch {
     /// What the checks of the gap have cost.
-    pub look: Look,
+    pub lookups: GapLookups,
     schedule: ScheduleId,
     /// The recipients that a run will mail, by its due time: open runs, and instants of this batch.
     to_mail: BTreeMap<Time, Bitmap>,
@@ -48,7 +48,7 @@ struct Apart {
 
 impl Ledger {
     /// Who of a page that has just opened is too near to what was sent: suppressed from the start.
-    pub(super) fn suppress_too_near(&mut self, context: &mut Context, page: RunId) {
+    pub(super) fn suppress_inside_gap(&mut self, context: &mut Context, page: RunId) {
         let has_gap = |run: &Run| run.policies.min_gap_ms > 0;
         let Some(slots) = self.pages.get(&page).filter(|page| page.runs.iter().any(has_gap)).map(|page| page.slots)
         else {
@@ -62,7 +62,7 @@ impl Ledger {
     }
 
     /// Who of these, all pending, cannot be claimed now: suppressed, or waiting for another run's row.
-    pub(super) fn keep_apart(&mut self, context: &mut Context, place: Place, slots: &Bitmap) -> Bitmap {
+    pub(super) fn keep_apart(&mut self, context: &mut Context, place: ChunkKey, slots: &Bitmap) -> Bitmap {
         let apart = self.look_apart(place, slots);
         let (mut kept, mut waiting) = (Bitmap::new(), Bitmap::new());
         for of_run in &apart {
@@ -90,10 +90,10 @@ impl Ledger {
     /// # Errors
     /// With the run that mailed last, and the instant at which the first of them may get another one.
     pub fn may_anybody(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
-        let Some((asking, all)) = self.asking(id, due) else { return Ok(()) };
-        let beside = self.beside(&mut Look::default(), &asking, &all);
-        match beside.mailed.filter(|_| beside.counts == all) {
-            Some((run, last)) => Err(Refusal::InsideGap { run, until: last.plus_ms(asking.gap_ms) }),
+        let Some((query, all)) = self.query(id, due) else { return Ok(()) };
+        let neighbours = self.neighbours(&mut GapLookups::default(), &query, &all);
+        match neighbours.mailed.filter(|_| neighbours.counts == all) {
+            Some((run, last)) => Err(Refusal::InsideGap { run, until: last.plus_ms(query.gap_ms) }),
             None => Ok(()),
         }
     }
@@ -101,15 +101,16 @@ impl Ledger {
     /// Begins a backfill of a schedule with the runs that have recipients to mail (P17): a second backfill of a stretch
     /// opens no instant beside a run of the first.
     pub fn backfill_batch(&self, id: ScheduleId) -> BackfillBatch {
-        let mut batch = BackfillBatch { look: Look::default(), schedule: id, to_mail: BTreeMap::new() };
-        let Some((asking, all)) = self.asking(id, Time(0)) else { return batch };
+        let mut batch = BackfillBatch { lookups: GapLookups::default(), schedule: id, to_mail: BTreeMap::new() };
+        let Some((query, all)) = self.query(id, Time(0)) else { return batch };
         for (other, run) in self.all_unfinished(id) {
             let goes_on =
                 matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > self.head.now;
-            let standings: &[Standing] = if goes_on { &[Standing::Pending, Standing::Claimed] } else { &CLAIMED };
-            batch.look.runs += 1;
-            let table = self.table(&mut batch.look, asking.audience, run.audience);
-            let to_mail = self.those(other, run, (standings, &all, table));
+            let states: &[RecipientState] =
+                if goes_on { &[RecipientState::Pending, RecipientState::Claimed] } else { &CLAIMED };
+            batch.lookups.runs += 1;
+            let mapping = self.mapping(&mut batch.lookups, query.audience, run.audience);
+            let to_mail = self.recipients_in(other, run, (states, &all, mapping));
             batch.to_mail.entry(run.due).or_default().add(&to_mail);
         }
         batch
@@ -121,17 +122,17 @@ impl Ledger {
     ///
     /// `apply` and the dry run ask this for each instant of the batch in order.
     pub fn may_backfill(&self, batch: &mut BackfillBatch, due: Time) -> bool {
-        let Some((asking, mut left)) = self.asking(batch.schedule, due) else { return true };
-        if self.is_forgotten_beside(&asking) {
+        let Some((query, mut left)) = self.query(batch.schedule, due) else { return true };
+        if self.is_forgotten_beside(&query) {
             return false;
         }
-        for (_, mailed) in batch.to_mail.range(asking.instants()).rev() {
+        for (_, mailed) in batch.to_mail.range(query.instants()).rev() {
             left.remove(mailed);
             if left.is_empty() {
                 return false;
             }
         }
-        left.remove(&self.beside(&mut batch.look, &asking, &left).counts);
+        left.remove(&self.neighbours(&mut batch.lookups, &query, &left).counts);
         let opens = !left.is_empty();
         if opens {
             batch.to_mail.entry(due).or_default().add(&left);
@@ -140,40 +141,47 @@ impl Ledger {
     }
 
     /// One more run of a schedule as it is now, and its recipients; none where there is no gap.
-    fn asking(&self, id: ScheduleId, due: Time) -> Option<(Asking, Bitmap)> {
+    fn query(&self, id: ScheduleId, due: Time) -> Option<(GapQuery, Bitmap)> {
         let schedule = self.schedules.get(&id).filter(|schedule| schedule.policies.min_gap_ms > 0)?;
         let (gap_ms, audience) = (schedule.policies.min_gap_ms, schedule.audience);
-        let asking = Asking { schedule: id, run: None, due, gap_ms, audience, through: u64::MAX };
-        Some((asking, Bitmap::range(0, schedule.recipients)))
+        let query = GapQuery { schedule: id, run: None, due, gap_ms, audience, through: u64::MAX };
+        Some((query, Bitmap::range(0, schedule.recipients)))
     }
 
     /// Who of some recipients of a run would be suppressed if they were sent again (P17): those who got a mail of
     /// another run too near to it, or may have; and all, where it is forgotten whom such a run mailed.
-    pub fn inside_gap(&self, look: &mut Look, id: RunId, numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+    pub fn inside_gap(
+        &self,
+        lookups: &mut GapLookups,
+        id: RunId,
+        numbers: impl IntoIterator<Item = u32>,
+    ) -> BTreeSet<u32> {
         let Some(run) = self.run(id).filter(|run| run.policies.min_gap_ms > 0) else { return BTreeSet::new() };
         let whom: Bitmap = numbers.into_iter().filter_map(|number| u16::try_from(number).ok()).collect();
-        let asking = Asking::of(id, run);
-        let kept = if self.is_forgotten_beside(&asking) { whom } else { self.beside(look, &asking, &whom).counts };
+        let query = GapQuery::of(id, run);
+        let kept = if self.is_forgotten_beside(&query) { whom } else { self.neighbours(lookups, &query, &whom).counts };
         kept.iter().map(u32::from).collect()
     }
 
     /// The run that keeps a recipient from its mail, if that is why it gets none (P17): it got one of that, or
     /// may have, or is claimed in it.
     pub(crate) fn kept_apart_by(&self, run: RunId, number: u32) -> Option<RunId> {
-        let (page, place, slot) = self.place_of(run, number)?;
+        let (page, place, slot) = self.slot_of(run, number)?;
         let chunk = self.chunks.get(&(page, place))?;
-        let asking = Asking::of(run, self.run(run)?);
+        let query = GapQuery::of(run, self.run(run)?);
         // What opened after it was suppressed is not why.
-        let rulings = self.rulings.range(rulings::keys_of(run));
-        let suppressed = rulings.filter(|((_, _, chunk), rulings)| {
-            rulings.iter().any(|ruling| ruling.what == Ruled::TooNear && ruling.concerns(*chunk, (place, slot)))
+        let run_events = self.run_events.range(run_events::keys_of(run));
+        let suppressed = run_events.filter(|((_, _, chunk), run_events)| {
+            run_events
+                .iter()
+                .any(|event| event.what == RunEventKind::SuppressedByGap && event.concerns(*chunk, (place, slot)))
         });
         let through = suppressed.map(|((_, index, _), _)| *index).next_back().unwrap_or(u64::MAX);
         let whom: Bitmap = u16::try_from(number).ok().into_iter().collect();
-        let beside = self.beside(&mut Look::default(), &Asking { through, ..asking }, &whom);
-        match beside.mailed {
-            Some((other, _)) => chunk.too_near.contains(slot).then_some(other),
-            None => beside.claimed_in.filter(|_| chunk.waves.values().any(|wave| wave.contains(slot))),
+        let neighbours = self.neighbours(&mut GapLookups::default(), &GapQuery { through, ..query }, &whom);
+        match neighbours.mailed {
+            Some((other, _)) => chunk.suppressed_by_gap.contains(slot).then_some(other),
+            None => neighbours.claimed_in.filter(|_| chunk.waves.values().any(|wave| wave.contains(slot))),
         }
     }
 
@@ -189,35 +197,35 @@ impl Ledger {
     }
 
     /// How many recipients of a run were suppressed by the gap.
-    pub fn too_near_of(&self, id: RunId) -> u32 {
+    pub fn suppressed_by_gap_of(&self, id: RunId) -> u32 {
         let Some((page, whole, place)) = self.page_of(id) else { return 0 };
         let run = &whole.runs[place];
         let chunks = Self::chunks_of_run(run.first, run.count).filter_map(|number| {
             let chunk = self.chunks.get(&(page, number))?;
-            Some(chunk.too_near.and(&Self::slots_of_run(run.first, run.count, number)).len())
+            Some(chunk.suppressed_by_gap.and(&Self::slots_of_run(run.first, run.count, number)).len())
         });
         chunks.sum()
     }
 
-    fn suppress_pending(&mut self, context: &mut Context, place: Place, apart: Vec<Apart>) {
+    fn suppress_pending(&mut self, context: &mut Context, place: ChunkKey, apart: Vec<Apart>) {
         for Apart { run, near, .. } in apart.into_iter().filter(|apart| !apart.near.is_empty()) {
             if let Some(chunk) = self.chunks.edit(&place) {
-                chunk.too_near.add(&near);
+                chunk.suppressed_by_gap.add(&near);
             }
-            self.shift(context, place, &near, Standing::Pending, Standing::Suppressed);
-            self.rule(context, run, Ruled::TooNear, BTreeMap::from([(place.1, near)]));
+            self.transition(context, place, &near, RecipientState::Pending, RecipientState::Suppressed);
+            self.record_run_event(context, run, RunEventKind::SuppressedByGap, BTreeMap::from([(place.1, near)]));
         }
     }
 
-    fn look_apart(&mut self, place: Place, slots: &Bitmap) -> Vec<Apart> {
-        let mut look = Look::default();
-        let apart = self.apart(&mut look, place, slots);
-        self.keep_tables(look);
+    fn look_apart(&mut self, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
+        let mut lookups = GapLookups::default();
+        let apart = self.apart(&mut lookups, place, slots);
+        self.keep_mappings(lookups);
         apart
     }
 
     /// Of these slots: who counts in a run too near, and who is claimed in one; run by run.
-    fn apart(&self, look: &mut Look, place: Place, slots: &Bitmap) -> Vec<Apart> {
+    fn apart(&self, lookups: &mut GapLookups, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
         let mut apart = Vec::new();
         let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&place.0), slots.min(), slots.max()) else {
             return apart;
@@ -228,8 +236,9 @@ impl Ledger {
         for (number, run) in touched.filter(|(_, run)| run.policies.min_gap_ms > 0) {
             let id = RunId { index: place.0.index, place: place.0.place + number as u32 };
             let whom = numbers_of(run, place.1, slots);
-            let beside = self.beside(look, &Asking::of(id, run), &whom);
-            let (near, waiting) = (slots_of(run, place.1, beside.counts), slots_of(run, place.1, beside.claimed));
+            let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &whom);
+            let (near, waiting) =
+                (slots_of(run, place.1, neighbours.counts), slots_of(run, place.1, neighbours.claimed));
             apart.push(Apart { run: id, near, waiting });
         }
         apart

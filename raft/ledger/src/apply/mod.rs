@@ -4,18 +4,17 @@
 //! it refuses. One family of commands a file; this file holds the one exhaustive match and what is true
 //! of every entry: the epoch (P13), ledger time (P18) and stored answers.
 
-mod again;
 mod audience;
 mod backfill;
-mod beside;
 mod campaign;
 mod claim;
 mod doubt;
+mod duplicate_send_check;
 mod edit;
 mod epoch;
 mod fire;
 mod gap;
-mod moves;
+mod gap_neighbours;
 mod overlap;
 mod pool;
 mod prune;
@@ -29,26 +28,27 @@ mod send_test;
 mod settle;
 mod tenant;
 mod test_clock;
+mod transition;
 
 pub use claim::closed_slots;
 pub use epoch::agreed_time;
-pub use gap::{BackfillBatch, Look};
+pub use gap::{BackfillBatch, GapLookups};
 pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
 
 use crate::command::{Command, Entry};
 use crate::effect::Effect;
 use crate::ids::{Hash, Time};
-use crate::planted::{self, Bug};
+use crate::injected_bugs::{self, Bug};
 use crate::refusal::Refusal;
-use crate::reply::{Outcome, Reply};
-use crate::state::{Answer, Ledger};
+use crate::reply::{CommandOutcome, CommandReply};
+use crate::state::{Ledger, StoredAnswer};
 
 /// What came of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// The answer to whoever proposed it.
-    pub reply: Reply,
+    pub reply: CommandReply,
     /// What the world must do now.
     pub effects: Vec<Effect>,
 }
@@ -81,14 +81,17 @@ impl Ledger {
     /// # Panics
     /// When `index` is not above the last one: the replica has lost its place, and going on would make
     /// its state differ from the others'.
-    pub fn apply(&mut self, index: u64, entry: &Entry) -> Applied {
+    pub fn apply(&mut self, index: u64, entry: &Entry) -> ApplyResult {
         self.skip(index);
         let mut context = Context { index, now: self.time_of(entry), repeats: None, effects: Vec::new() };
         let outcome = self
             .admit(entry)
             .and_then(|()| self.dispatch(&mut context, &entry.command))
-            .unwrap_or_else(Outcome::Refused);
-        Applied { reply: Reply { index: context.repeats.unwrap_or(index), outcome }, effects: context.effects }
+            .unwrap_or_else(CommandOutcome::Refused);
+        ApplyResult {
+            reply: CommandReply { index: context.repeats.unwrap_or(index), outcome },
+            effects: context.effects,
+        }
     }
 
     /// P18, P19: ledger time of an entry.
@@ -118,7 +121,7 @@ impl Ledger {
     /// The ledger time of an entry whose epoch and time fit.
     fn check_stamp(&self, entry: &Entry) -> Result<Time, Refusal> {
         let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        let is_current = entry.epoch == current || planted::is(Bug::NoEpochCheck);
+        let is_current = entry.epoch == current || injected_bugs::is(Bug::NoEpochCheck);
         if self.head.epoch.is_none() || !is_current {
             return Err(Refusal::WrongEpoch { proposed: entry.epoch, current });
         }
@@ -164,11 +167,11 @@ impl Ledger {
         }
     }
 
-    fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<Outcome, Refusal> {
+    fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, Refusal> {
         self.check(command)?;
         match command {
             Command::EpochStart(start) => self.epoch_start(context, start),
-            Command::Tick => Ok(Outcome::Done),
+            Command::Tick => Ok(CommandOutcome::Done),
             Command::NodeUp(up) => self.node_up(context, up),
             Command::RelayPut(relay) => self.relay_put(context, relay),
             Command::RelayRemove(name) => self.relay_remove(context, name),
@@ -212,12 +215,12 @@ impl Ledger {
             Command::PoolReset(pool) => Ok(self.pool_reset(context, pool)),
             Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
             #[cfg(feature = "next-level")]
-            Command::OfNextLevel => Ok(Outcome::Done),
+            Command::OfNextLevel => Ok(CommandOutcome::Done),
         }
     }
 
     /// The stored answer to a request id, if there is one for the same body.
-    fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<Outcome>, Refusal> {
+    fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<CommandOutcome>, Refusal> {
         let Some(request) = request else { return Ok(None) };
         match self.answers.get(&(tenant.to_owned(), request.to_owned())) {
             None => Ok(None),
@@ -233,7 +236,7 @@ impl Ledger {
         tenant: &str,
         request: Option<&str>,
         body: Hash,
-    ) -> Result<Option<Outcome>, Refusal> {
+    ) -> Result<Option<CommandOutcome>, Refusal> {
         let outcome = self.answered(tenant, request, body)?;
         if outcome.is_some() {
             context.repeats = request.and_then(|request| self.answer_to(tenant, request)).map(|answer| answer.index);
@@ -243,10 +246,17 @@ impl Ledger {
 
     /// Keeps an answer for the next time the same request id comes. A tenant that has too many loses its
     /// oldest one, and nobody else's.
-    fn remember(&mut self, context: &Context, tenant: &str, request: Option<&str>, body: Hash, outcome: &Outcome) {
+    fn remember(
+        &mut self,
+        context: &Context,
+        tenant: &str,
+        request: Option<&str>,
+        body: Hash,
+        outcome: &CommandOutcome,
+    ) {
         let Some(request) = request else { return };
         let most = self.limits().answers;
-        let answer = Answer { body, index: context.index, outcome: outcome.clone(), at: context.now };
+        let answer = StoredAnswer { body, index: context.index, outcome: outcome.clone(), at: context.now };
         self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));
         let own = self.derived.answers_of_tenant.entry(tenant.to_owned()).or_default();
         own.insert(context.index);

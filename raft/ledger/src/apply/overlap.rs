@@ -13,23 +13,23 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use crate::command::{Fire, Next};
+use crate::command::{Fire, NextInstant};
 use crate::ids::{RunId, ScheduleId, Time};
 use crate::impossible::Impossible;
 use crate::policy::Overlap;
 use crate::refusal::Refusal;
 use crate::reply::{CancelledRun, CancelledRuns};
-use crate::state::{Held, Ledger, Run, RunState, Standing};
+use crate::state::{BlockingRun, Ledger, RecipientState, Run, RunState};
 
 impl Ledger {
-    /// Which run stands in the way of a schedule's instants, or did so until a moment ago, and up to when
+    /// Which run stands in the way of a schedule's instants, or did so until a event ago, and up to when
     /// (`buffer_one`): what waited for it and could have opened for longer than that was missed.
-    pub(crate) fn held_up(&self, id: ScheduleId, now: Time) -> Option<Held> {
+    pub(crate) fn held_up(&self, id: ScheduleId, now: Time) -> Option<BlockingRun> {
         let schedule = self.schedules.get(&id)?;
         let waits = schedule.policies.overlap == Overlap::BufferOne;
         let stands = self.holding(id).filter(|_| waits).map(|(by, run)| {
             let through = if run.holds_up(now) { now } else { run.finish_by };
-            Held { through, by }
+            BlockingRun { through, by }
         });
         let held = stands.max_by_key(|held| held.through).or(schedule.plan.held)?;
         (now.since_ms(held.through) <= self.limits().on_time_ms).then_some(held)
@@ -43,7 +43,7 @@ impl Ledger {
     /// P16: what came in a pause was missed, also in a short one; what came with its end was not. An instant from before
     /// the pause, or one that waits for a run, counts as missed when it is late.
     pub(super) fn note_pause_end(&mut self, id: ScheduleId, since: Option<Time>, now: Time) {
-        let next = self.schedules.get(&id).and_then(|schedule| schedule.plan.next.as_ref()).map(Next::opens);
+        let next = self.schedules.get(&id).and_then(|schedule| schedule.plan.next.as_ref()).map(NextInstant::opens);
         let came_before = since.zip(next).is_some_and(|(since, opens)| opens < since);
         match self.held_up(id, now) {
             None if !came_before => self.note_missed_before(id, now.plus_ms(-self.limits().pause_end_ms)),
@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     fn note_missed_before(&mut self, id: ScheduleId, before: Time) {
-        let is_late = |next: &Next| next.opens() < before;
+        let is_late = |next: &NextInstant| next.opens() < before;
         if self.schedules.get(&id).is_some_and(|schedule| schedule.plan.next.as_ref().is_some_and(is_late))
             && let Some(schedule) = self.schedules.edit(&id)
         {
@@ -98,7 +98,7 @@ impl Ledger {
     }
 
     /// What is past its deadline expires before `run` opens, and `cancel_other` cancels the rest.
-    pub(super) fn make_way(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
+    pub(super) fn resolve_overlap(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let overlap = self.schedules.get(&id).map(|schedule| schedule.policies.overlap).unwrap_or_default();
         if overlap == Overlap::Allow {
             return;
@@ -132,8 +132,8 @@ impl Ledger {
             let count = |state| known.counts.get(state);
             cancelled.runs.push(CancelledRun {
                 run,
-                cancelled: count(Standing::Pending),
-                claimed: count(Standing::Claimed),
+                cancelled: count(RecipientState::Pending),
+                claimed: count(RecipientState::Claimed),
             });
         }
         cancelled
@@ -172,7 +172,7 @@ impl Ledger {
         if self.schedules.get(&id).is_some_and(is_due)
             && let Some(schedule) = self.schedules.edit(&id)
         {
-            schedule.plan.held = Some(Held { through: now, by });
+            schedule.plan.held = Some(BlockingRun { through: now, by });
         }
     }
 }

@@ -4,8 +4,8 @@
 //! it knew when it asked, no more is sent in a day than its cap. Who comes back unsent gives its place back.
 
 use super::Context;
-use super::moves::Place;
 use super::schedule::bounded;
+use super::transition::ChunkKey;
 use crate::DEFAULT_TENANT;
 use crate::bitmap::Bitmap;
 use crate::fingerprint::fingerprint;
@@ -13,11 +13,11 @@ use crate::ids::Time;
 use crate::impossible::{Bounded, Impossible};
 use crate::pool::{Day, PoolRow, PoolSet};
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
-use crate::state::{Ledger, Standing};
+use crate::reply::CommandOutcome;
+use crate::state::{Ledger, RecipientState};
 
 impl Ledger {
-    pub(super) fn pool_set(&mut self, context: &mut Context, set: &PoolSet) -> Result<Outcome, Refusal> {
+    pub(super) fn pool_set(&mut self, context: &mut Context, set: &PoolSet) -> Result<CommandOutcome, Refusal> {
         let PoolSet { request, pool, caps, first, reveille_headers } = set;
         let (request, body) = (request.as_deref(), fingerprint(&("pool", pool, caps, first, reveille_headers)));
         // Pools belong to no tenant, as relays do.
@@ -50,13 +50,13 @@ impl Ledger {
         if known.as_ref() != Some(&wanted) {
             self.pools.put(pool.clone(), PoolRow { index: context.index, ..wanted });
         }
-        self.remember(context, DEFAULT_TENANT, request, body, &Outcome::Done);
-        Ok(Outcome::Done)
+        self.remember(context, DEFAULT_TENANT, request, body, &CommandOutcome::Done);
+        Ok(CommandOutcome::Done)
     }
 
     /// Makes a pool as one of which nothing is set. What was sent today stays known until the day is over: another plan that is set on it gives
     /// nobody the day's cap again.
-    pub(super) fn pool_reset(&mut self, context: &Context, pool: &str) -> Outcome {
+    pub(super) fn pool_reset(&mut self, context: &Context, pool: &str) -> CommandOutcome {
         let today = Day::of(context.now);
         self.forget_pools(today);
         if let Some(known) = self.pools.edit(&pool.to_owned()).filter(|known| !known.is_default()) {
@@ -65,7 +65,7 @@ impl Ledger {
             known.caps.clear();
             known.reveille_headers = true;
         }
-        Outcome::Done
+        CommandOutcome::Done
     }
 
     /// Pools that were reset before today.
@@ -78,7 +78,7 @@ impl Ledger {
     }
 
     /// Of what could be granted of a chunk, all of one pool: as much as may go by it today.
-    pub(super) fn within_cap(&self, (page, chunk): Place, granted: Bitmap, now: Time) -> Result<Bitmap, Refusal> {
+    pub(super) fn within_cap(&self, (page, chunk): ChunkKey, granted: Bitmap, now: Time) -> Result<Bitmap, Refusal> {
         let Some(lowest) = granted.min().filter(|_| !self.pools.is_empty()) else { return Ok(granted) };
         let Some(pool) = self.pages.get(&page).map(|known| self.pool_of(page, known, chunk, lowest)) else {
             return Ok(granted);
@@ -94,21 +94,21 @@ impl Ledger {
     pub(super) fn note_pools(
         &mut self,
         context: &Context,
-        place: Place,
+        place: ChunkKey,
         slots: &Bitmap,
-        (from, to): (Standing, Standing),
+        (from, to): (RecipientState, RecipientState),
     ) {
         let (Some(page), Some(chunk)) = (self.pages.get(&place.0), self.chunks.get(&place)) else { return };
-        let parts = match chunk.elsewhere.is_empty() {
+        let parts = match chunk.pool_overrides.is_empty() {
             true => vec![(page.pool.as_str(), slots.len())],
             false => {
                 let parts = chunk.by_pool(slots).into_iter();
                 parts.map(|(pool, slots)| (pool.unwrap_or(&page.pool), slots.len())).collect()
             }
         };
-        let handed = from == Standing::Claimed && matches!(to, Standing::Sent | Standing::InDoubt);
+        let handed = from == RecipientState::Claimed && matches!(to, RecipientState::Sent | RecipientState::InDoubt);
         for (pool, count) in parts {
-            super::moves::note_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
+            super::transition::note_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
             if !handed || self.pools.is_empty() {
                 continue;
             }

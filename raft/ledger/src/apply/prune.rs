@@ -12,9 +12,9 @@ use crate::command::Prune;
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::policy::DAY_MS;
-use crate::reply::Outcome;
-use crate::rulings;
-use crate::state::{History, Ledger, Page, Run, SUMMARIES_MS, Summary};
+use crate::reply::CommandOutcome;
+use crate::run_events;
+use crate::state::{InstantOutcome, Ledger, Page, Run, RunSummary, SUMMARIES_MS};
 
 /// A civil time is read as UTC where it is only compared with days; it is never further from the instant.
 /// Milliseconds.
@@ -22,9 +22,9 @@ const CIVIL_MS: i64 = DAY_MS;
 
 /// When a row of the history may go: the last instant that it tells of is long over. None for a run's name,
 /// which goes with its summary.
-pub fn history_kept_until(first: &Nominal, row: &History) -> Option<Time> {
+pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time> {
     match (row, row.last(first)) {
-        (History::Opened(_), _) | (_, Nominal::Trigger(_)) => None,
+        (InstantOutcome::Opened(_), _) | (_, Nominal::Trigger(_)) => None,
         (_, last) => Some(latest(&last)?.plus_ms(SUMMARIES_MS)),
     }
 }
@@ -39,7 +39,7 @@ fn latest(name: &Nominal) -> Option<Time> {
 }
 
 impl Ledger {
-    pub(super) fn prune(&mut self, context: &mut Context, prune: &Prune) -> Outcome {
+    pub(super) fn prune(&mut self, context: &mut Context, prune: &Prune) -> CommandOutcome {
         let runs = prune.pages.iter().map(|page| self.prune_page(context, *page)).sum();
         for run in &prune.summaries {
             self.prune_summary(*run, context.now);
@@ -50,7 +50,7 @@ impl Ledger {
                 self.forget_name(name);
             }
         }
-        Outcome::Pruned(runs)
+        CommandOutcome::Pruned(runs)
     }
 
     fn prune_page(&mut self, context: &mut Context, id: RunId) -> u32 {
@@ -59,7 +59,7 @@ impl Ledger {
             return 0;
         }
         let Some(page) = self.pages.remove(&id) else { return 0 };
-        self.prune_rows(context, id);
+        self.prune_claims(context, id);
         let chunks: Vec<_> = self.chunks.range((id, 0)..=(id, u32::MAX)).map(|(key, _)| *key).collect();
         for key in &chunks {
             self.chunks.remove(key);
@@ -70,9 +70,9 @@ impl Ledger {
             for key in &letters {
                 self.dead.remove(key);
             }
-            let rulings: Vec<_> = self.rulings.range(rulings::keys_of(name)).map(|(key, _)| *key).collect();
-            for key in &rulings {
-                self.rulings.remove(key);
+            let run_events: Vec<_> = self.run_events.range(run_events::keys_of(name)).map(|(key, _)| *key).collect();
+            for key in &run_events {
+                self.run_events.remove(key);
             }
             if self.derived.mailed.remove(&(run.schedule, run.due, name)) {
                 self.derived.forgotten.insert((run.schedule, run.due, name));
@@ -81,23 +81,23 @@ impl Ledger {
             if mailing.is_none() {
                 self.derived.to_seals.remove(&(run.content, name));
             }
-            self.let_go(&run.content);
-            self.let_go(&run.audience);
-            self.summaries.put(name, Summary { mailing, ..summary(&page, run, context) });
+            self.release_blob(&run.content);
+            self.release_blob(&run.audience);
+            self.summaries.put(name, RunSummary { mailing, ..summary(&page, run, context) });
         }
         self.derived.open_pages.remove(&id);
         page.runs.len() as u32
     }
 
     /// Rows of a page: the closed ones, and those that hold somebody in doubt for ever.
-    fn prune_rows(&mut self, context: &mut Context, id: RunId) {
-        let open: Vec<_> = self.rows.iter().filter(|(_, row)| row.page == id).map(|(fence, _)| *fence).collect();
+    fn prune_claims(&mut self, context: &mut Context, id: RunId) {
+        let open: Vec<_> = self.claims.iter().filter(|(_, row)| row.page == id).map(|(fence, _)| *fence).collect();
         for fence in open {
-            if let Some(row) = self.rows.remove(&fence) {
-                context.emit(Effect::RowClosed { fence, holder: row.holder });
+            if let Some(row) = self.claims.remove(&fence) {
+                context.emit(Effect::ClaimClosed { fence, owner: row.owner });
             }
         }
-        self.prune_closed(id);
+        self.prune_closed_claims(id);
     }
 
     fn prune_summary(&mut self, run: RunId, now: Time) {
@@ -131,8 +131,8 @@ impl Ledger {
     }
 }
 
-fn summary(page: &Page, run: &Run, context: &Context) -> Summary {
-    Summary {
+fn summary(page: &Page, run: &Run, context: &Context) -> RunSummary {
+    RunSummary {
         tenant: page.tenant.clone(),
         schedule: run.schedule,
         name: run.name.clone(),

@@ -2,41 +2,41 @@
 //!
 //! The lane says whom an answer concerns; here it becomes an attempt that counts, a wait, or a pause.
 //! Answers for good that do not name a mailbox may be about the content or the sender: when ten come in a
-//! row, nobody dies of them any more. Answers that name it are counted by their words (`same_words.rs`).
+//! claim, nobody dies of them any more. Answers that name it are counted by their words (`same_words.rs`).
 
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::moves::Place;
-use super::settle::Verdict;
+use super::settle::Transition;
+use super::transition::ChunkKey;
 use crate::causes::{DeathCause, PauseReason};
-use crate::command::{Refused, Scope};
+use crate::claim_history::ClaimEventKind;
+use crate::command::{Refused, ReplyScope};
 use crate::deferral::Deferral;
 use crate::effect::Effect;
 use crate::ids::{RunId, Time};
 use crate::limits::Limits;
-use crate::moments::What;
-use crate::rulings::Ruled;
-use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing};
+use crate::run_events::RunEventKind;
+use crate::state::{Claim, DeadLetter, Ledger, RecipientState, Run, RunState};
 
 impl Ledger {
-    /// A row's refusals, each by the scope of its answer.
-    pub(super) fn refuse(&mut self, context: &mut Context, row: &mut Row, refused: &[Refused]) -> u64 {
-        let (place, limits) = ((row.page, row.chunk), self.limits());
+    /// A claim's refusals, each by the scope of its answer.
+    pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[Refused]) -> u64 {
+        let (place, limits) = ((claim.page, claim.chunk), self.limits());
         let mut moved = 0;
         for answer in refused {
-            let held = row.claimed.contains(answer.slot) || row.in_doubt.contains(answer.slot);
+            let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
             // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
-            let is_policy = answer.scope == Scope::Policy && answer.code >= 500;
+            let is_policy = answer.scope == ReplyScope::Policy && answer.code >= 500;
             // What concerns the relay says nothing of the content, whatever its code: a password that was
             // changed, a used-up day.
-            if held && answer.scope != Scope::Relay && (is_policy || is_unnamed(answer.code, answer.enhanced)) {
+            if held && answer.scope != ReplyScope::Relay && (is_policy || is_unnamed(answer.code, answer.enhanced)) {
                 self.note_unnamed(context, place, answer);
             }
-            if held && answer.scope != Scope::Relay {
-                self.clear_suspects(place, &[answer.slot].into_iter().collect());
+            if held && answer.scope != ReplyScope::Relay {
+                self.clear_crash_suspects(place, &[answer.slot].into_iter().collect());
             }
-            let what = What::Refused {
+            let what = ClaimEventKind::Refused {
                 code: answer.code,
                 enhanced: answer.enhanced,
                 scope: answer.scope,
@@ -45,7 +45,7 @@ impl Ledger {
             let deferred = self.deferral_after(place, answer);
             let step = deferred.map_or(0, |(_, deferral)| deferral.step);
             let of = deferred.map(|(recipient, _)| recipient);
-            let left = self.definite(context, row, (answer.slot, what), |run, attempts, now| {
+            let left = self.definite(context, claim, (answer.slot, what), |run, attempts, now| {
                 let wait_ms = of.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
                 judge(run, attempts, now, (answer, wait_ms), limits)
             });
@@ -54,7 +54,7 @@ impl Ledger {
             {
                 self.note_deferral(place, answer.slot, deferral);
             }
-            let is_final = answer.scope == Scope::Mailbox && answer.code >= 500 && answer.words != 0;
+            let is_final = answer.scope == ReplyScope::Mailbox && answer.code >= 500 && answer.words != 0;
             if left > 0 && is_final {
                 self.note_words(context, place, answer);
             }
@@ -65,7 +65,7 @@ impl Ledger {
 
     /// Counts a recipient that died of an answer, by the words of the answer. Where most died of the same words, the
     /// run is paused. Its dead letters stay: the operator requeues them once the cause is known.
-    fn note_words(&mut self, context: &mut Context, place: Place, answer: &Refused) {
+    fn note_words(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, number)) = self.recipient_at(place, answer.slot) else { return };
         if !self.dead.contains(&(id, number)) {
             return;
@@ -76,14 +76,14 @@ impl Ledger {
         });
         let Some((name, schedule, reason)) = paused else { return };
         context.alarm(format!("run of {name} is paused: {reason}"));
-        self.rule(context, id, Ruled::Paused(reason), BTreeMap::new());
+        self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());
         context.emit(Effect::RunChanged(place.0));
         self.note_unfinished(context, schedule, id);
     }
 
     /// The recipient that an answer defers, and its step after the answer.
-    fn deferral_after(&self, place: Place, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
-        if answer.scope != Scope::Greylist {
+    fn deferral_after(&self, place: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
+        if answer.scope != ReplyScope::Greylist {
             return None;
         }
         let recipient = self.recipient_at(place, answer.slot)?;
@@ -92,17 +92,17 @@ impl Ledger {
         Some((recipient, Deferral { step, code: answer.code }))
     }
 
-    fn note_deferral(&mut self, place: Place, slot: u16, deferral: Deferral) {
+    fn note_deferral(&mut self, place: ChunkKey, slot: u16, deferral: Deferral) {
         if let Some(chunk) = self.chunks.edit(&place)
-            && matches!(chunk.standing(slot), Some(Standing::Pending | Standing::Expired))
+            && matches!(chunk.state(slot), Some(RecipientState::Pending | RecipientState::Expired))
         {
             chunk.deferrals.put(slot, deferral);
         }
     }
 
-    /// Counts an answer that does not name the mailbox; the tenth in a row pauses the run, and brings back
+    /// Counts an answer that does not name the mailbox; the tenth in a claim pauses the run, and brings back
     /// the nine before it.
-    fn note_unnamed(&mut self, context: &mut Context, place: Place, answer: &Refused) {
+    fn note_unnamed(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
         let mut earlier = Vec::new();
         let mut pauses = false;
@@ -128,12 +128,12 @@ impl Ledger {
             self.edit_run(place, answer.slot, |run| run.state = RunState::Paused { reason });
         }
         for number in earlier {
-            self.revive(context, id, number);
+            self.undo_dead(context, id, number);
         }
         let run = self.run(id).map(|run| (run.name.clone(), run.schedule));
         if let (Some(reason), Some((name, schedule))) = (halted, run) {
             let text = format!("run of {name} is paused: {reason}");
-            self.rule(context, id, Ruled::Paused(reason), BTreeMap::new());
+            self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());
             context.emit(Effect::RunChanged(place.0));
             context.alarm(text);
             self.note_unfinished(context, schedule, id);
@@ -141,8 +141,8 @@ impl Ledger {
     }
 
     /// Takes back a death by an answer that did not name the mailbox: pending, the attempt uncounted.
-    fn revive(&mut self, context: &mut Context, run: RunId, recipient: u32) {
-        let Some((page, chunk, slot)) = self.place_of(run, recipient) else { return };
+    fn undo_dead(&mut self, context: &mut Context, run: RunId, recipient: u32) {
+        let Some((page, chunk, slot)) = self.slot_of(run, recipient) else { return };
         let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
         let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unnamed(letter.code, letter.enhanced);
         if !goes_on || !self.dead.get(&(run, recipient)).is_some_and(died_of_it) {
@@ -156,8 +156,8 @@ impl Ledger {
             };
         }
         let one = [slot].into_iter().collect();
-        self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
-        self.rule_numbers(context, run, Ruled::Revived, &[recipient]);
+        self.transition(context, (page, chunk), &one, RecipientState::Dead, RecipientState::Pending);
+        self.record_recipients_event(context, run, RunEventKind::DeathUndone, &[recipient]);
         self.wait((page, chunk), slot, context.now.plus_ms(self.limits().policy_wait_ms));
     }
 }
@@ -167,7 +167,7 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
     code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
 }
 
-/// So many such answers in a row that none of them is believed.
+/// So many such answers in a claim that none of them is believed.
 fn is_suspicious(run: &Run, limits: &Limits) -> bool {
     run.policy_refusals.len() >= limits.policy_refusals
 }
@@ -177,36 +177,36 @@ fn is_stale(run: &Run, now: Time) -> bool {
 }
 
 /// Where a definite not-sent leads: what the run now demands, else back, after `wait_until`.
-pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Verdict {
+pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Transition {
     let stale = is_stale(run, now);
     match run.state {
-        RunState::Cancelled { .. } => Verdict { to: Standing::Cancelled, wait_until: None, letter: None },
+        RunState::Cancelled { .. } => Transition { to: RecipientState::Cancelled, wait_until: None, letter: None },
         _ if stale && attempts > 0 => {
             let cause = DeathCause::DeadlinePassed;
             let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };
-            Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
+            Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) }
         }
-        _ if stale => Verdict { to: Standing::Expired, wait_until: None, letter: None },
-        _ => Verdict { to: Standing::Pending, wait_until, letter: None },
+        _ if stale => Transition { to: RecipientState::Expired, wait_until: None, letter: None },
+        _ => Transition { to: RecipientState::Pending, wait_until, letter: None },
     }
 }
 
 /// P6: what an answer means for the recipient.
-fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64), limits: &Limits) -> Verdict {
+fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64), limits: &Limits) -> Transition {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
         _ if is_suspicious(run, limits) && is_unnamed(answer.code, answer.enhanced) => {
             demanded(run, attempts, now, Some(policy_wait))
         }
-        Scope::Relay => demanded(run, attempts, now, Some(now)),
-        Scope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
-        Scope::Policy => demanded(run, attempts, now, Some(policy_wait)),
-        Scope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
+        ReplyScope::Relay => demanded(run, attempts, now, Some(now)),
+        ReplyScope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
+        ReplyScope::Policy => demanded(run, attempts, now, Some(policy_wait)),
+        ReplyScope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
     }
 }
 
 /// An attempt that counts, as the `attempts`-th.
-fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdict {
+fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transition {
     let letter = DeadLetter {
         code: answer.code,
         enhanced: answer.enhanced,
@@ -216,9 +216,9 @@ fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdic
         discarded: false,
     };
     if answer.code >= 500 || attempts >= run.policies.max_attempts {
-        return Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) };
+        return Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) };
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));
     let verdict = demanded(run, attempts, now, Some(until));
-    Verdict { letter: Some(letter), ..verdict }
+    Transition { letter: Some(letter), ..verdict }
 }

@@ -11,11 +11,11 @@ use crate::fingerprint::fingerprint;
 use crate::ids::Hash;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::{Activity, Ledger, OptedOut, StoredBlob, TakenBack};
 
 impl Ledger {
-    pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<Outcome, Refusal> {
+    pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<CommandOutcome, Refusal> {
         let RelayPut { relay, replace, request } = put;
         let (request, body) = (request.as_deref(), fingerprint(&(relay, replace)));
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
@@ -26,8 +26,8 @@ impl Ledger {
             context.emit(Effect::RelaysChanged);
         }
         // Relays belong to no tenant, so that their request ids are kept with the default one's.
-        self.remember(context, DEFAULT_TENANT, request, body, &Outcome::Done);
-        Ok(Outcome::Done)
+        self.remember(context, DEFAULT_TENANT, request, body, &CommandOutcome::Done);
+        Ok(CommandOutcome::Done)
     }
 
     /// A request that was answered before gets its answer, whatever the state is by now.
@@ -45,14 +45,14 @@ impl Ledger {
         }
     }
 
-    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<Outcome, Refusal> {
+    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<CommandOutcome, Refusal> {
         self.relays.remove(&name.to_owned()).ok_or_else(|| Refusal::NoSuchRelay(name.to_owned()))?;
         context.emit(Effect::RelaysChanged);
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// P15: what is applied here holds at every gate that decides by a state at or above this index.
-    pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> Outcome {
+    pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> CommandOutcome {
         let mut added = 0;
         for key in &optout.keys {
             let key = (optout.tenant.clone(), key.clone());
@@ -67,12 +67,16 @@ impl Ledger {
         }
         self.head.forbidden_index = context.index;
         context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), keys: optout.keys.clone() });
-        Outcome::Moved(added)
+        CommandOutcome::Moved(added)
     }
 
     /// P15: an operator says that the recipient wants mail again. Who has opted out again since whoever asked looked
     /// stays out.
-    pub(super) fn take_back(&mut self, context: &mut Context, back: &OptOutTakeBack) -> Result<Outcome, Refusal> {
+    pub(super) fn take_back(
+        &mut self,
+        context: &mut Context,
+        back: &OptOutTakeBack,
+    ) -> Result<CommandOutcome, Refusal> {
         let OptOutTakeBack { tenant, key, last, reason } = back;
         let place = (tenant.clone(), key.clone());
         if reason.trim().is_empty() {
@@ -81,22 +85,26 @@ impl Ledger {
         match self.opted_out.get(&place) {
             Some(known) if known.last == *last => {}
             Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),
-            None if self.taken_back.contains(&place) => return Ok(Outcome::Moved(0)),
+            None if self.taken_back.contains(&place) => return Ok(CommandOutcome::Moved(0)),
             None => return Err(Impossible::NotOptedOut(key.clone()).into()),
         }
         self.opted_out.remove(&place);
         let reason = reason.clone();
         self.taken_back.put(place, TakenBack { index: context.index, at: context.now, reason });
-        Ok(Outcome::Moved(1))
+        Ok(CommandOutcome::Moved(1))
     }
 
-    pub(super) fn quarantine(&mut self, context: &mut Context, quarantine: &Quarantine) -> Result<Outcome, Refusal> {
+    pub(super) fn quarantine(
+        &mut self,
+        context: &mut Context,
+        quarantine: &Quarantine,
+    ) -> Result<CommandOutcome, Refusal> {
         match quarantine.item {
             Quarantined::Schedule(id) => {
                 let cause = BlockCause::Quarantined(quarantine.cause.clone());
                 self.change_activity(context, id, |_| Activity::Blocked { cause })?;
                 context.alarm(format!("schedule {} is blocked: {}", id.0, quarantine.cause));
-                Ok(Outcome::Done)
+                Ok(CommandOutcome::Done)
             }
             Quarantined::Run(run) => {
                 let outcome = self.halt_run(context, run, PauseReason::Quarantined(quarantine.cause.clone()))?;
@@ -106,8 +114,8 @@ impl Ledger {
         }
     }
 
-    /// Keeps a blob for one more holder.
-    pub(super) fn hold_blob(&mut self, blob: Blob) {
+    /// Keeps a blob for one more owner.
+    pub(super) fn store_blob(&mut self, blob: Blob) {
         match self.blobs.edit(&blob.hash) {
             Some(stored) => stored.references += 1,
             None => {
@@ -116,21 +124,21 @@ impl Ledger {
         }
     }
 
-    /// One more holder of a blob that is there.
-    pub(super) fn hold_again(&mut self, hash: &Hash) {
+    /// One more owner of a blob that is there.
+    pub(super) fn retain_blob(&mut self, hash: &Hash) {
         if let Some(stored) = self.blobs.edit(hash) {
             stored.references += 1;
         }
     }
 
-    /// One holder less; the last one takes the bytes with it.
-    pub(super) fn let_go(&mut self, hash: &Hash) {
+    /// One owner less; the last one takes the bytes with it.
+    pub(super) fn release_blob(&mut self, hash: &Hash) {
         let Some(stored) = self.blobs.edit(hash) else { return };
         stored.references -= 1;
         if stored.references == 0 {
             self.blobs.remove(hash);
             self.derived.seals.remove(hash);
-            self.derived.tables.forget(hash);
+            self.derived.mappings.forget(hash);
         }
     }
 }

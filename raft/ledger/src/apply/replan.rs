@@ -4,20 +4,20 @@
 //! none yet. One that is due already stays for the fire, which explains it where it is none any more.
 
 use super::Context;
-use crate::command::{Next, Replan};
-use crate::reply::Outcome;
+use crate::command::{NextInstant, Replan};
+use crate::reply::CommandOutcome;
 use crate::state::{Activity, Ledger, Schedule};
 
 impl Ledger {
-    pub(super) fn replan(&mut self, context: &mut Context, replans: &[Replan]) -> Outcome {
-        Outcome::Moved(replans.iter().map(|replan| u64::from(self.replan_one(context, replan))).sum())
+    pub(super) fn replan(&mut self, context: &mut Context, replans: &[Replan]) -> CommandOutcome {
+        CommandOutcome::Moved(replans.iter().map(|replan| u64::from(self.replan_one(context, replan))).sum())
     }
 
     /// Answers whether the next instant is another one now.
     fn replan_one(&mut self, context: &mut Context, replan: &Replan) -> bool {
         let id = replan.schedule;
         let is_it = |Schedule { plan, policies, .. }: &Schedule| {
-            let fits = |next: &Next| next.due > plan.fired_through && next.is_within(policies.jitter_ms);
+            let fits = |next: &NextInstant| next.due > plan.fired_through && next.is_within(policies.jitter_ms);
             let fits = replan.next.iter().all(fits);
             plan.version == replan.plan_version && plan.next.as_ref() == Some(&replan.from) && fits
         };

@@ -6,37 +6,42 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::gap::Look;
-use super::moves::Place;
+use super::gap::GapLookups;
+use super::transition::ChunkKey;
 use crate::bitmap::Bitmap;
-use crate::command::{Picked, Requeue};
+use crate::command::{PickedRecipients, Requeue};
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
-use crate::reply::{Moved, Outcome};
-use crate::rulings::Ruled;
-use crate::state::{Ledger, Standing};
+use crate::reply::{CommandOutcome, MovedRecipients};
+use crate::run_events::RunEventKind;
+use crate::state::{Ledger, RecipientState};
 
 impl Ledger {
     /// Sends dead recipients again, with attempts counted anew; by another pool where one is named. A pool that
     /// nothing can go by is refused: it would be a wait for a deadline.
-    pub(super) fn requeue(&mut self, context: &mut Context, requeue: &Requeue) -> Result<Outcome, Refusal> {
+    pub(super) fn requeue(&mut self, context: &mut Context, requeue: &Requeue) -> Result<CommandOutcome, Refusal> {
         if let Some(pool) = &requeue.pool
             && !self.serves(pool)
         {
             return Err(Impossible::PoolWithoutRelay(pool.clone()).into());
         }
         let moved = requeue.picked.iter().map(|picked| self.requeue_of(context, picked, requeue.pool.as_deref()));
-        Ok(Outcome::MovedOf(moved.collect()))
+        Ok(CommandOutcome::MovedOf(moved.collect()))
     }
 
     /// Who got a mail too near to this run is not moved (P17): suppressed at the claim would be the end of the
     /// letter, and nobody would have been told.
-    fn requeue_of(&mut self, context: &mut Context, picked: &Picked, pool: Option<&str>) -> Result<Moved, Refusal> {
+    fn requeue_of(
+        &mut self,
+        context: &mut Context,
+        picked: &PickedRecipients,
+        pool: Option<&str>,
+    ) -> Result<MovedRecipients, Refusal> {
         self.may_send_again(picked.run)?;
         let mut numbers = self.dead_numbers(picked)?;
-        let mut look = Look::default();
-        let near = self.inside_gap(&mut look, picked.run, numbers.iter().copied());
-        self.keep_tables(look);
+        let mut lookups = GapLookups::default();
+        let near = self.inside_gap(&mut lookups, picked.run, numbers.iter().copied());
+        self.keep_mappings(lookups);
         numbers.retain(|number| !near.contains(number));
         if !numbers.is_empty() {
             self.reopen(context, picked.run)?;
@@ -47,7 +52,7 @@ impl Ledger {
             })?;
         }
         for number in &numbers {
-            let Some((page, chunk, slot)) = self.place_of(picked.run, *number) else { continue };
+            let Some((page, chunk, slot)) = self.slot_of(picked.run, *number) else { continue };
             let one: Bitmap = [slot].into_iter().collect();
             self.dead.remove(&(picked.run, *number));
             if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
@@ -56,43 +61,43 @@ impl Ledger {
             if let Some(pool) = pool {
                 self.redirect((page, chunk), &one, pool);
             }
-            self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
+            self.transition(context, (page, chunk), &one, RecipientState::Dead, RecipientState::Pending);
         }
-        self.rule_numbers(context, picked.run, Ruled::Requeued(pool.map(str::to_owned)), &numbers);
-        Ok(Moved { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
+        self.record_recipients_event(context, picked.run, RunEventKind::Requeued(pool.map(str::to_owned)), &numbers);
+        Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
     }
 
     /// A slot goes by this pool from now on. Who is claimed or in doubt is never redirected: a row is of one pool.
-    fn redirect(&mut self, place: Place, one: &Bitmap, pool: &str) {
+    fn redirect(&mut self, place: ChunkKey, one: &Bitmap, pool: &str) {
         let is_own = self.pages.get(&place.0).is_some_and(|page| page.pool == pool);
         let Some(chunk) = self.chunks.edit(&place) else { return };
-        chunk.elsewhere.retain(|_, slots| {
+        chunk.pool_overrides.retain(|_, slots| {
             slots.remove(one);
             !slots.is_empty()
         });
         if !is_own {
-            chunk.elsewhere.entry(pool.to_owned()).or_default().add(one);
+            chunk.pool_overrides.entry(pool.to_owned()).or_default().add(one);
         }
     }
 
     /// Takes dead recipients off the list; they stay dead.
-    pub(super) fn discard(&mut self, context: &Context, picked: &[Picked]) -> Outcome {
-        Outcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
+    pub(super) fn discard(&mut self, context: &Context, picked: &[PickedRecipients]) -> CommandOutcome {
+        CommandOutcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
     }
 
-    fn discard_of(&mut self, context: &Context, picked: &Picked) -> Result<Moved, Refusal> {
+    fn discard_of(&mut self, context: &Context, picked: &PickedRecipients) -> Result<MovedRecipients, Refusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
             if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
                 letter.discarded = true;
             }
         }
-        self.rule_numbers(context, picked.run, Ruled::Discarded, &numbers);
-        Ok(Moved { recipients: numbers.len() as u64, inside_gap: 0 })
+        self.record_recipients_event(context, picked.run, RunEventKind::Discarded, &numbers);
+        Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: 0 })
     }
 
     /// The dead letters that are meant, none that was discarded.
-    fn dead_numbers(&self, picked: &Picked) -> Result<Vec<u32>, Refusal> {
+    fn dead_numbers(&self, picked: &PickedRecipients) -> Result<Vec<u32>, Refusal> {
         self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
         let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();
         let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));

@@ -11,21 +11,21 @@ use crate::form::RowForm;
 use crate::ids::RunId;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
-use crate::rulings::{Ruled, Ruling, RulingKey};
-use crate::state::{Blocked, DeadLetter, Ledger, Run, RunState, Standing};
+use crate::reply::CommandOutcome;
+use crate::run_events::{RunEvent, RunEventKey, RunEventKind};
+use crate::state::{DeadLetter, Ledger, MissingPart, RecipientState, Run, RunState};
 
 /// Where those who are pending go when a run ends.
 #[derive(Clone, Copy)]
 struct Closing {
     /// Of whom no attempt counted.
-    fresh: Standing,
+    fresh: RecipientState,
     /// Of whom one did.
-    tried: Standing,
+    tried: RecipientState,
 }
 
 impl Ledger {
-    pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<Outcome, Refusal> {
+    pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<CommandOutcome, Refusal> {
         let known = self.page_of(pause.run).map(|(_, page, place)| &page.runs[place].state);
         let reason = match known {
             Some(RunState::Paused { reason }) if pause.reason.is_empty() => reason.clone(),
@@ -41,17 +41,17 @@ impl Ledger {
         context: &mut Context,
         run: RunId,
         reason: PauseReason,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<CommandOutcome, Refusal> {
         let kept = self.fit_in_page(run, reason.clone());
         let page = self.change_run(context, run, |run| {
             stoppable(run)?;
             run.state = RunState::Paused { reason: kept };
             Ok(())
         })?;
-        self.rule(context, run, Ruled::Paused(reason), BTreeMap::new());
+        self.record_run_event(context, run, RunEventKind::Paused(reason), BTreeMap::new());
         self.head.forbidden_index = context.index;
         context.emit(Effect::RunChanged(page));
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// A pause as the run's page keeps it: without words where the row of the page would come near to 1 MiB. The words
@@ -64,13 +64,13 @@ impl Ledger {
         }
     }
 
-    pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<Outcome, Refusal> {
+    pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<CommandOutcome, Refusal> {
         let RunResume { run, without_canary } = resume;
-        let toll = &self.limits().toll;
+        let bounce_breaker = &self.limits().bounce_breaker;
         let page = self.change_run(context, run, |run| match run.state {
             RunState::Paused { .. } => {
                 run.overrule_canary(without_canary)?;
-                run.overrule_toll(toll);
+                run.reset_tripped_breaker(bounce_breaker);
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
                 run.same_words.clear();
@@ -78,10 +78,10 @@ impl Ledger {
             }
             ref other => Err(Impossible::RunIs(other.kind()).into()),
         })?;
-        self.rule(context, run, Ruled::Resumed, BTreeMap::new());
+        self.record_run_event(context, run, RunEventKind::Resumed, BTreeMap::new());
         context.emit(Effect::RunChanged(page));
         context.emit(Effect::WorkAppeared(page));
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// Can the run be cancelled? One that is cancelled already can be.
@@ -102,7 +102,7 @@ impl Ledger {
         context: &mut Context,
         run: RunId,
         made_way_for: Option<RunId>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<CommandOutcome, Refusal> {
         let page = self.change_run(context, run, |run| {
             if !run.state.is_cancelled() {
                 stoppable(run)?;
@@ -111,14 +111,17 @@ impl Ledger {
             Ok(())
         })?;
         self.head.forbidden_index = context.index;
-        let moved =
-            self.close_pending(context, run, Closing { fresh: Standing::Cancelled, tried: Standing::Cancelled });
+        let moved = self.close_pending(
+            context,
+            run,
+            Closing { fresh: RecipientState::Cancelled, tried: RecipientState::Cancelled },
+        );
         context.emit(Effect::RunChanged(page));
-        Ok(Outcome::Moved(moved))
+        Ok(CommandOutcome::Moved(moved))
     }
 
     /// P16: past its deadline, what was never attempted expires, and what was is dead.
-    pub(super) fn expire(&mut self, context: &mut Context, runs: &[RunId]) -> Outcome {
+    pub(super) fn expire(&mut self, context: &mut Context, runs: &[RunId]) -> CommandOutcome {
         let now = context.now;
         let mut moved = 0;
         for run in runs {
@@ -135,17 +138,17 @@ impl Ledger {
                 Ok(())
             };
             if let Ok(page) = self.change_run(context, *run, due) {
-                let closing = Closing { fresh: Standing::Expired, tried: Standing::Dead };
+                let closing = Closing { fresh: RecipientState::Expired, tried: RecipientState::Dead };
                 moved += self.close_pending(context, *run, closing);
                 context.emit(Effect::RunChanged(page));
             }
         }
-        Outcome::Moved(moved)
+        CommandOutcome::Moved(moved)
     }
 
     /// P20: marks runs that wait for a part which no live node has, and those that do so no longer. Answers how many
     /// marks have changed.
-    pub(super) fn run_block(&mut self, context: &mut Context, blocks: &[RunBlock]) -> Outcome {
+    pub(super) fn run_block(&mut self, context: &mut Context, blocks: &[RunBlock]) -> CommandOutcome {
         let mut changed = 0;
         for RunBlock { run, part } in blocks {
             let since = context.now;
@@ -154,7 +157,7 @@ impl Ledger {
                 if run.counts.is_finished() || run.blocked.map(|blocked| blocked.part) == *part {
                     return Err(Refusal::NothingPending);
                 }
-                run.blocked = part.map(|part| Blocked { part, since });
+                run.blocked = part.map(|part| MissingPart { part, since });
                 alarm = part.map(|part| {
                     format!("run of {} is blocked: no live node has part {part} of its audience", run.name)
                 });
@@ -166,7 +169,7 @@ impl Ledger {
                 context.emit(Effect::RunChanged(page));
             }
         }
-        Outcome::Moved(changed)
+        CommandOutcome::Moved(changed)
     }
 
     /// Edits a run; answers its page. A pause, a resume or a reopening changes whether the run takes part in `overlap`.
@@ -190,19 +193,19 @@ impl Ledger {
         let Some((id, page, place)) = self.page_of(run) else { return 0 };
         let (first, count) = (page.runs[place].first, page.runs[place].count);
         let mut moved = 0;
-        let mut closed: BTreeMap<Standing, BTreeMap<u32, Bitmap>> = BTreeMap::new();
+        let mut closed: BTreeMap<RecipientState, BTreeMap<u32, Bitmap>> = BTreeMap::new();
         for number in Self::chunks_of_run(first, count) {
             let Some(chunk) = self.chunks.get(&(id, number)) else { continue };
-            let pending = chunk.set(Standing::Pending).and(&Self::slots_of_run(first, count, number));
+            let pending = chunk.set(RecipientState::Pending).and(&Self::slots_of_run(first, count, number));
             let attempts: Vec<(u16, u8)> = match closing.tried {
-                Standing::Dead => chunk.attempts.iter().map(|(slot, attempts)| (*slot, *attempts)).collect(),
+                RecipientState::Dead => chunk.attempts.iter().map(|(slot, attempts)| (*slot, *attempts)).collect(),
                 _ => Vec::new(),
             };
             // Who has a number of attempts has one at least.
             let tried = Bitmap::of_many(chunk.attempts.keys().copied()).and(&pending);
             let fresh = pending.and_not(&tried);
             for (slots, to) in [(&fresh, closing.fresh), (&tried, closing.tried)] {
-                self.shift(context, (id, number), slots, Standing::Pending, to);
+                self.transition(context, (id, number), slots, RecipientState::Pending, to);
                 closed.entry(to).or_default().entry(number).or_default().add(slots);
             }
             for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
@@ -214,59 +217,71 @@ impl Ledger {
             }
             moved += u64::from(pending.len());
         }
-        for (standing, mut whom) in closed {
+        for (state, mut whom) in closed {
             whom.retain(|_, slots| !slots.is_empty());
-            let what = match standing {
-                Standing::Dead => Ruled::Died,
-                Standing::Cancelled => Ruled::Cancelled,
-                _ => Ruled::Expired,
+            let what = match state {
+                RecipientState::Dead => RunEventKind::Died,
+                RecipientState::Cancelled => RunEventKind::Cancelled,
+                _ => RunEventKind::Expired,
             };
             if !whom.is_empty() {
-                self.rule(context, run, what, whom);
+                self.record_run_event(context, run, what, whom);
             }
         }
         moved
     }
 
     /// Keeps what befalls `whom` of a run, all of it where nobody is named; the oldest of too many is forgotten.
-    pub(super) fn rule(&mut self, context: &Context, run: RunId, what: Ruled, whom: BTreeMap<u32, Bitmap>) {
+    pub(super) fn record_run_event(
+        &mut self,
+        context: &Context,
+        run: RunId,
+        what: RunEventKind,
+        whom: BTreeMap<u32, Bitmap>,
+    ) {
         let parts: Vec<(u32, Option<Bitmap>)> = match whom.is_empty() {
             true => vec![(0, None)],
             false => whom.into_iter().map(|(chunk, slots)| (chunk, Some(slots))).collect(),
         };
         for (chunk, slots) in parts {
             let key = (run, context.index, chunk);
-            let mut rulings = self.rulings.get(&key).cloned().unwrap_or_default();
-            let known = rulings.iter_mut().find(|ruling| ruling.what == what && ruling.slots.is_some());
+            let mut run_events = self.run_events.get(&key).cloned().unwrap_or_default();
+            let known = run_events.iter_mut().find(|event| event.what == what && event.slots.is_some());
             match (known.and_then(|known| known.slots.as_mut()), slots) {
                 (Some(known), Some(slots)) => known.add(&slots),
-                (_, slots) => rulings.push(Ruling { at: context.now, what: what.clone(), slots }),
+                (_, slots) => run_events.push(RunEvent { at: context.now, what: what.clone(), slots }),
             }
-            self.rulings.put(key, rulings);
+            self.run_events.put(key, run_events);
         }
-        self.forget_old_rulings(run);
+        self.forget_old_run_events(run);
     }
 
-    /// Of too many entries with rulings the oldest is forgotten, with all of its chunks.
-    fn forget_old_rulings(&mut self, run: RunId) {
-        let after = |index: u64| self.rulings.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
+    /// Of too many entries with run events the oldest is forgotten, with all of its chunks.
+    fn forget_old_run_events(&mut self, run: RunId) {
+        let after = |index: u64| self.run_events.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
         let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
         let oldest = entries.next().map(|((_, index, _), _)| *index);
-        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().rulings - 1)) {
-            let rows = self.rulings.range((run, oldest, 0)..=(run, oldest, u32::MAX));
-            let rows: Vec<RulingKey> = rows.map(|(key, _)| *key).collect();
-            rows.iter().for_each(|key| drop(self.rulings.remove(key)));
+        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().run_events - 1)) {
+            let rows = self.run_events.range((run, oldest, 0)..=(run, oldest, u32::MAX));
+            let rows: Vec<RunEventKey> = rows.map(|(key, _)| *key).collect();
+            rows.iter().for_each(|key| drop(self.run_events.remove(key)));
         }
     }
 
     /// As [`Ledger::rule`], of recipients by number.
-    pub(super) fn rule_numbers(&mut self, context: &Context, run: RunId, what: Ruled, numbers: &[u32]) {
+    pub(super) fn record_recipients_event(
+        &mut self,
+        context: &Context,
+        run: RunId,
+        what: RunEventKind,
+        numbers: &[u32],
+    ) {
         let mut whom: BTreeMap<u32, Bitmap> = BTreeMap::new();
-        for (_, chunk, slot) in numbers.iter().filter_map(|number| self.place_of(run, *number)) {
+        for (_, chunk, slot) in numbers.iter().filter_map(|number| self.slot_of(run, *number)) {
             whom.entry(chunk).or_default().insert(slot);
         }
         if !whom.is_empty() {
-            self.rule(context, run, what, whom);
+            self.record_run_event(context, run, what, whom);
         }
     }
 }

@@ -5,8 +5,8 @@
 use super::Context;
 use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
-use crate::command::{Cause, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
-use crate::content::To;
+use crate::command::{Opening, OpeningCause, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
+use crate::content::AudienceChoice;
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
@@ -14,8 +14,8 @@ use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::Policies;
 use crate::refusal::Refusal;
-use crate::reply::{CancelledRuns, Outcome};
-use crate::state::{Activity, History, Ledger, Plan, Schedule};
+use crate::reply::{CancelledRuns, CommandOutcome};
+use crate::state::{Activity, InstantOutcome, Ledger, Plan, Schedule};
 
 pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), Refusal> {
     if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what, bound: bound as u64 }) }
@@ -38,11 +38,11 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         create: &ScheduleCreate,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<CommandOutcome, Refusal> {
         let body = create.body();
         let request = create.request.as_deref();
         if let Some(outcome) = self.answered(&create.tenant, request, body)? {
-            if let Outcome::Schedule(id) = outcome {
+            if let CommandOutcome::Schedule(id) = outcome {
                 context.repeats = Some(id.0);
             }
             return Ok(outcome);
@@ -53,7 +53,7 @@ impl Ledger {
             }
             context.repeats = Some(id.0);
             // Remembered, so that a late repeat of this request does not bring a deleted schedule back.
-            let outcome = Outcome::Schedule(id);
+            let outcome = CommandOutcome::Schedule(id);
             self.remember(context, &create.tenant, request, body, &outcome);
             return Ok(outcome);
         }
@@ -94,12 +94,12 @@ impl Ledger {
             index: context.index,
             labels: create.labels.clone(),
         };
-        self.hold_blob(content);
-        self.hold_audience(&create.audience);
+        self.store_blob(content);
+        self.retain_audience(&create.audience);
         self.derived.names.insert((create.tenant.clone(), create.name.clone()), id);
         self.schedules.put(id, schedule);
         self.index_due(context, id, None);
-        let outcome = Outcome::Schedule(id);
+        let outcome = CommandOutcome::Schedule(id);
         self.remember(context, &create.tenant, request, body, &outcome);
         Ok(outcome)
     }
@@ -113,7 +113,7 @@ impl Ledger {
         }
         labelled(&create.labels)?;
         gap_within_retention(&create.policies)?;
-        gap_needs_a_list(&create.policies, matches!(create.audience, To::Sealed(_)))?;
+        gap_needs_a_list(&create.policies, matches!(create.audience, AudienceChoice::Sealed(_)))?;
         inside_window(create.next.as_ref(), &create.policies)
     }
 
@@ -134,7 +134,11 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn schedule_pause(&mut self, context: &mut Context, pause: &SchedulePause) -> Result<Outcome, Refusal> {
+    pub(super) fn schedule_pause(
+        &mut self,
+        context: &mut Context,
+        pause: &SchedulePause,
+    ) -> Result<CommandOutcome, Refusal> {
         let since = context.now;
         self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
             // Why it was paused is not forgotten for want of another word.
@@ -142,14 +146,14 @@ impl Ledger {
             Activity::Paused { since, .. } => Activity::Paused { reason: pause.reason.clone(), since: *since },
             _ => Activity::Paused { reason: pause.reason.clone(), since },
         })?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     pub(super) fn schedule_resume(
         &mut self,
         context: &mut Context,
         resume: &ScheduleResume,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<CommandOutcome, Refusal> {
         let id = resume.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         if schedule.plan.version != resume.plan_version {
@@ -166,25 +170,25 @@ impl Ledger {
             None => Activity::Done,
         })?;
         self.note_pause_end(id, since, context.now);
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
-    pub(super) fn schedule_delete(&mut self, context: &mut Context, id: ScheduleId) -> Result<Outcome, Refusal> {
+    pub(super) fn schedule_delete(&mut self, context: &mut Context, id: ScheduleId) -> Result<CommandOutcome, Refusal> {
         let before = self.due_key(id);
         let schedule = self.schedules.remove(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         self.derived.names.remove(&(schedule.tenant, schedule.name));
         self.index_due(context, id, before);
-        self.let_go(&schedule.content);
-        self.let_go(&schedule.audience);
-        Ok(Outcome::Done)
+        self.release_blob(&schedule.content);
+        self.release_blob(&schedule.audience);
+        Ok(CommandOutcome::Done)
     }
 
     /// P7: an occurrence named by its request. The same request never opens a second run, however late it
     /// comes; under another schedule it is another body, as long as its answer is stored.
-    pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<Outcome, Refusal> {
+    pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<CommandOutcome, Refusal> {
         let id = trigger.schedule;
         let nominal = Nominal::Trigger(trigger.request.clone());
-        if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(History::run) {
+        if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(InstantOutcome::run) {
             context.repeats = Some(run.index);
             return Ok(self.triggered_before(trigger, run));
         }
@@ -200,22 +204,22 @@ impl Ledger {
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
         self.may_anybody(id, context.now)?;
-        let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
+        let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(Refusal::NoSuchSchedule(id))?;
-        let outcome = Outcome::Run { run: opened, cancelled };
+        let outcome = CommandOutcome::Run { run: opened, cancelled };
         self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)
     }
 
     /// The first answer to a trigger whose run exists; without the runs that it cancelled once that answer is forgotten.
-    fn triggered_before(&self, trigger: &Trigger, opened: RunId) -> Outcome {
+    fn triggered_before(&self, trigger: &Trigger, opened: RunId) -> CommandOutcome {
         let stored = self.schedules.get(&trigger.schedule);
         let stored = stored.and_then(|schedule| self.answer_to(&schedule.tenant, &trigger.request));
         match stored.map(|answer| &answer.outcome) {
-            Some(outcome @ Outcome::Run { run, .. }) if *run == opened => outcome.clone(),
-            _ => Outcome::Run { run: opened, cancelled: CancelledRuns::default() },
+            Some(outcome @ CommandOutcome::Run { run, .. }) if *run == opened => outcome.clone(),
+            _ => CommandOutcome::Run { run: opened, cancelled: CancelledRuns::default() },
         }
     }
 

@@ -6,7 +6,7 @@
 use super::Context;
 use super::fire::Opened;
 use super::schedule::bounded;
-use crate::command::{Cause, Opening, SendTest};
+use crate::command::{Opening, OpeningCause, SendTest};
 use crate::decide::calendar::When;
 use crate::fingerprint::fingerprint;
 use crate::ids::{Nominal, ScheduleId};
@@ -14,14 +14,14 @@ use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
-use crate::reply::{CancelledRuns, Outcome};
+use crate::reply::{CancelledRuns, CommandOutcome};
 use crate::state::{Activity, Ledger, Plan, Schedule};
 
 /// What a run of a test mail has for the name of its schedule. No such schedule is ever found by it.
 pub const TEST_NAME: &str = "send-test";
 
 impl Ledger {
-    pub(super) fn send_test(&mut self, context: &mut Context, test: &SendTest) -> Result<Outcome, Refusal> {
+    pub(super) fn send_test(&mut self, context: &mut Context, test: &SendTest) -> Result<CommandOutcome, Refusal> {
         let request = Some(test.request.as_str());
         let body = fingerprint(&("send-test", &SendTest { request: String::new(), ..test.clone() }));
         if let Some(outcome) = self.answered_again(context, &test.tenant, request, body)? {
@@ -69,22 +69,22 @@ impl Ledger {
             index: context.index,
             labels: Labels::default(),
         };
-        self.hold_blob(content);
-        self.hold_blob(audience);
+        self.store_blob(content);
+        self.store_blob(audience);
         self.schedules.put(id, schedule);
         let opening = Opening {
             nominal: Nominal::Trigger(test.request.clone()),
             due: context.now,
-            cause: Cause::Test,
+            cause: OpeningCause::Test,
             finish_by: context.now.plus_ms(test.policies.finish_by_ms),
         };
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
         if let Some(schedule) = self.schedules.remove(&id) {
-            self.let_go(&schedule.content);
-            self.let_go(&schedule.audience);
+            self.release_blob(&schedule.content);
+            self.release_blob(&schedule.audience);
         }
         let run = runs.first().map(|(_, run)| *run).ok_or(Refusal::NoSuchSchedule(id))?;
-        let outcome = Outcome::Run { run, cancelled: CancelledRuns::default() };
+        let outcome = CommandOutcome::Run { run, cancelled: CancelledRuns::default() };
         self.remember(context, &test.tenant, request, body, &outcome);
         Ok(outcome)
     }

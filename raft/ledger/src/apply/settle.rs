@@ -1,24 +1,24 @@
-//! Settle: what became of the recipients of one row (P4, P14). What a refusal means is in `refused.rs`.
+//! Settle: what became of the recipients of one claim (P4, P14). What a refusal means is in `refused.rs`.
 //!
-//! A negative outcome moves only recipients that are still in that row, claimed or in doubt; for all
+//! A negative outcome moves only recipients that are still in that claim, claimed or in doubt; for all
 //! others it is evidence and changes nothing. An accept is true for ever. So a settle that comes twice,
 //! late, or after another decision changes nothing more.
 
 use super::Context;
-use super::moves::Place;
 use super::refused::demanded;
+use super::transition::ChunkKey;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::causes::DeathCause;
-use crate::command::{RowOutcome, Unsendable, Why, Witness};
+use crate::claim_history::{ClaimEventKind, DoubtReason};
+use crate::command::{ClaimOutcome, OutcomeSource, ReleaseReason, Unsendable};
 use crate::effect::Effect;
 use crate::ids::{Fence, RunId, Time};
-use crate::moments::{Doubt, What};
-use crate::reply::Outcome;
-use crate::state::{DeadLetter, Ledger, Row, Run, Standing, bucket_after};
+use crate::reply::CommandOutcome;
+use crate::state::{Claim, DeadLetter, Ledger, RecipientState, Run, bucket_after};
 
 /// Where a settled recipient goes, and what is written beside it.
-pub(super) struct Verdict {
-    pub to: Standing,
+pub(super) struct Transition {
+    pub to: RecipientState,
     /// Where it goes back: not before then.
     pub wait_until: Option<Time>,
     /// Counted attempts and last answer; put on the dead-letter list where it dies of them.
@@ -26,81 +26,81 @@ pub(super) struct Verdict {
 }
 
 impl Ledger {
-    pub(super) fn settle(&mut self, context: &mut Context, outcomes: &[RowOutcome]) -> Outcome {
-        Outcome::Moved(outcomes.iter().map(|outcome| self.settle_row(context, outcome)).sum())
+    pub(super) fn settle(&mut self, context: &mut Context, outcomes: &[ClaimOutcome]) -> CommandOutcome {
+        CommandOutcome::Moved(outcomes.iter().map(|outcome| self.settle_claim(context, outcome)).sum())
     }
 
-    fn settle_row(&mut self, context: &mut Context, outcome: &RowOutcome) -> u64 {
+    fn settle_claim(&mut self, context: &mut Context, outcome: &ClaimOutcome) -> u64 {
         let place = (outcome.page, outcome.chunk);
-        let (mut row, was_open) = match self.rows.get(&outcome.fence) {
-            Some(row) if (row.page, row.chunk) != place => return 0,
-            Some(row) => (row.clone(), true),
-            None => match self.closed_row(place, outcome.fence) {
-                Some(row) => (row, false),
+        let (mut claim, was_open) = match self.claims.get(&outcome.fence) {
+            Some(claim) if (claim.page, claim.chunk) != place => return 0,
+            Some(claim) => (claim.clone(), true),
+            None => match self.closed_claim(place, outcome.fence) {
+                Some(claim) => (claim, false),
                 None => return 0,
             },
         };
-        let before = row.clone();
-        let mut moved = self.accept(context, &mut row, outcome);
-        name_relay(context, &mut row, outcome);
-        moved += self.refuse(context, &mut row, &outcome.refused);
-        moved += self.release(context, &mut row, outcome);
-        moved += self.suppress(context, &mut row, &outcome.suppressed);
-        moved += self.bury(context, &mut row, &outcome.unsendable);
-        moved += self.doubt(context, &mut row, outcome);
-        if row != before {
-            if !before.claimed.is_empty() && row.claimed.is_empty() {
-                context.emit(Effect::RowClosed { fence: outcome.fence, holder: row.holder });
+        let before = claim.clone();
+        let mut moved = self.accept(context, &mut claim, outcome);
+        name_relay(context, &mut claim, outcome);
+        moved += self.refuse(context, &mut claim, &outcome.refused);
+        moved += self.release(context, &mut claim, outcome);
+        moved += self.suppress(context, &mut claim, &outcome.suppressed);
+        moved += self.mark_unsendable_dead(context, &mut claim, &outcome.unsendable);
+        moved += self.doubt(context, &mut claim, outcome);
+        if claim != before {
+            if !before.claimed.is_empty() && claim.claimed.is_empty() {
+                context.emit(Effect::ClaimClosed { fence: outcome.fence, owner: claim.owner });
             }
-            self.put_row(outcome.fence, row, was_open);
+            self.put_claim(outcome.fence, claim, was_open);
         }
         moved
     }
 
-    /// Puts a row where it belongs: among the open ones, or among the evidence.
-    pub(super) fn put_row(&mut self, fence: Fence, row: Row, was_open: bool) {
-        if !row.is_closed() {
-            self.rows.put(fence, row);
+    /// Puts a claim where it belongs: among the open ones, or among the evidence.
+    pub(super) fn put_claim(&mut self, fence: Fence, claim: Claim, was_open: bool) {
+        if !claim.is_closed() {
+            self.claims.put(fence, claim);
             return;
         }
         if was_open {
-            self.rows.remove(&fence);
+            self.claims.remove(&fence);
         }
-        self.put_closed(fence, &row);
+        self.put_closed_claim(fence, &claim);
     }
 
     /// P14, first line: an accept is true for ever.
-    fn accept(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
-        let (fence, place) = (outcome.fence, (row.page, row.chunk));
-        let fresh = outcome.accepted.and(&row.granted).and_not(&row.sent);
+    fn accept(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
+        let (fence, place) = (outcome.fence, (claim.page, claim.chunk));
+        let fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
         if fresh.is_empty() {
             return 0;
         }
-        row.sent.add(&fresh);
-        let claimed = fresh.and(&row.claimed);
-        let doubted = fresh.and(&row.in_doubt);
-        row.claimed.remove(&claimed);
-        row.in_doubt.remove(&doubted);
-        self.shift(context, place, &claimed, Standing::Claimed, Standing::Sent);
-        self.shift(context, place, &doubted, Standing::InDoubt, Standing::Sent);
+        claim.sent.add(&fresh);
+        let claimed = fresh.and(&claim.claimed);
+        let doubted = fresh.and(&claim.in_doubt);
+        claim.claimed.remove(&claimed);
+        claim.in_doubt.remove(&doubted);
+        self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::Sent);
+        self.transition(context, place, &doubted, RecipientState::InDoubt, RecipientState::Sent);
         let mut moved = claimed.len() + doubted.len();
-        let taken = match &outcome.said {
-            Some(said) if row.granted.len() == 1 => What::Taken(said.clone()),
-            _ => What::Accepted,
+        let taken = match &outcome.relay_reply {
+            Some(relay_reply) if claim.granted.len() == 1 => ClaimEventKind::Taken(relay_reply.clone()),
+            _ => ClaimEventKind::Accepted,
         };
-        row.note(context, (taken.clone(), Standing::Sent), &claimed);
-        row.note(context, (taken, Standing::Sent), &doubted);
+        claim.note(context, (taken.clone(), RecipientState::Sent), &claimed);
+        claim.note(context, (taken, RecipientState::Sent), &doubted);
         for slot in fresh.and_not(&claimed).and_not(&doubted).iter() {
             let Some((what, to)) = self.accept_elsewhere(context, fence, place, slot) else { continue };
-            moved += u32::from(what == What::Accepted);
-            row.note(context, (what, to), &[slot].into_iter().collect());
+            moved += u32::from(what == ClaimEventKind::Accepted);
+            claim.note(context, (what, to), &[slot].into_iter().collect());
         }
-        self.forgive(place, &fresh);
+        self.reset_policy_refusals(place, &fresh);
         u64::from(moved)
     }
 
-    /// P6: an accept ends a row of refusals by policy, of each run that had one.
-    fn forgive(&mut self, place: Place, slots: &Bitmap) {
+    /// P6: an accept ends a claim of refusals by policy, of each run that had one.
+    fn reset_policy_refusals(&mut self, place: ChunkKey, slots: &Bitmap) {
         let Some(page) = self.pages.get(&place.0) else { return };
         let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };
         let number = |slot: u16| page.run_of_slot(place.1 * CHUNK + u32::from(slot));
@@ -119,74 +119,76 @@ impl Ledger {
         }
     }
 
-    /// An accept for a recipient that is not in its row any more: what it comes to.
+    /// An accept for a recipient that is not in its claim any more: what it comes to.
     fn accept_elsewhere(
         &mut self,
         context: &mut Context,
         fence: Fence,
-        place: Place,
+        place: ChunkKey,
         slot: u16,
-    ) -> Option<(What, Standing)> {
-        let standing = self.chunks.get(&place).and_then(|chunk| chunk.standing(slot))?;
+    ) -> Option<(ClaimEventKind, RecipientState)> {
+        let state = self.chunks.get(&place).and_then(|chunk| chunk.state(slot))?;
         let one: Bitmap = [slot].into_iter().collect();
-        match standing {
-            Standing::Pending | Standing::Assumed => {}
-            Standing::Claimed | Standing::InDoubt => self.take_from_row(context, fence, place, slot),
-            Standing::Sent => {
+        match state {
+            RecipientState::Pending | RecipientState::Assumed => {}
+            RecipientState::Claimed | RecipientState::InDoubt => self.take_from_claim(context, fence, place, slot),
+            RecipientState::Sent => {
                 self.edit_run(place, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
                 context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", place.0));
-                return Some((What::KnownDuplicate, standing));
+                return Some((ClaimEventKind::KnownDuplicate, state));
             }
-            Standing::Dead | Standing::Suppressed | Standing::Expired | Standing::Cancelled => {
+            RecipientState::Dead | RecipientState::Suppressed | RecipientState::Expired | RecipientState::Cancelled => {
                 self.edit_run(place, slot, |run| run.contradictions = run.contradictions.saturating_add(1));
                 context.alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", place.0));
-                return Some((What::Contradiction, standing));
+                return Some((ClaimEventKind::Contradiction, state));
             }
         }
-        self.shift(context, place, &one, standing, Standing::Sent);
+        self.transition(context, place, &one, state, RecipientState::Sent);
         context.emit(Effect::RunChanged(place.0));
-        Some((What::Accepted, Standing::Sent))
+        Some((ClaimEventKind::Accepted, RecipientState::Sent))
     }
 
-    /// Takes a recipient out of whichever other open row holds it.
-    fn take_from_row(&mut self, context: &mut Context, but: Fence, place: Place, slot: u16) {
-        let holds =
-            |row: &Row| (row.page, row.chunk) == place && (row.claimed.contains(slot) || row.in_doubt.contains(slot));
-        let Some(fence) = self.rows.iter().find(|(fence, row)| **fence != but && holds(row)).map(|(fence, _)| *fence)
+    /// Takes a recipient out of whichever other open claim holds it.
+    fn take_from_claim(&mut self, context: &mut Context, but: Fence, place: ChunkKey, slot: u16) {
+        let holds = |claim: &Claim| {
+            (claim.page, claim.chunk) == place && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot))
+        };
+        let Some(fence) =
+            self.claims.iter().find(|(fence, claim)| **fence != but && holds(claim)).map(|(fence, _)| *fence)
         else {
             return;
         };
-        let Some(mut row) = self.rows.get(&fence).cloned() else { return };
+        let Some(mut claim) = self.claims.get(&fence).cloned() else { return };
         let one: Bitmap = [slot].into_iter().collect();
-        let had_claims = !row.claimed.is_empty();
-        row.claimed.remove(&one);
-        row.in_doubt.remove(&one);
-        row.note(context, (What::AcceptedElsewhere, Standing::Sent), &one);
-        if had_claims && row.claimed.is_empty() {
-            context.emit(Effect::RowClosed { fence, holder: row.holder });
+        let had_claims = !claim.claimed.is_empty();
+        claim.claimed.remove(&one);
+        claim.in_doubt.remove(&one);
+        claim.note(context, (ClaimEventKind::AcceptedElsewhere, RecipientState::Sent), &one);
+        if had_claims && claim.claimed.is_empty() {
+            context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
         }
-        self.put_row(fence, row, true);
+        self.put_claim(fence, claim, true);
     }
 
-    /// Released: definitely not handed off. Who was being prepared when the holder died is a suspect from
+    /// Released: definitely not handed off. Who was being prepared when the owner died is a suspect from
     /// here on; a suspect that was alone at a death has killed twice and dies of it (P12).
-    fn release(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
-        let place = (row.page, row.chunk);
+    fn release(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
+        let place = (claim.page, claim.chunk);
         let mut moved = 0;
         let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
         for (why, slot) in released {
-            let was_open = why == Why::HolderDiedPreparing;
-            let killed_again = was_open && outcome.alone && self.is_suspect(place, slot);
-            let what = What::Released(Some(why));
-            let left = self.definite(context, row, (slot, what), |run, attempts, now| {
+            let was_open = why == ReleaseReason::OwnerDiedPreparing;
+            let killed_again = was_open && outcome.alone && self.is_crash_suspect(place, slot);
+            let what = ClaimEventKind::Released(Some(why));
+            let left = self.definite(context, claim, (slot, what), |run, attempts, now| {
                 match demanded(run, attempts, now, None) {
-                    Verdict { to: Standing::Pending, .. } if killed_again => killed_its_holder(attempts, now),
+                    Transition { to: RecipientState::Pending, .. } if killed_again => killed_its_holder(attempts, now),
                     verdict => verdict,
                 }
             });
-            if was_open && left > 0 && self.stands(place, slot, Standing::Pending) {
-                self.edit_suspects(place, |suspects| {
-                    suspects.insert(slot);
+            if was_open && left > 0 && self.stands(place, slot, RecipientState::Pending) {
+                self.edit_crash_suspects(place, |crash_suspects| {
+                    crash_suspects.insert(slot);
                 });
             }
             moved += left;
@@ -195,22 +197,27 @@ impl Ledger {
     }
 
     /// Suppressed: definitely not handed off, because it opted out.
-    fn suppress(&mut self, context: &mut Context, row: &mut Row, slots: &Bitmap) -> u64 {
+    fn suppress(&mut self, context: &mut Context, claim: &mut Claim, slots: &Bitmap) -> u64 {
         let mut moved = 0;
-        for slot in slots.and(&row.granted).iter() {
-            let verdict = Verdict { to: Standing::Suppressed, wait_until: None, letter: None };
-            moved += self.definite(context, row, (slot, What::Suppressed), |_, _, _| verdict);
+        for slot in slots.and(&claim.granted).iter() {
+            let verdict = Transition { to: RecipientState::Suppressed, wait_until: None, letter: None };
+            moved += self.definite(context, claim, (slot, ClaimEventKind::Suppressed), |_, _, _| verdict);
         }
         moved
     }
 
     /// It cannot be composed, now or ever: dead, with the cause.
-    fn bury(&mut self, context: &mut Context, row: &mut Row, unsendable: &[(u16, Unsendable)]) -> u64 {
+    fn mark_unsendable_dead(
+        &mut self,
+        context: &mut Context,
+        claim: &mut Claim,
+        unsendable: &[(u16, Unsendable)],
+    ) -> u64 {
         let mut moved = 0;
         for (slot, cause) in unsendable {
-            let what = What::Unsendable(cause.clone());
-            moved += self.definite(context, row, (*slot, what), |_, attempts, now| Verdict {
-                to: Standing::Dead,
+            let what = ClaimEventKind::Unsendable(cause.clone());
+            moved += self.definite(context, claim, (*slot, what), |_, attempts, now| Transition {
+                to: RecipientState::Dead,
                 wait_until: None,
                 letter: Some(DeadLetter {
                     code: 0,
@@ -225,34 +232,36 @@ impl Ledger {
         moved
     }
 
-    /// Moves one recipient that is in this row by a definite not-sent; disproves an assumption.
+    /// Moves one recipient that is in this claim by a definite not-sent; disproves an assumption.
     pub(super) fn definite(
         &mut self,
         context: &mut Context,
-        row: &mut Row,
-        (slot, what): (u16, What),
-        verdict: impl FnOnce(&Run, u8, Time) -> Verdict,
+        claim: &mut Claim,
+        (slot, what): (u16, ClaimEventKind),
+        verdict: impl FnOnce(&Run, u8, Time) -> Transition,
     ) -> u64 {
-        let place = (row.page, row.chunk);
+        let place = (claim.page, claim.chunk);
         let from = match () {
-            () if row.claimed.contains(slot) => Standing::Claimed,
-            () if row.in_doubt.contains(slot) => Standing::InDoubt,
-            () if row.assumed.contains(slot) && self.stands(place, slot, Standing::Assumed) => Standing::Assumed,
+            () if claim.claimed.contains(slot) => RecipientState::Claimed,
+            () if claim.in_doubt.contains(slot) => RecipientState::InDoubt,
+            () if claim.assumed.contains(slot) && self.stands(place, slot, RecipientState::Assumed) => {
+                RecipientState::Assumed
+            }
             () => return 0,
         };
         let one: Bitmap = [slot].into_iter().collect();
-        row.claimed.remove(&one);
-        row.in_doubt.remove(&one);
-        row.assumed.remove(&one);
-        if from == Standing::Assumed {
+        claim.claimed.remove(&one);
+        claim.in_doubt.remove(&one);
+        claim.assumed.remove(&one);
+        if from == RecipientState::Assumed {
             self.edit_run(place, slot, |run| run.assumptions_disproved = run.assumptions_disproved.saturating_add(1));
         }
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         let Some(run) = self.run_at(place, slot) else { return 0 };
         let verdict = verdict(run, attempts, context.now);
-        row.note(context, (what, verdict.to), &one);
-        self.shift(context, place, &one, from, verdict.to);
-        if let (Standing::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
+        claim.note(context, (what, verdict.to), &one);
+        self.transition(context, place, &one, from, verdict.to);
+        if let (RecipientState::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
             self.wait(place, slot, until);
         }
         if let Some(letter) = verdict.letter {
@@ -261,7 +270,7 @@ impl Ledger {
             {
                 chunk.attempts.insert(slot, letter.attempts);
             }
-            if verdict.to == Standing::Dead
+            if verdict.to == RecipientState::Dead
                 && let Some(key) = self.recipient_at(place, slot)
             {
                 self.dead.put(key, letter);
@@ -271,58 +280,58 @@ impl Ledger {
     }
 
     /// A pending recipient waits for the wave of `until`.
-    pub(super) fn wait(&mut self, place: Place, slot: u16, until: Time) {
+    pub(super) fn wait(&mut self, place: ChunkKey, slot: u16, until: Time) {
         if let Some(chunk) = self.chunks.edit(&place) {
             chunk.waves.entry(bucket_after(until)).or_default().insert(slot);
         }
     }
 
-    /// P14, last line: in doubt moves only what is claimed in this row. Of those who are in doubt because their
-    /// holder was lost, it is the last word: nothing that is still to come will resolve them.
-    fn doubt(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
-        let doubt = match outcome.witness {
-            Witness::Holder => Doubt::NoAnswer,
-            Witness::Journal => Doubt::Begun,
-            Witness::NoJournal => Doubt::NoJournal,
+    /// P14, last line: in doubt moves only what is claimed in this claim. Of those who are in doubt because their
+    /// owner was lost, it is the last word: nothing that is still to come will resolve them.
+    fn doubt(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
+        let doubt = match outcome.source {
+            OutcomeSource::Owner => DoubtReason::NoAnswer,
+            OutcomeSource::Journal => DoubtReason::Begun,
+            OutcomeSource::NoJournal => DoubtReason::NoJournal,
         };
-        let slots = outcome.in_doubt.and(&row.claimed);
-        let given_up = row.moments.given_up(&row.granted).and(&row.in_doubt).and(&outcome.in_doubt);
-        row.note(context, (What::InDoubt(doubt), Standing::InDoubt), &given_up);
-        row.note(context, (What::InDoubt(doubt), Standing::InDoubt), &slots);
-        row.claimed.remove(&slots);
-        row.in_doubt.add(&slots);
-        self.shift(context, (row.page, row.chunk), &slots, Standing::Claimed, Standing::InDoubt);
-        self.clear_suspects((row.page, row.chunk), &slots);
+        let slots = outcome.in_doubt.and(&claim.claimed);
+        let given_up = claim.history.given_up(&claim.granted).and(&claim.in_doubt).and(&outcome.in_doubt);
+        claim.note(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &given_up);
+        claim.note(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &slots);
+        claim.claimed.remove(&slots);
+        claim.in_doubt.add(&slots);
+        self.transition(context, (claim.page, claim.chunk), &slots, RecipientState::Claimed, RecipientState::InDoubt);
+        self.clear_crash_suspects((claim.page, claim.chunk), &slots);
         u64::from(slots.len())
     }
 
-    fn is_suspect(&self, place: Place, slot: u16) -> bool {
-        self.chunks.get(&place).is_some_and(|chunk| chunk.suspects.contains(slot))
+    fn is_crash_suspect(&self, place: ChunkKey, slot: u16) -> bool {
+        self.chunks.get(&place).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
     }
 
     /// P12: they came past a gate, or a relay has answered about them: they do not kill who prepares them.
-    pub(super) fn clear_suspects(&mut self, place: Place, slots: &Bitmap) {
-        if self.chunks.get(&place).is_some_and(|chunk| !chunk.suspects.and(slots).is_empty()) {
-            self.edit_suspects(place, |suspects| suspects.remove(slots));
+    pub(super) fn clear_crash_suspects(&mut self, place: ChunkKey, slots: &Bitmap) {
+        if self.chunks.get(&place).is_some_and(|chunk| !chunk.crash_suspects.and(slots).is_empty()) {
+            self.edit_crash_suspects(place, |crash_suspects| crash_suspects.remove(slots));
         }
     }
 
-    fn edit_suspects(&mut self, place: Place, edit: impl FnOnce(&mut Bitmap)) {
+    fn edit_crash_suspects(&mut self, place: ChunkKey, edit: impl FnOnce(&mut Bitmap)) {
         if let Some(chunk) = self.chunks.edit(&place) {
-            edit(&mut chunk.suspects);
+            edit(&mut chunk.crash_suspects);
         }
     }
 
-    fn stands(&self, place: Place, slot: u16, standing: Standing) -> bool {
-        self.chunks.get(&place).is_some_and(|chunk| chunk.set(standing).contains(slot))
+    fn stands(&self, place: ChunkKey, slot: u16, state: RecipientState) -> bool {
+        self.chunks.get(&place).is_some_and(|chunk| chunk.set(state).contains(slot))
     }
 
-    fn run_at(&self, place: Place, slot: u16) -> Option<&Run> {
+    fn run_at(&self, place: ChunkKey, slot: u16) -> Option<&Run> {
         let page = self.pages.get(&place.0)?;
         page.runs.get(page.run_of_slot(place.1 * CHUNK + u32::from(slot))?)
     }
 
-    pub(super) fn edit_run(&mut self, place: Place, slot: u16, edit: impl FnOnce(&mut Run)) {
+    pub(super) fn edit_run(&mut self, place: ChunkKey, slot: u16, edit: impl FnOnce(&mut Run)) {
         let Some(page) = self.pages.edit(&place.0) else { return };
         if let Some(number) = page.run_of_slot(place.1 * CHUNK + u32::from(slot)) {
             edit(&mut page.runs[number]);
@@ -339,25 +348,29 @@ impl Ledger {
     }
 }
 
-impl Row {
+impl Claim {
     /// Notes what this entry did to `slots`, and where they stand after it.
-    pub(super) fn note(&mut self, context: &Context, fate: (What, Standing), slots: &Bitmap) {
-        self.moments.note((context.index, context.now), fate, slots, &self.granted);
+    pub(super) fn note(&mut self, context: &Context, fate: (ClaimEventKind, RecipientState), slots: &Bitmap) {
+        self.history.note((context.index, context.now), fate, slots, &self.granted);
     }
 }
 
 /// Of a test mail that its relay refused or left in doubt: in whose log to look.
-fn name_relay(context: &Context, row: &mut Row, outcome: &RowOutcome) {
-    let Some(said) = outcome.said.as_ref().filter(|_| row.granted.len() == 1) else { return };
+fn name_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
+    let Some(relay_reply) = outcome.relay_reply.as_ref().filter(|_| claim.granted.len() == 1) else { return };
     let refused: Bitmap = outcome.refused.iter().map(|refused| refused.slot).collect();
     let mut answered = outcome.in_doubt.clone();
     answered.add(&refused);
-    row.note(context, (What::Asked(said.relay.clone()), Standing::Claimed), &answered.and(&row.claimed));
+    claim.note(
+        context,
+        (ClaimEventKind::Asked(relay_reply.relay.clone()), RecipientState::Claimed),
+        &answered.and(&claim.claimed),
+    );
 }
 
-/// P12: prepared with nothing else open, it has killed its holder a second time.
-fn killed_its_holder(attempts: u8, now: Time) -> Verdict {
-    let cause = DeathCause::HolderDied;
+/// P12: prepared with nothing else open, it has killed its owner a second time.
+fn killed_its_holder(attempts: u8, now: Time) -> Transition {
+    let cause = DeathCause::OwnerDied;
     let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };
-    Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
+    Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) }
 }

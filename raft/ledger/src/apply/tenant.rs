@@ -10,12 +10,12 @@ use crate::fingerprint::fingerprint;
 use crate::ids::RunId;
 use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::Ledger;
 use crate::tenant::{Tenant, TenantSet};
 
 impl Ledger {
-    pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<Outcome, Refusal> {
+    pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<CommandOutcome, Refusal> {
         let TenantSet { request, name, rate_milli, concurrency, share } = set;
         let (request, body) = (request.as_deref(), fingerprint(&("tenant", name, rate_milli, concurrency, share)));
         if let Some(outcome) = self.answered_again(context, name, request, body)? {
@@ -37,21 +37,21 @@ impl Ledger {
         if wanted != known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }
-        self.remember(context, name, request, body, &Outcome::Done);
-        Ok(Outcome::Done)
+        self.remember(context, name, request, body, &CommandOutcome::Done);
+        Ok(CommandOutcome::Done)
     }
 
     /// Takes its bounds away. Whoever has none is as he is to be: a client that lost its answer asks again.
-    pub(super) fn tenant_remove(&mut self, name: &str) -> Outcome {
+    pub(super) fn tenant_remove(&mut self, name: &str) -> CommandOutcome {
         self.tenants.remove(&name.to_owned());
-        Outcome::Done
+        CommandOutcome::Done
     }
 
     /// P12: of what could be granted, as much as its tenant may have claimed at once.
     pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, Refusal> {
         let Some(tenant) = self.pages.get(&page).map(|page| page.tenant.as_str()) else { return Ok(granted) };
         let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
-        match most.saturating_sub(self.claimed_of(tenant)) {
+        match most.saturating_sub(self.claimed_by_tenant(tenant)) {
             0 => Err(Refusal::AtConcurrency { tenant: tenant.to_owned(), most }),
             room => Ok(granted.first(room)),
         }

@@ -8,14 +8,14 @@ use crate::command::Advance;
 use crate::effect::Effect;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::CommandOutcome;
 use crate::state::{Ledger, TestClock};
 
 impl Ledger {
-    pub(super) fn choose_test_clock(&mut self, context: &mut Context) -> Result<Outcome, Refusal> {
+    pub(super) fn choose_test_clock(&mut self, context: &mut Context) -> Result<CommandOutcome, Refusal> {
         if let Some(clock) = self.head.test_clock {
             context.repeats = Some(clock.index);
-            return Ok(Outcome::Done);
+            return Ok(CommandOutcome::Done);
         }
         let is_fresh = self.relays.is_empty() && self.schedules.is_empty() && self.history.is_empty();
         let is_used = !is_fresh || !self.pages.is_empty() || !self.opted_out.is_empty() || !self.taken_back.is_empty();
@@ -23,10 +23,10 @@ impl Ledger {
             return Err(Impossible::InUse.into());
         }
         self.head.test_clock = Some(TestClock { index: context.index, offset_ms: 0 });
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
-    pub(super) fn advance(&mut self, context: &mut Context, advance: &Advance) -> Result<Outcome, Refusal> {
+    pub(super) fn advance(&mut self, context: &mut Context, advance: &Advance) -> Result<CommandOutcome, Refusal> {
         let Some(clock) = &mut self.head.test_clock else {
             return Err(Impossible::RealTime.into());
         };
@@ -45,6 +45,6 @@ impl Ledger {
         }
         self.forget_old_answers();
         context.emit(Effect::ClockMoved(to));
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

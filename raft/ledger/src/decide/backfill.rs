@@ -3,7 +3,7 @@
 use super::calendar::{self, Step};
 use super::catch_up::STEPS_MAX;
 use super::edit::Calendar;
-use crate::command::{Cause, Opening};
+use crate::command::{Opening, OpeningCause};
 use crate::ids::{Nominal, Time};
 use crate::state::Schedule;
 
@@ -12,7 +12,7 @@ const LOOK_MAX: usize = 65_536;
 
 /// What a backfill of a range comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Range {
+pub struct BackfillRange {
     /// What opens, oldest first.
     pub openings: Vec<Opening>,
     /// Occurrences of the range that have opened before.
@@ -30,12 +30,12 @@ pub fn range(
     most: usize,
     now: Time,
     is_known: impl Fn(&Nominal) -> bool,
-) -> Range {
+) -> BackfillRange {
     let from = schedule.start.map_or(from, |start| from.max(start));
     let from = schedule.plan.forgotten_through.map_or(from, |forgotten| from.max(forgotten.plus_ms(1)));
     let to = to.min(schedule.plan.fired_through).min(schedule.end.unwrap_or(to));
     let finish_by = now.plus_ms(schedule.policies.finish_by_ms);
-    let mut found = Range::default();
+    let mut found = BackfillRange::default();
     let mut after = from.plus_ms(-1);
     let mut looked = 0;
     while after < to {
@@ -46,9 +46,9 @@ pub fn range(
             match step {
                 Step::Absent(_) => {}
                 Step::Fires(_) if is_known(&nominal) => found.known += 1,
-                Step::Fires(_) if found.openings.len() >= most => return Range { rest: Some(due), ..found },
+                Step::Fires(_) if found.openings.len() >= most => return BackfillRange { rest: Some(due), ..found },
                 Step::Fires(_) => {
-                    found.openings.push(Opening { nominal, due, cause: Cause::Backfill, finish_by });
+                    found.openings.push(Opening { nominal, due, cause: OpeningCause::Backfill, finish_by });
                 }
             }
             after = due;
@@ -58,7 +58,7 @@ pub fn range(
             break;
         }
         if looked >= LOOK_MAX {
-            return Range { rest: Some(after.plus_ms(1)), ..found };
+            return BackfillRange { rest: Some(after.plus_ms(1)), ..found };
         }
     }
     found

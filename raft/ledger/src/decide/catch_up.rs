@@ -9,13 +9,13 @@ use jiff::tz::TimeZone;
 use super::calendar::{self, Firing, Pattern, Step};
 use super::edit::Calendar;
 use super::overlap;
-use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
+use crate::command::{ExplainedRange, Fire, NextInstant, Opening, OpeningCause, UnopenedReason};
 use crate::ids::{Nominal, ScheduleId, Time};
+use crate::instant_range::{InstantRange, distance_ms};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::policy::{CatchUp, FINISH_MS_MIN};
 use crate::state::{Ledger, Schedule};
-use crate::strides::{Strides, distance_ms};
 
 /// Instants that one fire looks at; the rest follows in the next.
 pub const STEPS_MAX: usize = 1_024;
@@ -29,11 +29,11 @@ pub struct Zone {
     pub tzdb: String,
 }
 
-impl From<calendar::Nominal> for Nominal {
-    fn from(nominal: calendar::Nominal) -> Nominal {
+impl From<calendar::CalendarName> for Nominal {
+    fn from(nominal: calendar::CalendarName) -> Nominal {
         match nominal {
-            calendar::Nominal::Instant(instant) => Nominal::Instant(instant.into()),
-            calendar::Nominal::Civil { .. } => Nominal::Civil {
+            calendar::CalendarName::Instant(instant) => Nominal::Instant(instant.into()),
+            calendar::CalendarName::Civil { .. } => Nominal::Civil {
                 civil_ms: nominal.civil_ms().unwrap_or_default(),
                 fold: (nominal.fold() == calendar::Fold::Second).into(),
             },
@@ -63,7 +63,7 @@ impl<'a> Jitter<'a> {
 
     /// How long after its instant an occurrence opens, always before the next instant of the calendar. Whole
     /// milliseconds.
-    pub fn place_ms(&self, calendar: Calendar<'_>, dst: &calendar::Policies, firing: &Firing) -> i64 {
+    pub fn place_ms(&self, calendar: Calendar<'_>, dst: &calendar::DstPolicies, firing: &Firing) -> i64 {
         let Some(window) = u64::try_from(self.window_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis) else {
             return 0;
         };
@@ -78,16 +78,16 @@ impl<'a> Jitter<'a> {
 pub fn first(
     pattern: &Pattern,
     zone: &Zone,
-    policies: &calendar::Policies,
+    policies: &calendar::DstPolicies,
     after: Time,
     (start, end): (Option<Time>, Option<Time>),
     jitter: Jitter<'_>,
-) -> Option<Next> {
+) -> Option<NextInstant> {
     let after = start.map_or(after, |start| after.max(start.plus_ms(-1)));
     let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
     let due = Time::from(firing.instant);
     let jitter_ms = jitter.place_ms(Calendar { pattern, zone }, policies, &firing);
-    end.is_none_or(|end| due <= end).then(|| Next { nominal: firing.nominal.into(), due, jitter_ms })
+    end.is_none_or(|end| due <= end).then(|| NextInstant { nominal: firing.nominal.into(), due, jitter_ms })
 }
 
 /// The fire that moves a schedule's plan to `now`; none when nothing is due, or the schedule does not fire.
@@ -116,7 +116,7 @@ fn plan(
     let Calendar { pattern, zone } = calendar;
     let schedule = ledger.schedules().get(&id)?;
     let jitter = Jitter::of(schedule);
-    let opens = |next: &Next| waits(next.opens());
+    let opens = |next: &NextInstant| waits(next.opens());
     let next = schedule.plan.next.as_ref().filter(|next| next.due <= now && opens(next) <= now)?;
     let from_start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
     let after = schedule.plan.fired_through.max(from_start).min(next.due.plus_ms(-1));
@@ -161,12 +161,15 @@ fn plan(
     };
     let mut ranges = Ranges::default();
     if !found.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
-        let reason =
-            if ledger.has_opened(&(id, next.nominal.clone())) { Reason::OpenedBefore } else { Reason::DoesNotExist };
+        let reason = if ledger.has_opened(&(id, next.nominal.clone())) {
+            UnopenedReason::OpenedBefore
+        } else {
+            UnopenedReason::DoesNotExist
+        };
         ranges.explain(&mut fire, next.nominal.clone(), reason);
     }
     let to_come = following(through.max(now));
-    for Judged { nominal, due, verdict, .. } in judged {
+    for JudgedInstant { nominal, due, verdict, .. } in judged {
         match verdict {
             Err(reason) => ranges.explain(&mut fire, nominal, reason),
             Ok(cause) => {
@@ -180,12 +183,12 @@ fn plan(
 }
 
 /// A step, and what P16 makes of it.
-pub(super) struct Judged {
+pub(super) struct JudgedInstant {
     pub nominal: Nominal,
     pub due: Time,
     /// With its place in the window.
     pub opens: Time,
-    pub verdict: Result<Cause, Reason>,
+    pub verdict: Result<OpeningCause, UnopenedReason>,
 }
 
 /// Each step by itself; nothing of a run that stands in the way but that what was not missed has waited for it.
@@ -194,7 +197,7 @@ fn judge(
     (id, schedule): (ScheduleId, &Schedule),
     (steps, more_to_come): (&[Step], bool),
     (now, opens_at): (Time, impl Fn(&Firing) -> Time),
-) -> Vec<Judged> {
+) -> Vec<JudgedInstant> {
     let opens_at = |step: &Step| match step {
         Step::Fires(firing) => opens_at(firing),
         Step::Absent(_) => step.instant().into(),
@@ -213,11 +216,11 @@ fn judge(
             _ => Wait::None,
         };
         let verdict = match step {
-            _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
-            Step::Absent(_) => Err(Reason::DoesNotExist),
+            _ if ledger.has_opened(&(id, nominal.clone())) => Err(UnopenedReason::OpenedBefore),
+            Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
             Step::Fires(_) => verdict(schedule, (now.since_ms(opens), on_time_ms), wait, Some(place) == latest),
         };
-        Judged { nominal, due, opens, verdict }
+        JudgedInstant { nominal, due, opens, verdict }
     };
     steps.into_iter().enumerate().map(judge).collect()
 }
@@ -239,22 +242,22 @@ fn verdict(
     (late_ms, on_time_ms): (i64, i64),
     wait: Wait,
     is_latest: bool,
-) -> Result<Cause, Reason> {
+) -> Result<OpeningCause, UnopenedReason> {
     let policies = &schedule.policies;
     match policies.catch_up {
-        _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
-        CatchUp::One | CatchUp::None if wait == Wait::ForRun && !is_latest => Err(Reason::Superseded),
-        _ if wait == Wait::ForRun || wait == Wait::None && late_ms <= on_time_ms => Ok(Cause::Due),
-        CatchUp::All => Ok(Cause::CatchUp),
-        CatchUp::One if is_latest => Ok(Cause::CatchUp),
-        CatchUp::One => Err(Reason::Coalesced),
-        CatchUp::None => Err(Reason::NoCatchUp),
+        _ if late_ms > policies.start_within_ms => Err(UnopenedReason::TooLate),
+        CatchUp::One | CatchUp::None if wait == Wait::ForRun && !is_latest => Err(UnopenedReason::Superseded),
+        _ if wait == Wait::ForRun || wait == Wait::None && late_ms <= on_time_ms => Ok(OpeningCause::Due),
+        CatchUp::All => Ok(OpeningCause::CatchUp),
+        CatchUp::One if is_latest => Ok(OpeningCause::CatchUp),
+        CatchUp::One => Err(UnopenedReason::Coalesced),
+        CatchUp::None => Err(UnopenedReason::NoCatchUp),
     }
 }
 
 /// `finish_by`, at most until the next occurrence that is still to come opens; and from now on ten minutes at least, or
 /// all of `finish_by` where that is less.
-fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> Time {
+fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&NextInstant>) -> Time {
     let wanted = due.plus_ms(schedule.policies.finish_by_ms);
     let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
     until_next.max(now.plus_ms(FINISH_MS_MIN.min(schedule.policies.finish_by_ms)))
@@ -270,7 +273,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    fn explain(&mut self, fire: &mut Fire, nominal: Nominal, reason: Reason) {
+    fn explain(&mut self, fire: &mut Fire, nominal: Nominal, reason: UnopenedReason) {
         if std::mem::replace(&mut self.opened, fire.opened.len()) != fire.opened.len() {
             self.last = None;
         }
@@ -280,11 +283,16 @@ impl Ranges {
 
 /// Says of one instant more why it does not open: in the last range where it goes on after `last`, and has the
 /// same reason, in one of its own else. Names that go back, as clocks do, are in two.
-pub(super) fn tell(ranges: &mut Vec<Explained>, last: &mut Option<Nominal>, nominal: Nominal, reason: Reason) {
+pub(super) fn tell(
+    ranges: &mut Vec<ExplainedRange>,
+    last: &mut Option<Nominal>,
+    nominal: Nominal,
+    reason: UnopenedReason,
+) {
     let step_ms = last.as_ref().and_then(|last| distance_ms(last, &nominal)).filter(|ms| *ms > 0);
     match (ranges.last_mut(), step_ms) {
-        (Some(range), Some(step_ms)) if range.reason == reason => range.strides.extend(step_ms, 1),
-        _ => ranges.push(Explained { first: nominal.clone(), strides: Strides::default(), reason }),
+        (Some(range), Some(step_ms)) if range.reason == reason => range.instants.extend(step_ms, 1),
+        _ => ranges.push(ExplainedRange { first: nominal.clone(), instants: InstantRange::default(), reason }),
     }
     *last = Some(nominal);
 }

@@ -3,7 +3,7 @@
 
 use super::calendar::{self, Pattern, Step, When};
 use super::catch_up::{Jitter, Zone, first, tell};
-use crate::command::{Explained, Fire, Next, Reason, Retiming};
+use crate::command::{ExplainedRange, Fire, NextInstant, TimingChange, UnopenedReason};
 use crate::ids::{Nominal, Time};
 use crate::policy::Policies;
 use crate::state::{Activity, Schedule};
@@ -22,7 +22,7 @@ pub struct Calendar<'a> {
 
 /// Another timing, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RequestedTiming {
     /// When it fires.
     pub when: When,
     /// IANA name of the zone.
@@ -58,10 +58,10 @@ pub fn retime(
     schedule: &Schedule,
     due: Option<Fire>,
     former: Option<Calendar<'_>>,
-    (wanted, calendar): (Wanted, Calendar<'_>),
+    (wanted, calendar): (RequestedTiming, Calendar<'_>),
     (through, waits): (Time, bool),
     has_opened: impl Fn(&Nominal) -> bool,
-) -> Result<Retiming, NotYet> {
+) -> Result<TimingChange, NotYet> {
     let due = due.filter(|_| !waits);
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
         return Err(NotYet::CatchingUp);
@@ -75,7 +75,7 @@ pub fn retime(
     let jitter = Jitter { window_ms: wanted.policies.jitter_ms, ..Jitter::of(schedule) };
     let next = first(calendar.pattern, calendar.zone, &wanted.policies.dst, fired_through, bounds, jitter);
     let opened = schedule.plan.opened as usize + due.as_ref().map_or(0, |fire| fire.opened.len());
-    Ok(Retiming {
+    Ok(TimingChange {
         when: wanted.when,
         zone: wanted.zone,
         start: wanted.start,
@@ -97,23 +97,23 @@ fn missed(
     former: Option<Calendar<'_>>,
     through: Time,
     has_opened: impl Fn(&Nominal) -> bool,
-) -> Result<Vec<Explained>, NotYet> {
+) -> Result<Vec<ExplainedRange>, NotYet> {
     let Some(mut next) = schedule.plan.next.clone().filter(|next| next.due <= through) else { return Ok(Vec::new()) };
     let end = schedule.end.map_or(through, |end| through.min(end)).max(next.due);
     let dst = &schedule.policies.dst;
-    let after = |next: &Next| {
+    let after = |next: &NextInstant| {
         let Calendar { pattern, zone } = former?;
         first(pattern, zone, dst, next.due, (schedule.start, Some(end)), Jitter::NONE)
     };
     let (mut ranges, mut last) = (Vec::new(), None);
     while has_opened(&next.nominal) {
-        tell(&mut ranges, &mut last, next.nominal.clone(), Reason::OpenedBefore);
+        tell(&mut ranges, &mut last, next.nominal.clone(), UnopenedReason::OpenedBefore);
         match after(&next) {
             Some(following) => next = following,
             None => return Ok(ranges),
         }
     }
-    tell(&mut ranges, &mut last, next.nominal.clone(), Reason::Edited);
+    tell(&mut ranges, &mut last, next.nominal.clone(), UnopenedReason::Edited);
     if let Some(Calendar { pattern, zone }) = former {
         let from = next.due.timestamp();
         let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
@@ -124,16 +124,16 @@ fn missed(
             // Counted, not walked through: there can be millions of them.
             Some(period_ms) => {
                 let first = later.first.map(|firing| firing.nominal.into());
-                first.into_iter().for_each(|first| tell(&mut ranges, &mut last, first, Reason::Edited));
+                first.into_iter().for_each(|first| tell(&mut ranges, &mut last, first, UnopenedReason::Edited));
                 let rest = u32::try_from(later.firings.saturating_sub(1)).unwrap_or(u32::MAX - 2);
-                ranges.last_mut().into_iter().for_each(|range| range.strides.extend(period_ms, rest));
+                ranges.last_mut().into_iter().for_each(|range| range.instants.extend(period_ms, rest));
             }
             None => {
                 let steps = calendar::steps_after(pattern, &zone.rules, dst, from);
                 let steps = steps.take_while(|step| step.instant() <= end.timestamp());
                 for step in steps.filter(|step| matches!(step, Step::Fires(_))) {
                     let name = step.nominal().into();
-                    let reason = if has_opened(&name) { Reason::OpenedBefore } else { Reason::Edited };
+                    let reason = if has_opened(&name) { UnopenedReason::OpenedBefore } else { UnopenedReason::Edited };
                     tell(&mut ranges, &mut last, name, reason);
                 }
             }

@@ -3,16 +3,16 @@
 //! `apply` looks at the runs again: a fire that was computed beside an older state is refused there.
 
 use super::calendar;
-use super::catch_up::{Jitter, Judged};
+use super::catch_up::{Jitter, JudgedInstant};
 use super::edit::Calendar;
-use crate::command::Reason;
+use crate::command::UnopenedReason;
 use crate::ids::Time;
 use crate::policy::{CatchUp, Overlap};
 use crate::state::{Activity, Schedule};
 
 /// Instants that were missed, and wait for the runs before them (`buffer_one`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitingInstants {
     /// How many of them will open, if nothing else comes in between.
     pub instants: u64,
     /// When the first of them was due.
@@ -40,7 +40,7 @@ pub fn may_wait(schedule: &Schedule) -> bool {
 /// What was missed of a schedule and waits its turn; `most` instants are counted.
 ///
 /// What has waited longer than `start_within` is explained by the next fire, so the plan begins behind it.
-pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, most: u64) -> Option<Waits> {
+pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, most: u64) -> Option<WaitingInstants> {
     let (oldest, plan) = (oldest_missed(schedule, now)?, &schedule.plan);
     let before = plan.missed_before?;
     let (dst, zone) = (&schedule.policies.dst, &calendar.zone.rules);
@@ -64,28 +64,28 @@ pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, 
     let left = schedule.max_runs.map_or(u64::MAX, |most| most.saturating_sub(plan.opened).into());
     let is_all = found.complete || schedule.policies.catch_up == CatchUp::One || left <= instants;
     let instants = instants.min(left);
-    (instants > 0).then_some(Waits { instants, oldest, is_all })
+    (instants > 0).then_some(WaitingInstants { instants, oldest, is_all })
 }
 
 /// Leaves one opening of `judged`, which are in order, or none; answers how many of them the fire takes. The
 /// others wait. `is_busy`: a former run stands in the way; `planned`: a fire comes
 /// at least to here.
-pub(super) fn fit(overlap: Overlap, is_busy: bool, planned: Time, judged: &mut [Judged]) -> usize {
-    let opens = |step: &Judged| step.verdict.is_ok();
+pub(super) fn fit(overlap: Overlap, is_busy: bool, planned: Time, judged: &mut [JudgedInstant]) -> usize {
+    let opens = |step: &JudgedInstant| step.verdict.is_ok();
     match overlap {
         Overlap::Allow => {}
         Overlap::CancelOther => {
             // Whatever opens before another would be cancelled by it at once.
             let latest = judged.iter().rposition(opens).unwrap_or_default();
             for step in judged.iter_mut().take(latest).filter(|step| opens(step)) {
-                step.verdict = Err(Reason::Superseded);
+                step.verdict = Err(UnopenedReason::Superseded);
             }
         }
         Overlap::Skip => {
             let first = judged.iter().position(opens).filter(|_| !is_busy);
             for (place, step) in judged.iter_mut().enumerate() {
                 if opens(step) && Some(place) != first {
-                    step.verdict = Err(Reason::Overlap);
+                    step.verdict = Err(UnopenedReason::Overlap);
                 }
             }
         }
@@ -93,7 +93,7 @@ pub(super) fn fit(overlap: Overlap, is_busy: bool, planned: Time, judged: &mut [
             // More than one of them only where new rules of a zone have moved instants.
             let before = judged.iter().rposition(|step| opens(step) && step.due <= planned).unwrap_or_default();
             for step in judged.iter_mut().take(before).filter(|step| opens(step)) {
-                step.verdict = Err(Reason::Superseded);
+                step.verdict = Err(UnopenedReason::Superseded);
             }
             let mut opening = judged.iter().filter(|step| opens(step));
             let first_to_wait = if is_busy { opening.next() } else { opening.nth(1) };

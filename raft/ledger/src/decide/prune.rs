@@ -1,6 +1,6 @@
 //! What is old enough to go (P24): looked for a stretch at a time, so that no look at the state is long.
 //!
-//! Called by the leader's auditor, which keeps a [`Place`] between two looks and loses nothing when it loses
+//! Called by the leader's auditor, which keeps a [`PruneCursor`] between two looks and loses nothing when it loses
 //! that: the next one begins at the beginning. `apply` looks again at whatever is named.
 
 use std::ops::Bound;
@@ -20,14 +20,14 @@ const LOOK_MAX: usize = 4_096;
 
 /// Where the last look ended; the default begins anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PruneCursor {
     page: Option<RunId>,
     summary: Option<RunId>,
     history: Option<(ScheduleId, Nominal)>,
 }
 
 /// Goes on from `place`: what may go by `now`, and where to go on; none there when all has been looked at.
-pub fn stretch(ledger: &Ledger, place: &Place, now: Time) -> (Prune, Option<Place>) {
+pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Option<PruneCursor>) {
     let mut prune = Prune::default();
     let mut next = place.clone();
     let mut runs = 0;

@@ -41,12 +41,12 @@ fn warmed(mut ledger: Ledger, caps: &[u32], spent: u32) -> Ledger {
     ledger
 }
 
-fn task(rows: u32) -> Task<'static> {
-    Task { tenant: "acme", pool: "bulk", rows, due: TEN }
+fn task(rows: u32) -> ForecastRequest<'static> {
+    ForecastRequest { tenant: "acme", pool: "bulk", rows, due: TEN }
 }
 
 /// What bounds it, and how long it takes in milliseconds.
-fn told(ledger: &Ledger, rows: u32, now: Time) -> (Bound, Option<i64>) {
+fn told(ledger: &Ledger, rows: u32, now: Time) -> (ForecastLimit, Option<i64>) {
     let Forecast { begins, bound, ends, .. } = ledger.forecast(&task(rows), now);
     (bound, ends.map(|ends| ends.since_ms(begins)))
 }
@@ -54,63 +54,75 @@ fn told(ledger: &Ledger, rows: u32, now: Time) -> (Bound, Option<i64>) {
 #[test]
 fn the_least_of_the_rates_decides() {
     let relays = ledger(&[(30, 0), (10, 0)]);
-    assert_eq!(told(&relays, 400, TEN), (Bound::Relays, Some(10_000)), "relays add up");
-    assert_eq!(told(&with_tenant(relays.clone(), 50), 400, TEN), (Bound::Relays, Some(10_000)));
-    assert_eq!(told(&with_tenant(relays, 20), 400, TEN), (Bound::Tenant, Some(20_000)));
+    assert_eq!(told(&relays, 400, TEN), (ForecastLimit::Relays, Some(10_000)), "relays add up");
+    assert_eq!(told(&with_tenant(relays.clone(), 50), 400, TEN), (ForecastLimit::Relays, Some(10_000)));
+    assert_eq!(told(&with_tenant(relays, 20), 400, TEN), (ForecastLimit::Tenant, Some(20_000)));
     let free = ledger(&[(30, 0), (0, 0)]);
-    assert_eq!(told(&free, 400, TEN), (Bound::Nothing, None), "one of them has no bound");
-    assert_eq!(told(&with_tenant(free, 20), 400, TEN), (Bound::Tenant, Some(20_000)));
+    assert_eq!(told(&free, 400, TEN), (ForecastLimit::Nothing, None), "one of them has no bound");
+    assert_eq!(told(&with_tenant(free, 20), 400, TEN), (ForecastLimit::Tenant, Some(20_000)));
 }
 
 #[test]
 fn without_a_relay_nothing_is_sent() {
-    assert_eq!(told(&with_tenant(ledger(&[]), 20), 400, TEN), (Bound::NoRelay, None));
-    let elsewhere = Task { pool: "other", ..task(400) };
-    assert_eq!(ledger(&[(10, 0)]).forecast(&elsewhere, TEN).bound, Bound::NoRelay);
+    assert_eq!(told(&with_tenant(ledger(&[]), 20), 400, TEN), (ForecastLimit::NoRelay, None));
+    let elsewhere = ForecastRequest { pool: "other", ..task(400) };
+    assert_eq!(ledger(&[(10, 0)]).forecast(&elsewhere, TEN).bound, ForecastLimit::NoRelay);
 }
 
 #[test]
 fn later_than_a_minute_the_rates_for_what_is_late_count() {
     let relays = ledger(&[(30, 10), (10, 0)]);
-    assert_eq!(told(&relays, 300, TEN.plus_ms(MINUTE_MS)), (Bound::Relays, Some(7_500)));
-    assert_eq!(told(&relays, 300, TEN.plus_ms(MINUTE_MS + 1)), (Bound::LateRates, Some(20_000)), "10, and half of 10");
+    assert_eq!(told(&relays, 300, TEN.plus_ms(MINUTE_MS)), (ForecastLimit::Relays, Some(7_500)));
+    assert_eq!(
+        told(&relays, 300, TEN.plus_ms(MINUTE_MS + 1)),
+        (ForecastLimit::LateRates, Some(20_000)),
+        "10, and half of 10"
+    );
 }
 
 #[test]
 fn what_a_cap_leaves_goes_on_the_days_after() {
     let free = warmed(ledger(&[(0, 0)]), &[100, 200], 30);
     let fourteen_hours = 14 * HOUR_MS;
-    assert_eq!(told(&free, 70, TEN), (Bound::Nothing, None), "today's cap is enough");
+    assert_eq!(told(&free, 70, TEN), (ForecastLimit::Nothing, None), "today's cap is enough");
     assert_eq!(
         told(&free, 71, TEN),
-        (Bound::WarmUp, Some(fourteen_hours)),
+        (ForecastLimit::WarmUp, Some(fourteen_hours)),
         "at midnight, since nothing else bounds it"
     );
-    assert_eq!(told(&free, 271, TEN), (Bound::WarmUp, Some(fourteen_hours + DAY_MS)), "after the plan there is no cap");
+    assert_eq!(
+        told(&free, 271, TEN),
+        (ForecastLimit::WarmUp, Some(fourteen_hours + DAY_MS)),
+        "after the plan there is no cap"
+    );
     assert_eq!(free.forecast(&task(71), TEN).room, Some(70));
 
     let paced = warmed(ledger(&[(1, 0)]), &[100, 200], 0);
-    assert_eq!(told(&paced, 100, TEN), (Bound::Relays, Some(100_000)));
-    assert_eq!(told(&paced, 150, TEN), (Bound::WarmUp, Some(fourteen_hours + 50_000)), "the rest at the relays' rate");
+    assert_eq!(told(&paced, 100, TEN), (ForecastLimit::Relays, Some(100_000)));
+    assert_eq!(
+        told(&paced, 150, TEN),
+        (ForecastLimit::WarmUp, Some(fourteen_hours + 50_000)),
+        "the rest at the relays' rate"
+    );
 
     // From a second before midnight on, the rate and not the cap is what lets no more go today.
-    let late = Task { due: TEN.plus_ms(fourteen_hours - 1_000), ..task(100) };
+    let late = ForecastRequest { due: TEN.plus_ms(fourteen_hours - 1_000), ..task(100) };
     let told = paced.forecast(&late, TEN);
-    assert_eq!((told.bound, told.room, told.ends), (Bound::Relays, Some(100), Some(late.due.plus_ms(100_000))));
+    assert_eq!((told.bound, told.room, told.ends), (ForecastLimit::Relays, Some(100), Some(late.due.plus_ms(100_000))));
 
     // A campaign for another day is not bounded by what was sent today.
-    let tomorrow = Task { due: TEN.plus_ms(DAY_MS), ..task(200) };
+    let tomorrow = ForecastRequest { due: TEN.plus_ms(DAY_MS), ..task(200) };
     let told = warmed(ledger(&[(0, 0)]), &[100, 200], 100).forecast(&tomorrow, TEN);
-    assert_eq!((told.bound, told.room), (Bound::Nothing, Some(200)));
+    assert_eq!((told.bound, told.room), (ForecastLimit::Nothing, Some(200)));
 }
 
 #[test]
 fn extremes_end() {
     let slow = warmed(ledger(&[(1, 0)]), &[1; 400], 0);
-    let told = slow.forecast(&Task { due: Time(i64::MAX), ..task(u32::MAX) }, TEN);
-    assert_eq!((told.bound, told.ends), (Bound::Relays, Some(Time(i64::MAX))));
+    let told = slow.forecast(&ForecastRequest { due: Time(i64::MAX), ..task(u32::MAX) }, TEN);
+    assert_eq!((told.bound, told.ends), (ForecastLimit::Relays, Some(Time(i64::MAX))));
     let told = slow.forecast(&task(u32::MAX), TEN);
-    assert_eq!(told.bound, Bound::WarmUp);
+    assert_eq!(told.bound, ForecastLimit::WarmUp);
     assert!(told.ends > Some(TEN.plus_ms(399 * DAY_MS)));
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
-use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Fold, Nominal, Pattern, Policies, Step};
+use reveille_ledger::decide::calendar::{CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Step};
 
 use crate::support::{GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, policies, steps_between, zone};
 
@@ -69,7 +69,7 @@ impl From<&Step> for Said {
     fn from(step: &Step) -> Said {
         let nominal = step.nominal();
         let civil_ms = nominal.civil_ms();
-        if let Nominal::Instant(instant) = nominal {
+        if let CalendarName::Instant(instant) = nominal {
             assert_eq!(instant, step.instant());
         }
         let fires = matches!(step, Step::Fires(_));
@@ -115,7 +115,7 @@ impl Diary {
     }
 
     /// What a fixed-time pattern must do, from the words of the policies.
-    fn fixed(&self, matched: &[DateTime], policies: &Policies) -> Vec<Said> {
+    fn fixed(&self, matched: &[DateTime], policies: &DstPolicies) -> Vec<Said> {
         let mut own: BTreeMap<Timestamp, (DateTime, Fold)> = BTreeMap::new();
         let mut moved: BTreeMap<Timestamp, Vec<DateTime>> = BTreeMap::new();
         let mut said = Vec::new();
@@ -196,7 +196,7 @@ fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str
 }
 
 /// Each value of each knob once: at one change only one of the two knobs has anything to decide.
-fn choices() -> [Policies; 3] {
+fn choices() -> [DstPolicies; 3] {
     [0, 1, 2].map(|place| policies(GAPS[place], OVERLAPS[place]))
 }
 

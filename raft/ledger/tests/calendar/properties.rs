@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use reveille_ledger::decide::calendar::{
-    DstGap, DstOverlap, Pattern, Policies, Step, When, count, missed, next_after, spread, steps_after,
+    DstGap, DstOverlap, DstPolicies, Pattern, Step, When, count, missed, next_after, spread, steps_after,
 };
 
 use crate::seeds;
@@ -34,9 +34,9 @@ fn zones() -> impl Strategy<Value = TimeZone> {
     prop::sample::select(ZONES.to_vec()).prop_map(|name| database().get(name).unwrap())
 }
 
-fn knobs() -> impl Strategy<Value = Policies> {
+fn knobs() -> impl Strategy<Value = DstPolicies> {
     (prop::sample::select(GAPS.to_vec()), prop::sample::select(OVERLAPS.to_vec()))
-        .prop_map(|(gap, overlap)| Policies { gap, overlap })
+        .prop_map(|(gap, overlap)| DstPolicies { gap, overlap })
 }
 
 /// Instants from 1970 to 2040, half of them within two days of a change of offset.
@@ -71,14 +71,14 @@ fn patterns() -> impl Strategy<Value = Pattern> {
     prop_oneof![5 => civil, 1 => period]
 }
 
-fn cases() -> impl Strategy<Value = (TimeZone, Pattern, Policies, Timestamp)> {
+fn cases() -> impl Strategy<Value = (TimeZone, Pattern, DstPolicies, Timestamp)> {
     zones().prop_flat_map(|zone| {
         let after = instants(&zone);
         (Just(zone), patterns(), knobs(), after)
     })
 }
 
-fn some_steps(pattern: &Pattern, zone: &TimeZone, policies: &Policies, after: Timestamp) -> Vec<Step> {
+fn some_steps(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, after: Timestamp) -> Vec<Step> {
     steps_after(pattern, zone, policies, after).take(40).collect()
 }
 
@@ -188,7 +188,7 @@ proptest! {
 fn the_spread_fills_its_window_evenly_and_differs_by_schedule() {
     let zone = database().get("UTC").unwrap();
     let after = at("2026-01-01T00:00:00Z");
-    let firing = next_after(&cron("0 9 * * *"), &zone, &Policies::default(), after).unwrap();
+    let firing = next_after(&cron("0 9 * * *"), &zone, &DstPolicies::default(), after).unwrap();
     let window = Duration::from_secs(600);
     let mut tenths = [0_u32; 10];
     for schedule in 0..10_000_u64 {
@@ -204,11 +204,11 @@ fn a_count_of_seconds_over_years_is_arithmetic() {
     let every_second = Pattern::compile(&when).unwrap();
     let zone = database().get("UTC").unwrap();
     let (after, through) = (at("1969-01-01T00:00:00Z"), at("2026-01-01T00:00:00Z"));
-    let counted = count(&every_second, &zone, &Policies::default(), after, through, 1);
+    let counted = count(&every_second, &zone, &DstPolicies::default(), after, through, 1);
     assert_eq!(counted.firings, 1_767_225_601);
     assert_eq!(counted.first.unwrap().instant, Timestamp::UNIX_EPOCH);
     assert_eq!(counted.last.unwrap().instant, through);
-    let none = count(&every_second, &zone, &Policies::default(), through, after, 1);
+    let none = count(&every_second, &zone, &DstPolicies::default(), through, after, 1);
     assert_eq!((none.firings, none.complete), (0, true));
 }
 
@@ -218,7 +218,7 @@ fn the_first_and_the_last_instant_of_the_calendar_are_survived() {
     for name in ZONES {
         let zone = database().get(name).unwrap();
         for gap in GAPS {
-            let policies = Policies { gap, overlap: DstOverlap::Both };
+            let policies = DstPolicies { gap, overlap: DstOverlap::Both };
             for pattern in [cron("0 2 * * *"), cron("*/15 * * * *"), cron("0 9 29 2 +mon")] {
                 assert!(next_after(&pattern, &zone, &policies, Timestamp::MIN).is_some());
                 assert_eq!(next_after(&pattern, &zone, &policies, Timestamp::MAX), None);
@@ -226,7 +226,7 @@ fn the_first_and_the_last_instant_of_the_calendar_are_survived() {
             }
         }
     }
-    let policies = Policies { gap: DstGap::After, overlap: DstOverlap::First };
+    let policies = DstPolicies { gap: DstGap::After, overlap: DstOverlap::First };
     let instant_ms = Timestamp::MAX.as_second() * 1_000;
     let last = Pattern::compile(&When::Every { period_ms: 1_000, anchor_ms: instant_ms }).unwrap();
     let utc = database().get("UTC").unwrap();
@@ -242,7 +242,7 @@ fn zones_that_break_every_habit_are_still_walked_in_order() {
     for rules in ["AAA0BBB-24,J100/0,J100/30", "AAA12BBB-24,J100/12,J300/12"] {
         let zone = TimeZone::posix(rules).unwrap();
         for (gap, overlap) in GAPS.into_iter().flat_map(|gap| OVERLAPS.map(|overlap| (gap, overlap))) {
-            let steps = steps_after(&pattern, &zone, &Policies { gap, overlap }, after);
+            let steps = steps_after(&pattern, &zone, &DstPolicies { gap, overlap }, after);
             let steps: Vec<Step> = steps.take(200).collect();
             assert!(firings(&steps).is_sorted_by(|a, b| a.instant < b.instant), "{rules} {gap} {overlap}");
             assert!(steps.is_sorted_by_key(Step::instant), "{rules} {gap} {overlap}");

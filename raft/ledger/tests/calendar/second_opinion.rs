@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono_tz::{GapInfo, TZ_VARIANTS, Tz};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use reveille_ledger::decide::calendar::{Nominal, Policies, Remark};
+use reveille_ledger::decide::calendar::{CalendarName, DstPolicies, Remark};
 
 use crate::support::{Change, at, changes, cron, database, firings, steps_between};
 
@@ -49,10 +49,10 @@ fn firings_show_the_local_times_that_chrono_tz_shows() {
             asked += 1;
             let day = SignedDuration::from_hours(24);
             let (from, to) = (change.at - day, change.at + day);
-            let steps = steps_between(&pattern, &zone, &Policies::default(), from, to);
+            let steps = steps_between(&pattern, &zone, &DstPolicies::default(), from, to);
             for firing in firings(&steps) {
                 assert_eq!(shown(theirs, firing.instant), firing.local().to_string());
-                let Nominal::Civil { local: named, .. } = firing.nominal else { unreachable!() };
+                let CalendarName::Civil { local: named, .. } = firing.nominal else { unreachable!() };
                 if let Some(Remark::MovedAfterGap { .. }) = firing.remark {
                     gaps += 1;
                     assert_eq!(firing.instant.as_second(), gap_end(theirs, named), "{change:?}");

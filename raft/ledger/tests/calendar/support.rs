@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::decide::calendar::{
-    DstGap, DstOverlap, Firing, Pattern, PatternError, Policies, Step, When, steps_after,
+    DstGap, DstOverlap, DstPolicies, Firing, Pattern, PatternError, Step, When, steps_after,
 };
 
 pub fn database() -> TimeZoneDatabase {
@@ -29,8 +29,8 @@ pub fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-pub fn policies(gap: DstGap, overlap: DstOverlap) -> Policies {
-    Policies { gap, overlap }
+pub fn policies(gap: DstGap, overlap: DstOverlap) -> DstPolicies {
+    DstPolicies { gap, overlap }
 }
 
 pub const GAPS: [DstGap; 3] = [DstGap::After, DstGap::Shift, DstGap::Skip];
@@ -40,7 +40,7 @@ pub const OVERLAPS: [DstOverlap; 3] = [DstOverlap::First, DstOverlap::Second, Ds
 pub fn steps_between(
     pattern: &Pattern,
     zone: &TimeZone,
-    policies: &Policies,
+    policies: &DstPolicies,
     from: Timestamp,
     to: Timestamp,
 ) -> Vec<Step> {
@@ -49,7 +49,7 @@ pub fn steps_between(
 }
 
 /// All steps whose instant lies on the local date `date` (`2026-03-08`).
-pub fn steps_on(pattern: &Pattern, zone: &TimeZone, policies: &Policies, date: &str) -> Vec<Step> {
+pub fn steps_on(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, date: &str) -> Vec<Step> {
     let date: jiff::civil::Date = date.parse().unwrap();
     let from = date.to_zoned(zone.clone()).unwrap().timestamp();
     let to = date.tomorrow().unwrap().to_zoned(zone.clone()).unwrap().timestamp();
@@ -66,10 +66,10 @@ pub fn firings(steps: &[Step]) -> Vec<Firing> {
 
 /// The firings of a local date, as RFC 3339 with the local offset.
 pub fn fires_on(expression: &str, zone_name: &str, date: &str) -> Vec<String> {
-    fires_with(expression, zone_name, date, Policies::default())
+    fires_with(expression, zone_name, date, DstPolicies::default())
 }
 
-pub fn fires_with(expression: &str, zone_name: &str, date: &str, policies: Policies) -> Vec<String> {
+pub fn fires_with(expression: &str, zone_name: &str, date: &str, policies: DstPolicies) -> Vec<String> {
     let steps = steps_on(&cron(expression), &zone(zone_name), &policies, date);
     firings(&steps).iter().map(Firing::local_text).collect()
 }

@@ -2,7 +2,8 @@
 
 use jiff::civil::{Weekday, date};
 use reveille_ledger::decide::calendar::{
-    DstGap, DstOverlap, Fold, Nominal, Pattern, Policies, Reason, Remark, Step, Weekdays, When, next_after,
+    AbsenceReason, CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Remark, Step, Weekdays, When,
+    next_after,
 };
 
 use crate::support::{at, cron, fires_on, fires_with, firings, policies, steps_between, steps_on, zone};
@@ -13,10 +14,10 @@ const NEW_YORK: &str = "America/New_York";
 fn two_o_clock_fires_at_three_when_two_does_not_exist() {
     let fired = fires_on("0 2 * * *", NEW_YORK, "2026-03-08");
     assert_eq!(fired, ["2026-03-08T03:00:00-04:00"]);
-    let firing = next_after(&cron("0 2 * * *"), &zone(NEW_YORK), &Policies::default(), at("2026-03-08T05:00:00Z"));
+    let firing = next_after(&cron("0 2 * * *"), &zone(NEW_YORK), &DstPolicies::default(), at("2026-03-08T05:00:00Z"));
     let firing = firing.unwrap();
     let local = date(2026, 3, 8).at(2, 0, 0, 0);
-    assert_eq!(firing.nominal, Nominal::Civil { local, fold: Fold::First });
+    assert_eq!(firing.nominal, CalendarName::Civil { local, fold: Fold::First });
     assert_eq!(
         firing.remark_text(),
         "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap"
@@ -42,7 +43,7 @@ fn quarter_hours_fire_96_times_in_24_hours_on_both_days() {
         for start in 0..24 {
             let from = from + jiff::SignedDuration::from_hours(start);
             let to = from + jiff::SignedDuration::from_hours(24);
-            let steps = steps_between(&cron("*/15 * * * *"), &zone(NEW_YORK), &Policies::default(), from, to);
+            let steps = steps_between(&cron("*/15 * * * *"), &zone(NEW_YORK), &DstPolicies::default(), from, to);
             assert_eq!(steps.len(), 96, "{from}");
             assert_eq!(firings(&steps).len(), 96, "{from}");
         }
@@ -74,7 +75,7 @@ fn a_date_that_does_not_exist_has_no_firing_and_says_so() {
         assert_eq!(before.local_text(), "2011-12-29T09:00:00-10:00");
         assert_eq!(after.local_text(), "2011-12-31T09:00:00+14:00");
         assert_eq!(absent.nominal.to_string(), "2011-12-30T09:00:00");
-        assert!(matches!(absent.reason, Reason::DateMissing { .. }));
+        assert!(matches!(absent.reason, AbsenceReason::DateMissing { .. }));
         assert!(absent.reason.to_string().starts_with("date does not exist"), "{}", absent.reason);
     }
 }
@@ -84,7 +85,7 @@ fn the_last_day_of_the_month() {
     let steps = steps_between(
         &cron("0 9 L * *"),
         &zone("UTC"),
-        &Policies::default(),
+        &DstPolicies::default(),
         at("2028-01-01T00:00:00Z"),
         at("2028-05-01T00:00:00Z"),
     );
@@ -126,24 +127,24 @@ fn days_of_2026(expression: &str, months: std::ops::RangeInclusive<i8>) -> Vec<(
     let from = date(2026, *months.start(), 1).to_zoned(zone("UTC")).unwrap().timestamp();
     let to = date(2026, months.end() + 1, 1).to_zoned(zone("UTC")).unwrap().timestamp();
     let pattern = cron(expression);
-    let steps = steps_between(&pattern, &zone("UTC"), &Policies::default(), from, to);
+    let steps = steps_between(&pattern, &zone("UTC"), &DstPolicies::default(), from, to);
     firings(&steps).iter().map(|firing| (firing.local().month(), firing.local().day())).collect()
 }
 
 #[test]
 fn times_of_one_gap_fall_together_and_each_is_explained() {
-    let steps = steps_on(&cron("0,30 2 * * *"), &zone(NEW_YORK), &Policies::default(), "2026-03-08");
+    let steps = steps_on(&cron("0,30 2 * * *"), &zone(NEW_YORK), &DstPolicies::default(), "2026-03-08");
     let [Step::Fires(firing), Step::Absent(absent)] = steps[..] else { panic!("{steps:?}") };
     assert_eq!(firing.local_text(), "2026-03-08T03:00:00-04:00");
     assert_eq!(firing.nominal.to_string(), "2026-03-08T02:00:00");
     assert!(firing.remark_text().ends_with("together with 1 other time"));
     assert_eq!(absent.nominal.to_string(), "2026-03-08T02:30:00");
-    assert!(matches!(absent.reason, Reason::FallsTogether { with, .. } if with == firing.nominal));
+    assert!(matches!(absent.reason, AbsenceReason::FallsTogether { with, .. } if with == firing.nominal));
 }
 
 #[test]
 fn a_time_in_the_gap_falls_together_with_the_pattern_s_own_time_at_its_end() {
-    let steps = steps_on(&cron("0 2,3,4 * * *"), &zone(NEW_YORK), &Policies::default(), "2026-03-08");
+    let steps = steps_on(&cron("0 2,3,4 * * *"), &zone(NEW_YORK), &DstPolicies::default(), "2026-03-08");
     let [Step::Absent(absent), Step::Fires(three), Step::Fires(four)] = steps[..] else {
         panic!("{steps:?}");
     };
@@ -210,8 +211,8 @@ fn an_interval_pattern_takes_no_part_in_the_policies() {
     }
     let interval = cron("0 9-17 * * *");
     assert!(!interval.is_fixed_time() && cron("0 9,17 * * *").is_fixed_time());
-    let next = next_after(&interval, &zone("UTC"), &Policies::default(), at("2026-01-01T10:30:00Z"));
-    assert_eq!(next.unwrap().nominal, Nominal::Instant(at("2026-01-01T11:00:00Z")));
+    let next = next_after(&interval, &zone("UTC"), &DstPolicies::default(), at("2026-01-01T10:30:00Z"));
+    assert_eq!(next.unwrap().nominal, CalendarName::Instant(at("2026-01-01T11:00:00Z")));
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn a_gap_that_ends_at_midnight_moves_to_the_next_date() {
     // Nuuk: 23:00 to 24:00 of Saturday 2024-03-30 do not exist.
     let nuuk = zone("America/Nuuk");
     let pattern = cron("30 23 * * *");
-    let next = next_after(&pattern, &nuuk, &Policies::default(), at("2024-03-30T20:00:00Z")).unwrap();
+    let next = next_after(&pattern, &nuuk, &DstPolicies::default(), at("2024-03-30T20:00:00Z")).unwrap();
     assert_eq!(next.local_text(), "2024-03-31T00:00:00-01:00");
     assert_eq!(next.nominal.to_string(), "2024-03-30T23:30:00");
 }
@@ -231,9 +232,9 @@ fn daily_is_the_same_as_its_cron_expression() {
     assert!(daily.is_fixed_time());
     let (from, to) = (at("2026-03-01T00:00:00Z"), at("2026-04-01T00:00:00Z"));
     let berlin = zone("Europe/Berlin");
-    let steps = steps_between(&daily, &berlin, &Policies::default(), from, to);
+    let steps = steps_between(&daily, &berlin, &DstPolicies::default(), from, to);
     let same = cron("30 9 * * 1-5");
-    assert_eq!(steps, steps_between(&same, &berlin, &Policies::default(), from, to));
+    assert_eq!(steps, steps_between(&same, &berlin, &DstPolicies::default(), from, to));
     assert_eq!(steps.len(), 22);
 }
 
@@ -242,7 +243,7 @@ fn a_period_counts_elapsed_time_from_its_anchor_and_no_clock_change_matters() {
     let anchor_ms = at("2026-03-08T05:30:00Z").as_millisecond();
     let hourly = Pattern::compile(&When::Every { period_ms: 3_600_000, anchor_ms }).unwrap();
     let next = |after: &str| {
-        let firing = next_after(&hourly, &zone(NEW_YORK), &Policies::default(), at(after)).unwrap();
+        let firing = next_after(&hourly, &zone(NEW_YORK), &DstPolicies::default(), at(after)).unwrap();
         firing.local_text()
     };
     assert_eq!(next("2020-01-01T00:00:00Z"), "2026-03-08T00:30:00-05:00");
@@ -255,9 +256,9 @@ fn a_period_counts_elapsed_time_from_its_anchor_and_no_clock_change_matters() {
 fn a_single_instant_fires_once() {
     let instant = at("2026-05-01T10:00:00.250Z");
     let once = Pattern::compile(&When::At { instant_ms: instant.as_millisecond() }).unwrap();
-    let next = |after| next_after(&once, &zone("Asia/Tokyo"), &Policies::default(), after);
+    let next = |after| next_after(&once, &zone("Asia/Tokyo"), &DstPolicies::default(), after);
     let firing = next(at("2026-05-01T10:00:00Z")).unwrap();
-    assert_eq!((firing.instant, firing.nominal), (instant, Nominal::Instant(instant)));
+    assert_eq!((firing.instant, firing.nominal), (instant, CalendarName::Instant(instant)));
     assert_eq!(next(instant), None);
 }
 
@@ -266,7 +267,7 @@ fn a_leap_day_that_must_be_a_monday_is_found() {
     let next = next_after(
         &cron("0 12 29 2 +mon"),
         &zone("America/Santiago"),
-        &Policies::default(),
+        &DstPolicies::default(),
         at("2026-01-01T00:00:00Z"),
     );
     assert_eq!(next.unwrap().local_text(), "2044-02-29T12:00:00-03:00");

@@ -9,10 +9,10 @@ use super::*;
 /// Every name that the history tells of, as often as it does.
 fn told(drill: &Drill) -> Vec<Nominal> {
     let names = drill.ledger.history().iter().flat_map(|((_, first), row)| match row {
-        History::Opened(_) => vec![first.clone()],
-        History::Explained { strides, .. } => {
-            let alone = |place| strides.part(first, place, place + 1).map(|(name, _)| name);
-            (0..strides.count()).filter_map(alone).collect()
+        InstantOutcome::Opened(_) => vec![first.clone()],
+        InstantOutcome::Explained { instants, .. } => {
+            let alone = |place| instants.part(first, place, place + 1).map(|(name, _)| name);
+            (0..instants.count()).filter_map(alone).collect()
         }
     });
     let mut names: Vec<Nominal> = names.collect();
@@ -26,7 +26,7 @@ fn backfill(drill: &mut Drill, openings: Vec<Opening>) {
     assert!(openings.len() <= limits(LEVEL).backfill);
     let backfill = Backfill { request, body, schedule: drill.schedule, openings, known: 0, rest: None };
     let outcome = drill.put(Command::Backfill(backfill));
-    assert!(matches!(outcome, Outcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");
+    assert!(matches!(outcome, CommandOutcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_backfill_of_any_part_leaves_every_instant_told_once() {
     ];
     let clocks = [(DstGap::After, DstOverlap::First), (DstGap::Shift, DstOverlap::Both)];
     for ((when, zone, created), (gap, overlap)) in cases.iter().flat_map(|case| clocks.map(|clock| (case, clock))) {
-        let dst = calendar::Policies { gap, overlap };
+        let dst = calendar::DstPolicies { gap, overlap };
         let (catch_up, start_within_ms) = (CatchUp::None, 30 * DAY_MS);
         let policies = Policies { catch_up, start_within_ms, dst, ..side_by_side() };
         let wish = Wish { policies, ..Wish::default() };
@@ -61,7 +61,7 @@ fn a_backfill_of_any_part_leaves_every_instant_told_once() {
                 let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
                 let fresh =
                     matches!(step, Step::Fires(_)) && !drill.ledger.has_opened(&(drill.schedule, nominal.clone()));
-                fresh.then_some(Opening { nominal, due, cause: Cause::Backfill, finish_by })
+                fresh.then_some(Opening { nominal, due, cause: OpeningCause::Backfill, finish_by })
             };
             let openings = steps.iter().step_by(part).filter_map(opening).collect();
             backfill(&mut drill, openings);

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Cause, Command, Reason, SchedulePause, ScheduleResume, Trigger};
+use reveille_ledger::command::{Command, OpeningCause, SchedulePause, ScheduleResume, Trigger, UnopenedReason};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::edit::Calendar;
-use reveille_ledger::decide::overlap::{Waits, missed_that_wait};
+use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait};
 use reveille_ledger::ids::{Fence, RunId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use std::collections::BTreeMap;
 
 use super::{Drill, Wish, at, seeds};
@@ -29,23 +29,23 @@ impl Drill {
 
     fn trigger(&mut self) {
         let trigger = Trigger { schedule: self.schedule, request: "now".into() };
-        assert!(matches!(self.put(Command::Trigger(trigger)), Outcome::Run { .. }));
+        assert!(matches!(self.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     }
 
     /// Minutes after its creation at which each run was due, why it opened, and for which run it had waited.
-    fn told(&self) -> Vec<(i64, Cause, Option<RunId>)> {
+    fn told(&self) -> Vec<(i64, OpeningCause, Option<RunId>)> {
         let minutes = |due: Time| due.since_ms(self.created) / MINUTE_MS;
         self.ledger.runs().map(|(_, _, run)| (minutes(run.due), run.cause, run.waited_for)).collect()
     }
 
     /// What was missed and waits its turn: how many instants, and when the first was due.
-    fn waits(&self, most: u64) -> Option<Waits> {
+    fn waits(&self, most: u64) -> Option<WaitingInstants> {
         let schedule = self.ledger.schedules().get(&self.schedule).expect("the schedule");
         missed_that_wait(schedule, Calendar { pattern: &self.pattern, zone: &self.zone }, self.now, most)
     }
 
     fn late_runs(&self) -> usize {
-        self.ledger.runs().filter(|(_, _, run)| run.cause == Cause::CatchUp).count()
+        self.ledger.runs().filter(|(_, _, run)| run.cause == OpeningCause::CatchUp).count()
     }
 
     fn run_at(&self, place: usize) -> Option<RunId> {
@@ -72,7 +72,11 @@ fn what_was_missed_is_late_though_it_waits_for_the_run_before_it() {
     let waited_for = |place| drill.run_at(place);
     assert_eq!(
         drill.told(),
-        [(60, Cause::CatchUp, None), (120, Cause::CatchUp, waited_for(0)), (180, Cause::CatchUp, waited_for(1)),]
+        [
+            (60, OpeningCause::CatchUp, None),
+            (120, OpeningCause::CatchUp, waited_for(0)),
+            (180, OpeningCause::CatchUp, waited_for(1)),
+        ]
     );
 }
 
@@ -83,7 +87,7 @@ fn what_waits_its_turn_is_counted_until_it_opens() {
     drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
     for (instants, first) in [(2, 2), (1, 3)] {
         let oldest = drill.created.plus_ms(first * HOUR_MS);
-        assert_eq!(drill.waits(100), Some(Waits { instants, oldest, is_all: true }));
+        assert_eq!(drill.waits(100), Some(WaitingInstants { instants, oldest, is_all: true }));
         drill.pass(5 * MINUTE_MS);
         drill.finish();
     }
@@ -98,12 +102,12 @@ fn where_more_waits_than_is_counted_it_says_so() {
     let mut drill = Drill::new(super::cron(super::MINUTELY), "UTC", created, &wish);
     drill.after_outage(11 * MINUTE_MS);
     let oldest = created.plus_ms(2 * MINUTE_MS);
-    assert_eq!(drill.waits(4), Some(Waits { instants: 4, oldest, is_all: false }));
+    assert_eq!(drill.waits(4), Some(WaitingInstants { instants: 4, oldest, is_all: false }));
     // The last two are on time: the one a minute ago, and the one now.
-    assert_eq!(drill.waits(100), Some(Waits { instants: 8, oldest, is_all: true }));
+    assert_eq!(drill.waits(100), Some(WaitingInstants { instants: 8, oldest, is_all: true }));
     let mut last = Drill::new(super::cron(super::MINUTELY), "UTC", created, &Wish { max_runs: Some(3), ..wish });
     last.after_outage(11 * MINUTE_MS);
-    assert_eq!(last.waits(2), Some(Waits { instants: 2, oldest, is_all: true }), "no more than may open");
+    assert_eq!(last.waits(2), Some(WaitingInstants { instants: 2, oldest, is_all: true }), "no more than may open");
 }
 
 #[test]
@@ -117,7 +121,10 @@ fn what_fell_due_behind_the_backlog_has_only_waited() {
     }
     let (causes, waited): (Vec<_>, Vec<_>) =
         drill.told().into_iter().take(4).map(|(due, cause, waited)| ((due, cause), waited)).unzip();
-    assert_eq!(causes, [(5, Cause::CatchUp), (10, Cause::CatchUp), (15, Cause::Due), (20, Cause::Due)]);
+    assert_eq!(
+        causes,
+        [(5, OpeningCause::CatchUp), (10, OpeningCause::CatchUp), (15, OpeningCause::Due), (20, OpeningCause::Due)]
+    );
     assert_eq!(waited, [None, drill.run_at(0), drill.run_at(1), drill.run_at(2)]);
 }
 
@@ -125,8 +132,8 @@ fn what_fell_due_behind_the_backlog_has_only_waited() {
 fn nobody_was_there_to_see_it_wait_so_it_was_missed() {
     for (catch_up, expected, explained) in [
         (CatchUp::All, vec![120, 180], vec![]),
-        (CatchUp::One, vec![180], vec![(Reason::Coalesced, 1)]),
-        (CatchUp::None, vec![], vec![(Reason::NoCatchUp, 2)]),
+        (CatchUp::One, vec![180], vec![(UnopenedReason::Coalesced, 1)]),
+        (CatchUp::None, vec![], vec![(UnopenedReason::NoCatchUp, 2)]),
     ] {
         let mut drill = one_by_one(60, catch_up);
         drill.pass(HOUR_MS + MINUTE_MS);
@@ -136,7 +143,11 @@ fn nobody_was_there_to_see_it_wait_so_it_was_missed() {
             drill.finish();
         }
         let late: Vec<_> = drill.told().into_iter().skip(1).map(|(due, cause, _)| (due, cause)).collect();
-        assert_eq!(late, expected.into_iter().map(|due| (due, Cause::CatchUp)).collect::<Vec<_>>(), "{catch_up:?}");
+        assert_eq!(
+            late,
+            expected.into_iter().map(|due| (due, OpeningCause::CatchUp)).collect::<Vec<_>>(),
+            "{catch_up:?}"
+        );
         assert_eq!(drill.explained(), explained.into_iter().collect::<BTreeMap<_, _>>(), "{catch_up:?}");
     }
 }
@@ -148,8 +159,8 @@ fn triggered_run_before_the_timer_changes_nothing_of_what_was_missed() {
     drill.trigger();
     drill.pass(5 * MINUTE_MS);
     drill.finish();
-    assert_eq!(drill.told()[1..], [(180, Cause::CatchUp, None)]);
-    assert_eq!(drill.explained(), BTreeMap::from([(Reason::Coalesced, 2)]));
+    assert_eq!(drill.told()[1..], [(180, OpeningCause::CatchUp, None)]);
+    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 2)]));
 }
 
 /// The run of the first hour is claimed, and the instant of the second has waited for it for five minutes.
@@ -169,7 +180,7 @@ fn instant_that_waited_and_then_could_have_opened_was_missed() {
     // The leader that took this in is gone before it fires.
     drill.after_outage(30 * MINUTE_MS);
     assert_eq!(drill.told().len(), 1, "{:?}", drill.told());
-    assert_eq!(drill.explained(), BTreeMap::from([(Reason::NoCatchUp, 1)]));
+    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::NoCatchUp, 1)]));
 }
 
 #[test]
@@ -178,26 +189,27 @@ fn instant_that_waits_through_a_fail_over_was_not_missed() {
     drill.leap_to(drill.now.plus_ms(30_000));
     drill.send(claimed);
     drill.after_outage(30_000);
-    assert_eq!(drill.told()[1..], [(120, Cause::Due, drill.run_at(0))]);
+    assert_eq!(drill.told()[1..], [(120, OpeningCause::Due, drill.run_at(0))]);
 }
 
 /// A pause of a minute and an hour is over before the run is: what came in it was missed. A pause of ten seconds that
 /// began after the instant changes nothing of its wait.
 #[test]
 fn instant_that_came_in_a_pause_was_missed_also_behind_a_run() {
-    for (before, lasting, expected) in [(-MINUTE_MS, HOUR_MS, vec![]), (10_000, 10_000, vec![(120, Cause::Due)])] {
+    for (before, lasting, expected) in [(-MINUTE_MS, HOUR_MS, vec![]), (10_000, 10_000, vec![(120, OpeningCause::Due)])]
+    {
         let mut drill = one_by_one(60, CatchUp::None);
         drill.pass(HOUR_MS);
         let claimed = drill.claim();
         drill.pass(HOUR_MS + before);
         let pause = SchedulePause { schedule: drill.schedule, reason: "rest".into() };
-        assert_eq!(drill.put(Command::SchedulePause(pause)), Outcome::Done);
+        assert_eq!(drill.put(Command::SchedulePause(pause)), CommandOutcome::Done);
         drill.pass(lasting);
         let resume = ScheduleResume { schedule: drill.schedule, plan_version: 2 };
-        assert_eq!(drill.put(Command::ScheduleResume(resume)), Outcome::Done);
+        assert_eq!(drill.put(Command::ScheduleResume(resume)), CommandOutcome::Done);
         drill.send(claimed);
         drill.catch_up();
-        let opened: Vec<(i64, Cause)> = drill.told()[1..].iter().map(|(due, cause, _)| (*due, *cause)).collect();
+        let opened: Vec<(i64, OpeningCause)> = drill.told()[1..].iter().map(|(due, cause, _)| (*due, *cause)).collect();
         assert_eq!(opened, expected, "paused {before} ms after the instant for {lasting} ms");
         assert_eq!(drill.explained().len(), usize::from(expected.is_empty()));
     }
@@ -256,12 +268,12 @@ proptest! {
                 Turn::Finish => drill.finish(),
             }
         }
-        for (id, page, run) in drill.ledger.runs().filter(|(_, _, run)| run.cause != Cause::Trigger) {
+        for (id, page, run) in drill.ledger.runs().filter(|(_, _, run)| run.cause != OpeningCause::Trigger) {
             let missed = outages.iter().any(|end| *end <= page.opened_at && end.since_ms(run.due) > limits(LEVEL).on_time_ms && *end > run.due);
-            prop_assert_eq!(run.cause == Cause::CatchUp, missed, "{} due {} opened {}", id, run.due, page.opened_at);
+            prop_assert_eq!(run.cause == OpeningCause::CatchUp, missed, "{} due {} opened {}", id, run.due, page.opened_at);
             let on_time = page.opened_at.since_ms(run.due) <= limits(LEVEL).on_time_ms;
             prop_assert!(on_time || missed || run.waited_for.is_some(), "{id} says not why it is late");
-            prop_assert!(missed || catch_up != CatchUp::None || run.cause == Cause::Due);
+            prop_assert!(missed || catch_up != CatchUp::None || run.cause == OpeningCause::Due);
             if let Some(former) = run.waited_for {
                 let former = drill.ledger.run(former).expect("it is kept");
                 prop_assert!(former.finished_at.is_some_and(|at| at >= run.due && at <= page.opened_at));

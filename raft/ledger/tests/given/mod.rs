@@ -29,7 +29,7 @@ impl GivenTexts {
     /// # Panics
     /// When a text in the state was in no command.
     pub fn assert_hold(&self, ledger: &Ledger) {
-        let closed: Vec<_> = ledger.closed_rows().collect();
+        let closed: Vec<_> = ledger.closed_claims().collect();
         let state = format!("{ledger:?} {closed:?}");
         let composed: BTreeSet<_> = quoted(&state).filter(|text| !self.0.contains(*text)).collect();
         assert!(composed.is_empty(), "P23: apply stores texts that no command gave: {composed:?}");

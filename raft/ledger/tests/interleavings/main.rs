@@ -18,16 +18,16 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, Content, Named, Recipient, Seal, To};
+use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::calendar::When;
-use reveille_ledger::decide::prune::{Place, stretch};
+use reveille_ledger::decide::prune::{PruneCursor, next_batch};
 use reveille_ledger::ids::*;
+use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::PoolSet;
-use reveille_ledger::reply::{Outcome, Reply};
-use reveille_ledger::strides::Strides;
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{Ledger, Standing};
+use reveille_ledger::{Ledger, RecipientState};
 
 /// What a step is drawn from; the numbers pick among what exists when its turn comes.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => small().prop_map(Step::Prune),
         1 => small().prop_map(Step::Delete),
         3 => small().prop_map(Step::Fire),
-        6 => (small(), small(), small()).prop_map(|(page, holder, take)| Step::Claim(page, holder, take)),
+        6 => (small(), small(), small()).prop_map(|(page, owner, take)| Step::Claim(page, owner, take)),
         8 => (small(), small(), prop::collection::vec(small(), 1..20)).prop_map(|(row, kind, picks)| Step::Settle(row, kind, picks)),
         3 => small().prop_map(Step::Again),
         1 => small().prop_map(Step::Revoke),
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     ledger: Ledger,
     log: Vec<Entry>,
-    replies: Vec<Reply>,
+    replies: Vec<CommandReply>,
     settles: Vec<Command>,
     fences: Vec<(RunId, u32, Fence, Bitmap)>,
 }
@@ -124,22 +124,22 @@ impl World {
         }
         for rows in SEALED {
             let seal = AudienceSeal { request: None, tenant: "default".into(), seal: seal(rows) };
-            assert_eq!(world.put(Command::AudienceSeal(seal)), Outcome::Done);
+            assert_eq!(world.put(Command::AudienceSeal(seal)), CommandOutcome::Done);
         }
         world
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let entry = self.entry(command);
         self.put_entry(entry)
     }
 
-    fn put_entry(&mut self, entry: Entry) -> Outcome {
+    fn put_entry(&mut self, entry: Entry) -> CommandOutcome {
         let index = self.log.len() as u64 + 1;
         let entry = Entry::from_bytes(&entry.to_bytes()).expect("an entry reads back");
         let before = self.ledger.clone();
         let applied = self.ledger.apply(index, &entry);
-        if let (Command::Claim(claims), Outcome::Claimed(fences)) = (&entry.command, &applied.reply.outcome) {
+        if let (Command::Claim(claims), CommandOutcome::Claimed(fences)) = (&entry.command, &applied.reply.outcome) {
             for (claim, fence) in claims.iter().zip(fences) {
                 if let Ok(fence) = fence {
                     self.fences.push((claim.page, claim.chunk, *fence, claim.slice.clone()));
@@ -149,7 +149,7 @@ impl World {
         if matches!(entry.command, Command::Settle(_)) {
             self.settles.push(entry.command.clone());
         }
-        oracle::judge(&before, &entry, &self.ledger, matches!(applied.reply.outcome, Outcome::Refused(_)));
+        oracle::judge(&before, &entry, &self.ledger, matches!(applied.reply.outcome, CommandOutcome::Refused(_)));
         let violations = check(&self.ledger);
         assert!(violations.is_empty(), "after entry {index} {entry:?}: {violations:?}");
         self.log.push(entry);
@@ -182,8 +182,8 @@ impl World {
                 let id = NodeId(u64::from(node % 3));
                 let known = self.ledger.nodes().get(&id).map_or(0, |node| node.incarnation.0);
                 let incarnation = Incarnation((known + 1).saturating_sub(u64::from(node > 200)));
-                let holder = Holder { node: id, incarnation };
-                let up = NodeUp { holder, name: format!("n{}", id.0), level: 1, life: u64::from(node) };
+                let owner = ClaimOwner { node: id, incarnation };
+                let up = NodeUp { owner, name: format!("n{}", id.0), level: 1, process_nonce: u64::from(node) };
                 self.put(Command::NodeUp(up));
             }
             Step::Wait(milliseconds) => {
@@ -218,15 +218,15 @@ impl World {
                 self.put(Command::ScheduleDelete(schedule));
             }
             Step::Fire(which) => self.fire(which),
-            Step::Claim(page, holder, take) => {
+            Step::Claim(page, owner, take) => {
                 let pages: Vec<(RunId, u32)> = self.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).collect();
                 let Some((page, slots)) = pick(&pages, page) else { return };
-                let node = NodeId(u64::from(holder % 3));
+                let node = NodeId(u64::from(owner % 3));
                 let incarnation = self.ledger.nodes().get(&node).map_or(Incarnation(7), |node| node.incarnation);
-                let chunk = u32::from(holder / 3) % slots.div_ceil(CHUNK);
+                let chunk = u32::from(owner / 3) % slots.div_ceil(CHUNK);
                 let slice = slice(CHUNK.min(slots - chunk * CHUNK), take);
-                let holder = Holder { node, incarnation };
-                self.put(Command::Claim(vec![Claim { page, chunk, slice, holder }]));
+                let owner = ClaimOwner { node, incarnation };
+                self.put(Command::Claim(vec![ClaimRequest { page, chunk, slice, owner }]));
             }
             Step::Settle(row, kind, picks) => self.settle(row, kind, &picks),
             Step::Again(which) => {
@@ -263,7 +263,7 @@ impl World {
             Step::Requeue(which, discard) => {
                 let Some(run) = pick(&self.runs(), which) else { return };
                 let recipients = if which % 3 == 0 { self.known(run, &[1, 3]) } else { vec![] };
-                let picked = vec![Picked { run, recipients }];
+                let picked = vec![PickedRecipients { run, recipients }];
                 let pool = [None, Some("other"), Some("default")][usize::from(which) % 3].map(str::to_owned);
                 self.put(match discard {
                     true => Command::Discard(picked),
@@ -287,17 +287,17 @@ impl World {
                 let concurrency = Some(u32::from(number % 8));
                 let name = "default".to_owned();
                 let set = TenantSet { request: None, name, rate_milli: None, concurrency, share: None };
-                assert_eq!(self.put(Command::TenantSet(set)), Outcome::Done);
+                assert_eq!(self.put(Command::TenantSet(set)), CommandOutcome::Done);
             }
             Step::WarmUp(number) if number < 64 => {
-                assert_eq!(self.put(Command::PoolReset("default".to_owned())), Outcome::Done);
+                assert_eq!(self.put(Command::PoolReset("default".to_owned())), CommandOutcome::Done);
                 assert_eq!(self.ledger.room_today("default", self.ledger.head().now), None, "no bound is left");
             }
             Step::WarmUp(number) => {
                 let (pool, caps) = ("default".to_owned(), vec![1 + u32::from(number % 16)]);
                 let reveille_headers = Some(number % 2 == 0);
                 let set = PoolSet { request: None, pool, caps, first: None, reveille_headers };
-                assert_eq!(self.put(Command::PoolSet(set)), Outcome::Done);
+                assert_eq!(self.put(Command::PoolSet(set)), CommandOutcome::Done);
             }
             Step::Leap(milliseconds) => self.epoch(1, self.ledger.head().now.plus_ms(i64::from(milliseconds))),
         }
@@ -306,8 +306,8 @@ impl World {
     /// A new leader, whose clock agrees with another voter's.
     fn epoch(&mut self, node: u64, wall: Time) {
         let node = NodeId(node);
-        let readings = vec![Reading { node, wall }, Reading { node: NodeId(9), wall: wall.plus_ms(900) }];
-        let leader = Holder { node, incarnation: Incarnation(1) };
+        let readings = vec![VoterClock { node, wall }, VoterClock { node: NodeId(9), wall: wall.plus_ms(900) }];
+        let leader = ClaimOwner { node, incarnation: Incarnation(1) };
         let command = Command::EpochStart(EpochStart::new(leader, 3, readings));
         self.put_entry(Entry { epoch: Epoch(0), now: Time(0), command });
     }
@@ -323,7 +323,7 @@ impl World {
             2 => (current, head.now.plus_ms(-1)),
             _ => (current, head.now.plus_ms(60_001)),
         };
-        let settle = RowOutcome { accepted: slice.clone(), ..RowOutcome::empty(page, chunk, fence) };
+        let settle = ClaimOutcome { accepted: slice.clone(), ..ClaimOutcome::empty(page, chunk, fence) };
         let run = page;
         let command = match kind / 4 % 4 {
             0 => Command::Settle(vec![settle]),
@@ -333,7 +333,7 @@ impl World {
         };
         let before = (head.now, rows_without_head(&self.ledger));
         let outcome = self.put_entry(Entry { epoch: Epoch(epoch), now, command });
-        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert!(matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
         assert_eq!(before, (self.ledger.head().now, rows_without_head(&self.ledger)));
     }
 
@@ -350,7 +350,7 @@ impl World {
             && let Some(policies) =
                 self.ledger.schedules().get(&first.schedule).map(|schedule| schedule.policies.clone())
         {
-            let here = Next { nominal: Nominal::Instant(now), due: now, jitter_ms: 0 };
+            let here = NextInstant { nominal: Nominal::Instant(now), due: now, jitter_ms: 0 };
             let opening = Opening { due: now, finish_by: now.plus_ms(120_000), ..first.opened[0].clone() };
             fires[0].next = Some(here.clone());
             fires.push(Fire {
@@ -379,13 +379,13 @@ impl World {
             let following = through.plus_ms(60_000);
             Fire { next: Some(next_at(following, &schedule.policies)), ..fire }
         });
-        let explained = missed.filter(|_| !fires).map(|next| Explained {
+        let explained = missed.filter(|_| !fires).map(|next| ExplainedRange {
             first: next.nominal,
-            strides: Strides::default(),
-            reason: Reason::Edited,
+            instants: InstantRange::default(),
+            reason: UnopenedReason::Edited,
         });
         let ahead = through.max(schedule.plan.fired_through).plus_ms(1 + i64::from(what) * 500);
-        let retimed = Retiming {
+        let retimed = TimingChange {
             when: When::Every { period_ms: 60_000, anchor_ms: ahead.0 },
             zone: "UTC".into(),
             start: None,
@@ -399,7 +399,7 @@ impl World {
         };
         let mut other = self::schedule(0, u16::from(what % 5) + 1, through);
         // The same people under other numbers.
-        if let To::Listed(listed) = &mut other.audience {
+        if let AudienceChoice::Listed(listed) = &mut other.audience {
             listed.recipients.reverse();
         }
         let edit = ScheduleEdit {
@@ -421,11 +421,11 @@ impl World {
         };
         let before = rows_without_head(&self.ledger);
         let outcome = self.put(Command::ScheduleEdit(Box::new(edit.clone())));
-        if edit.request.is_some() && outcome == Outcome::Schedule(id) {
+        if edit.request.is_some() && outcome == CommandOutcome::Schedule(id) {
             let once = rows_without_head(&self.ledger);
             self.put(Command::ScheduleEdit(Box::new(edit)));
             assert_eq!(once, rows_without_head(&self.ledger), "an edit that is asked for twice");
-        } else if matches!(outcome, Outcome::Refused(_)) {
+        } else if matches!(outcome, CommandOutcome::Refused(_)) {
             assert_eq!(before, rows_without_head(&self.ledger), "a refusal changes nothing");
         }
     }
@@ -437,15 +437,15 @@ impl World {
         let opening = |step: i64| {
             let due = Time((through.0 / 30_000 - i64::from(back % 7) + step) * 30_000);
             let finish_by = self.ledger.head().now.plus_ms(120_000);
-            Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
+            Opening { nominal: Nominal::Instant(due), due, cause: OpeningCause::Backfill, finish_by }
         };
         let openings: Vec<Opening> = (0..i64::from(back % 4)).map(opening).collect();
         let count = openings.len() as u32;
         let (request, body) = (None, Hash([0; 32]));
         let backfill = Command::Backfill(Backfill { request, body, schedule: id, openings, known: 0, rest: None });
-        let Outcome::Backfilled { inside_gap, .. } = self.put(backfill.clone()) else { return };
+        let CommandOutcome::Backfilled { inside_gap, .. } = self.put(backfill.clone()) else { return };
         let once = rows_without_head(&self.ledger);
-        let Outcome::Backfilled { opened, known, inside_gap: left, .. } = self.put(backfill) else {
+        let CommandOutcome::Backfilled { opened, known, inside_gap: left, .. } = self.put(backfill) else {
             panic!("a backfill that was taken is taken again")
         };
         assert_eq!(
@@ -458,7 +458,7 @@ impl World {
 
     /// What is old enough; or everything by name, of which only that goes.
     fn prune(&mut self, which: u8) {
-        let (found, _) = stretch(&self.ledger, &Place::default(), self.ledger.head().now);
+        let (found, _) = next_batch(&self.ledger, &PruneCursor::default(), self.ledger.head().now);
         let all = Prune {
             pages: self.ledger.pages().iter().map(|(id, _)| *id).collect(),
             summaries: self.ledger.summaries().iter().map(|(id, _)| *id).collect(),
@@ -488,7 +488,11 @@ impl World {
                 nominal: next.nominal,
                 due: next.due,
                 // Late ones share no page with others.
-                cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) { Cause::CatchUp } else { Cause::Due },
+                cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) {
+                    OpeningCause::CatchUp
+                } else {
+                    OpeningCause::Due
+                },
                 finish_by: next.due.plus_ms(120_000),
             }],
             explained: vec![],
@@ -503,24 +507,31 @@ impl World {
         let slots: Vec<u16> = slice.iter().collect();
         let chosen: Vec<u16> = picks.iter().filter_map(|number| pick(&slots, *number)).collect();
         let set: Bitmap = chosen.iter().copied().chain([kind.into()]).collect();
-        let mut outcome = RowOutcome::empty(page, chunk, fence);
+        let mut outcome = ClaimOutcome::empty(page, chunk, fence);
         match kind % 6 {
             0 | 1 => outcome.accepted = set,
             2 => {
                 // A former life's journal: some of them were open, perhaps nothing else was.
                 let open: Bitmap = set.iter().filter(|slot| u8::try_from(slot % 3) != Ok(kind / 6 % 3)).collect();
                 outcome.alone = kind >= 128;
-                outcome.witness = Witness::Journal;
-                let why = [Why::HolderDied, Why::LeaseOver, Why::RunPaused][usize::from(kind / 6) % 3];
-                outcome.released = vec![(why, set.and_not(&open)), (Why::HolderDiedPreparing, open)];
+                outcome.source = OutcomeSource::Journal;
+                let why = [ReleaseReason::OwnerDied, ReleaseReason::LeaseOver, ReleaseReason::RunPaused]
+                    [usize::from(kind / 6) % 3];
+                outcome.released = vec![(why, set.and_not(&open)), (ReleaseReason::OwnerDiedPreparing, open)];
             }
             3 => {
                 outcome.in_doubt = set;
-                outcome.witness = [Witness::Holder, Witness::Journal, Witness::NoJournal][usize::from(kind / 6) % 3];
+                outcome.source =
+                    [OutcomeSource::Owner, OutcomeSource::Journal, OutcomeSource::NoJournal][usize::from(kind / 6) % 3];
             }
             4 => outcome.suppressed = set,
             _ => {
-                let codes = [(450, Scope::Mailbox), (550, Scope::Mailbox), (421, Scope::Relay), (554, Scope::Policy)];
+                let codes = [
+                    (450, ReplyScope::Mailbox),
+                    (550, ReplyScope::Mailbox),
+                    (421, ReplyScope::Relay),
+                    (554, ReplyScope::Policy),
+                ];
                 for slot in chosen {
                     let (code, scope) = codes[usize::from(kind / 6) % codes.len()];
                     outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), scope, words: 7 });
@@ -545,9 +556,9 @@ fn slice(slots: u32, take: u8) -> Bitmap {
 }
 
 /// Somewhere in the window after its instant.
-fn next_at(due: Time, policies: &Policies) -> Next {
+fn next_at(due: Time, policies: &Policies) -> NextInstant {
     let jitter_ms = if policies.jitter_ms > 0 { due.0.rem_euclid(policies.jitter_ms) / 2 + 5_000 } else { 0 };
-    Next { nominal: Nominal::Instant(due), due, jitter_ms }
+    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms }
 }
 
 /// Names of schedules: of the first six each has a list of its own, the last four are to sealed audiences. Both have
@@ -580,10 +591,10 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         ..Policies::default()
     };
     let audience = match name {
-        0..6 => To::Listed(Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }),
+        0..6 => AudienceChoice::Listed(Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }),
         _ => {
             let seal = seal(SEALED[usize::from(size) % SEALED.len()]);
-            To::Sealed(Named { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows })
+            AudienceChoice::Sealed(NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows })
         }
     };
     ScheduleCreate {
@@ -671,21 +682,24 @@ fn a_full_page_keeps_its_accounts() {
     };
     let mut fires: Vec<Fire> = world.schedules().iter().filter_map(|id| world.next_fire(*id, 0)).collect();
     for opening in fires.iter_mut().flat_map(|fire| &mut fire.opened) {
-        opening.cause = Cause::Due;
+        opening.cause = OpeningCause::Due;
     }
     let (index, entry) = at(&world, Command::Fire(fires));
     world.ledger.apply(index, &entry);
     let (page, slots) = world.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).next().expect("a page");
     assert_eq!((world.ledger.pages().len(), slots), (1, 16_384));
-    let holder = Holder { node: NodeId(0), incarnation: Incarnation(1) };
+    let owner = ClaimOwner { node: NodeId(0), incarnation: Incarnation(1) };
     for first in (0..slots).step_by(250) {
         let slice = Bitmap::range(first, 250.min(slots - first));
-        let (index, entry) = at(&world, Command::Claim(vec![Claim { page, chunk: 0, slice: slice.clone(), holder }]));
+        let (index, entry) =
+            at(&world, Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: slice.clone(), owner }]));
         let before = world.ledger.clone();
-        let Outcome::Claimed(answers) = world.ledger.apply(index, &entry).reply.outcome else { panic!("claimed") };
+        let CommandOutcome::Claimed(answers) = world.ledger.apply(index, &entry).reply.outcome else {
+            panic!("claimed")
+        };
         oracle::judge(&before, &entry, &world.ledger, false);
         let fence = *answers[0].as_ref().expect("a row");
-        let mut outcome = RowOutcome::empty(page, 0, fence);
+        let mut outcome = ClaimOutcome::empty(page, 0, fence);
         outcome.accepted = slice.iter().filter(|slot| slot % 3 == 0).collect();
         outcome.in_doubt = slice.iter().filter(|slot| slot % 3 == 1).collect();
         outcome.suppressed = slice.iter().filter(|slot| slot % 3 == 2).collect();
@@ -696,7 +710,7 @@ fn a_full_page_keeps_its_accounts() {
     }
     assert_eq!(check(&world.ledger), []);
     let (sent, held) = world.ledger.runs().fold((0, 0), |(sent, held), (_, _, run)| {
-        (sent + run.counts.get(Standing::Sent), held + run.counts.get(Standing::InDoubt))
+        (sent + run.counts.get(RecipientState::Sent), held + run.counts.get(RecipientState::InDoubt))
     });
     assert_eq!((sent, held), (5_462, 5_461));
     assert_eq!(world.ledger.open_pages().count(), 0);

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::canary::Verdict;
+use reveille_ledger::canary::CanaryVerdict;
 use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::pool::Day;
-use reveille_ledger::{Chunk, Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
+use reveille_ledger::{Chunk, Claim, Ledger, Page, RecipientState, Run, RunState, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
 
@@ -21,8 +21,8 @@ const SLOTS_MAX: u32 = 16_384;
 /// Of a set of slots that have moved alike, those that are judged at its start and at its end.
 const MOVED_MAX: usize = 24;
 
-/// Recipients of both states, each with its standing.
-fn everybody(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, Standing>; 2] {
+/// Recipients of both states, each with its state.
+fn everybody(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientState>; 2] {
     let mut all = [BTreeMap::new(), BTreeMap::new()];
     let keys: BTreeSet<(RunId, u32)> =
         [before, after].iter().flat_map(|of| of.chunks().iter().map(|(key, _)| *key)).collect();
@@ -30,9 +30,9 @@ fn everybody(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, Standing>; 2] {
         let chunks = [before, after].map(|of| of.chunks().get(&key));
         let looked_at = looked_at(chunks);
         for (chunk, found) in chunks.into_iter().zip(&mut all) {
-            for standing in Standing::ALL {
-                let slots = chunk.map(|chunk| chunk.set(standing).and(&looked_at)).unwrap_or_default();
-                found.extend(slots.iter().map(|slot| ((key.0, key.1, slot), standing)));
+            for state in RecipientState::ALL {
+                let slots = chunk.map(|chunk| chunk.set(state).and(&looked_at)).unwrap_or_default();
+                found.extend(slots.iter().map(|slot| ((key.0, key.1, slot), state)));
             }
         }
     }
@@ -40,16 +40,16 @@ fn everybody(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, Standing>; 2] {
 }
 
 fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
-    let sets = |standing| chunks.map(|chunk| chunk.map(|chunk| chunk.set(standing).clone()).unwrap_or_default());
+    let sets = |state| chunks.map(|chunk| chunk.map(|chunk| chunk.set(state).clone()).unwrap_or_default());
     let mut all = Bitmap::new();
-    Standing::ALL.into_iter().flat_map(sets).for_each(|set| all.add(&set));
+    RecipientState::ALL.into_iter().flat_map(sets).for_each(|set| all.add(&set));
     let slots = all.max().map_or(0, |last| u32::from(last) + 1);
     if slots <= SLOTS_MAX {
         return all;
     }
     let mut looked_at = Bitmap::range(0, 40);
     looked_at.add(&Bitmap::range(slots - 40, 40));
-    for [was, is] in Standing::ALL.into_iter().map(sets) {
+    for [was, is] in RecipientState::ALL.into_iter().map(sets) {
         for moved in [was.and_not(&is), is.and_not(&was)] {
             let moved: Vec<u16> = moved.iter().collect();
             looked_at.add(&moved.iter().take(MOVED_MAX).chain(moved.iter().rev().take(MOVED_MAX)).copied().collect());
@@ -62,25 +62,28 @@ fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     judge_places(before, entry, after);
     let [was, is] = everybody(before, after);
-    for (seat, standing) in &is {
-        if *standing == Standing::Claimed && was.get(seat) != Some(standing) {
+    for (seat, state) in &is {
+        if *state == RecipientState::Claimed && was.get(seat) != Some(state) {
             let near = beside(after, *seat);
-            assert!(!near.iter().any(|of| counts(*of) || *of == Standing::Claimed), "P17: {seat:?} beside {near:?}");
+            assert!(
+                !near.iter().any(|of| counts(*of) || *of == RecipientState::Claimed),
+                "P17: {seat:?} beside {near:?}"
+            );
         }
         let Some(former) = was.get(seat) else {
             let near = beside(after, *seat).iter().any(|of| counts(*of));
-            let expected = if near { Standing::Suppressed } else { Standing::Pending };
-            assert_eq!(*standing, expected, "{seat:?} is new");
+            let expected = if near { RecipientState::Suppressed } else { RecipientState::Pending };
+            assert_eq!(*state, expected, "{seat:?} is new");
             continue;
         };
-        let told = || format!("{seat:?} was {former:?} and is {standing:?} after {entry:?}");
-        assert!(!refused || former == standing, "a refusal changes nothing: {}", told());
+        let told = || format!("{seat:?} was {former:?} and is {state:?} after {entry:?}");
+        assert!(!refused || former == state, "a refusal changes nothing: {}", told());
         if let Some(expected) = may_be(before, entry, *seat, *former, refused) {
-            assert!(expected.contains(standing), "not of {expected:?}: {}", told());
+            assert!(expected.contains(state), "not of {expected:?}: {}", told());
         }
-        assert!(former == standing || may_move(&entry.command, *former, *standing), "{}", told());
-        if let Some(expected) = suspicion(before, entry, *seat, *former, *standing, refused) {
-            assert_eq!(is_suspect(after, *seat), expected, "P12: {}", told());
+        assert!(former == state || may_move(&entry.command, *former, *state), "{}", told());
+        if let Some(expected) = suspicion(before, entry, *seat, *former, *state, refused) {
+            assert_eq!(is_crash_suspect(after, *seat), expected, "P12: {}", told());
         }
     }
     let pruned: Vec<RunId> = before.runs().map(|(id, ..)| id).filter(|id| after.run(*id).is_none()).collect();
@@ -109,9 +112,9 @@ fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
     let used = |ledger: &Ledger, pool: &str| {
         let warm_up = ledger.pools().get(&pool.to_owned())?;
         let day = Day::of(after.head().now);
-        let rows = ledger.rows().iter().filter(|(_, row)| {
+        let rows = ledger.claims().iter().filter(|(_, row)| {
             let page = ledger.pages().get(&row.page).expect("a page");
-            ledger.pool_of_row(page, row) == pool
+            ledger.pool_of_claim(page, row) == pool
         });
         let claimed: u32 = rows.map(|(_, row)| row.claimed.len()).sum();
         Some((warm_up.spent(day), claimed, warm_up.cap(day)))
@@ -138,13 +141,13 @@ fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
     let claimed = |ledger: &Ledger, tenant: &str| {
         let of_tenant = ledger.pages().iter().filter(|(_, page)| page.tenant == tenant);
         let runs = of_tenant.flat_map(|(_, page)| &page.runs);
-        runs.map(|run| run.counts.get(Standing::Claimed)).sum::<u32>()
+        runs.map(|run| run.counts.get(RecipientState::Claimed)).sum::<u32>()
     };
     for claim in claims {
         let (Some(page), Some(most)) = (before.pages().get(&claim.page), at_once(before, claim.page)) else { continue };
         let (was, is) = (claimed(before, &page.tenant), claimed(after, &page.tenant));
         assert!(is <= most.max(was), "P12: {is} of {} are claimed, {was} were, {most} may be", page.tenant);
-        let gone = after.claimed_of(&page.tenant);
+        let gone = after.claimed_by_tenant(&page.tenant);
         assert_eq!(gone, is, "P12: the index of who is claimed");
     }
 }
@@ -152,13 +155,13 @@ fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
 /// P16: beside a run that has just opened stands no other one of its schedule that its policy forbids. Backfills
 /// do not count.
 fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
-    let counts = |run: &Run| run.cause != Cause::Backfill && !run.reopened;
+    let counts = |run: &Run| run.cause != OpeningCause::Backfill && !run.reopened;
     // A trigger looks at all of them; what the calendar opens only at those of the calendar that are not paused.
-    let is_trigger = run.cause == Cause::Trigger;
+    let is_trigger = run.cause == OpeningCause::Trigger;
     let holds_up =
-        |run: &Run| is_trigger || run.cause != Cause::Trigger && !matches!(run.state, RunState::Paused { .. });
+        |run: &Run| is_trigger || run.cause != OpeningCause::Trigger && !matches!(run.state, RunState::Paused { .. });
     let beside = after.runs().filter(|(other, _, beside)| {
-        let is_open = beside.counts.get(Standing::Pending) + beside.counts.get(Standing::Claimed) > 0;
+        let is_open = beside.counts.get(RecipientState::Pending) + beside.counts.get(RecipientState::Claimed) > 0;
         *other != id && beside.schedule == run.schedule && counts(beside) && is_open
     });
     for (other, _, beside) in beside.filter(|_| counts(run)) {
@@ -176,9 +179,9 @@ fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
     if !matches!(entry.command, Command::Requeue(_) | Command::Decide(_)) {
         return;
     }
-    let open = |run: &Run| run.counts.get(Standing::Pending) + run.counts.get(Standing::Claimed);
+    let open = |run: &Run| run.counts.get(RecipientState::Pending) + run.counts.get(RecipientState::Claimed);
     for (id, _, was) in before.runs().filter(|(_, _, run)| open(run) == 0 || run.finish_by <= entry.now) {
-        let Some(is) = after.run(id).filter(|is| is.counts.get(Standing::Pending) > 0) else { continue };
+        let Some(is) = after.run(id).filter(|is| is.counts.get(RecipientState::Pending) > 0) else { continue };
         let is_back = is.finish_by > was.finish_by || open(was) == 0;
         assert!(!is_back || is.reopened, "{id} was {was:?} and is {is:?}");
     }
@@ -190,8 +193,8 @@ fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
     let summary = after.summaries().get(&id).expect("a summary stays");
     assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
     for run in &page.runs {
-        let open = run.counts.get(Standing::Pending) + run.counts.get(Standing::Claimed);
-        let doubts = run.counts.get(Standing::InDoubt);
+        let open = run.counts.get(RecipientState::Pending) + run.counts.get(RecipientState::Claimed);
+        let doubts = run.counts.get(RecipientState::InDoubt);
         let age_ms = run.finished_at.map_or(-1, |at| now.since_ms(at));
         assert!(open == 0 && age_ms >= run.policies.retention_ms, "{id} was pruned too early: {run:?}");
         assert!(doubts == 0 || age_ms >= 30 * 86_400_000, "{id} was pruned before its evidence: {run:?}");
@@ -212,12 +215,12 @@ fn judge_places(before: &Ledger, entry: &Entry, after: &Ledger) {
 }
 
 /// Does somebody who stands so count for the gap?
-fn counts(standing: Standing) -> bool {
-    matches!(standing, Standing::Sent | Standing::Assumed | Standing::InDoubt)
+fn counts(state: RecipientState) -> bool {
+    matches!(state, RecipientState::Sent | RecipientState::Assumed | RecipientState::InDoubt)
 }
 
 /// P17: where the same address stands in other runs of the schedule that are nearer than the gap.
-fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<Standing> {
+fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<RecipientState> {
     let Some((id, number)) = ledger.recipient_at((page, chunk), slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
     // Those of a sealed audience have no gap.
@@ -235,13 +238,13 @@ fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<Standing> {
     let mut found = vec![];
     for (other, _, beside) in others.filter(|(_, _, beside)| near(beside)) {
         let place = (0..beside.count).find(|number| key(beside, *number) == wanted);
-        found.extend(place.and_then(|number| ledger.standing(other, number)));
+        found.extend(place.and_then(|number| ledger.state(other, number)));
     }
     found
 }
 
-fn is_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
-    ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
+fn is_crash_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
+    ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
 }
 
 /// P12: is somebody a suspect afterwards? None for entries that settle several rows at once.
@@ -249,12 +252,12 @@ fn suspicion(
     before: &Ledger,
     entry: &Entry,
     seat: Seat,
-    former: Standing,
-    standing: Standing,
+    former: RecipientState,
+    state: RecipientState,
     refused: bool,
 ) -> Option<bool> {
-    let (was, slot) = (is_suspect(before, seat), seat.2);
-    if standing.is_terminal() {
+    let (was, slot) = (is_crash_suspect(before, seat), seat.2);
+    if state.is_terminal() {
         return Some(false);
     }
     let Command::Settle(outcomes) = &entry.command else { return Some(was) };
@@ -264,9 +267,9 @@ fn suspicion(
         return Some(was);
     }
     // It was handed off, or a relay has answered about it.
-    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != Scope::Relay);
-    let cleared = answered || (former, standing) == (Standing::Claimed, Standing::InDoubt);
-    let caught = standing == Standing::Pending && outcome.was_open().contains(slot);
+    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != ReplyScope::Relay);
+    let cleared = answered || (former, state) == (RecipientState::Claimed, RecipientState::InDoubt);
+    let caught = state == RecipientState::Pending && outcome.was_open().contains(slot);
     Some(!cleared && (was || caught))
 }
 
@@ -290,14 +293,14 @@ fn grows(before: &Ledger, after: &Ledger) {
 /// resumes it, as long as somebody may come back to the run.
 fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
     // P6: only whoever says so overrules a canary that has held the run.
-    let is_held = was.canary.is_some_and(|canary| canary.verdict == Verdict::Held);
+    let is_held = was.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Held);
     let resumed = *command == Command::RunResume(RunResume { run: id, without_canary: is_held });
     let sent_again = match command {
         Command::Requeue(requeue) => requeue.picked.iter().any(|picked| picked.run == id),
         Command::Decide(decide) => decide.run == id && decide.decision == Decision::Resend,
         _ => false,
     };
-    let doubts = is.counts.get(Standing::InDoubt) + is.counts.get(Standing::Assumed);
+    let doubts = is.counts.get(RecipientState::InDoubt) + is.counts.get(RecipientState::Assumed);
     match (&was.state, &is.state) {
         (RunState::Cancelled { .. }, _) => false,
         (RunState::Paused { .. }, RunState::Open) => resumed,
@@ -321,8 +324,8 @@ fn opens_runs(command: &Command) -> bool {
 }
 
 /// Moves that a command can make at all.
-fn may_move(command: &Command, from: Standing, to: Standing) -> bool {
-    use Standing::*;
+fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool {
+    use RecipientState::*;
     match command {
         Command::Claim(_) => from == Pending && matches!(to, Claimed | Suppressed),
         Command::Revoke(_) => (from, to) == (Claimed, InDoubt),
@@ -343,7 +346,13 @@ fn may_move(command: &Command, from: Standing, to: Standing) -> bool {
 
 /// Where a recipient may stand, for the commands that are foretold: in one place, but for whoever may be granted and
 /// is one of more than there is room for.
-fn may_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused: bool) -> Option<Vec<Standing>> {
+fn may_be(
+    before: &Ledger,
+    entry: &Entry,
+    seat: Seat,
+    former: RecipientState,
+    refused: bool,
+) -> Option<Vec<RecipientState>> {
     if refused {
         return Some(vec![former]);
     }
@@ -352,23 +361,24 @@ fn may_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused:
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
             let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);
-            let fits = claim.slice.len() <= before.limits().slice && before.is_current(claim.holder);
-            let alone = claim.slice.len() == 1 || !is_suspect(before, seat);
-            let granted = asked && fits && alone && former == Standing::Pending && is_sendable(before, seat, entry.now);
+            let fits = claim.slice.len() <= before.limits().slice && before.is_current(claim.owner);
+            let alone = claim.slice.len() == 1 || !is_crash_suspect(before, seat);
+            let granted =
+                asked && fits && alone && former == RecipientState::Pending && is_sendable(before, seat, entry.now);
             let granted = granted && goes_by_the_pool_of(before, claim, slot, entry.now);
             let near = if granted { beside(before, seat) } else { vec![] };
             Some(match granted {
                 false => vec![former],
-                true if near.iter().any(|of| counts(*of)) => vec![Standing::Suppressed],
-                true if near.contains(&Standing::Claimed) => vec![former],
+                true if near.iter().any(|of| counts(*of)) => vec![RecipientState::Suppressed],
+                true if near.contains(&RecipientState::Claimed) => vec![former],
                 // P12, P25: how many are granted is judged by itself.
-                true if is_bounded(before, claim.page, seat, entry.now) => vec![former, Standing::Claimed],
-                true => vec![Standing::Claimed],
+                true if is_bounded(before, claim.page, seat, entry.now) => vec![former, RecipientState::Claimed],
+                true => vec![RecipientState::Claimed],
             })
         }
         Command::Settle(outcomes) => {
             let [outcome] = &outcomes[..] else { return None };
-            settled(before, outcome, seat, former, entry.now).map(|standing| vec![standing])
+            settled(before, outcome, seat, former, entry.now).map(|state| vec![state])
         }
         _ => None,
     }
@@ -382,13 +392,13 @@ fn is_bounded(ledger: &Ledger, page: RunId, (_, chunk, slot): Seat, now: Time) -
 }
 
 /// P4: a row is worked by one pool, that of its lowest slot which can be sent.
-fn goes_by_the_pool_of(ledger: &Ledger, claim: &Claim, slot: u16, now: Time) -> bool {
+fn goes_by_the_pool_of(ledger: &Ledger, claim: &ClaimRequest, slot: u16, now: Time) -> bool {
     let Some((page, chunk)) = ledger.pages().get(&claim.page).zip(ledger.chunks().get(&(claim.page, claim.chunk)))
     else {
         return false;
     };
     let can_go = |slot: &u16| {
-        chunk.set(Standing::Pending).contains(*slot) && is_sendable(ledger, (claim.page, claim.chunk, *slot), now)
+        chunk.set(RecipientState::Pending).contains(*slot) && is_sendable(ledger, (claim.page, claim.chunk, *slot), now)
     };
     let pool = |slot: u16| ledger.pool_of(claim.page, page, claim.chunk, slot);
     claim.slice.iter().find(can_go).is_some_and(|lowest| pool(lowest) == pool(slot))
@@ -410,7 +420,13 @@ fn run_of(ledger: &Ledger, (page, chunk, slot): Seat) -> Option<&Run> {
 }
 
 /// The table of P14, for one recipient and one row.
-fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, now: Time) -> Option<Standing> {
+fn settled(
+    ledger: &Ledger,
+    outcome: &ClaimOutcome,
+    seat: Seat,
+    former: RecipientState,
+    now: Time,
+) -> Option<RecipientState> {
     let (page, chunk, slot) = seat;
     let row = row_of(ledger, outcome, seat);
     let run = run_of(ledger, seat)?;
@@ -420,44 +436,46 @@ fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, 
     }
     let Some(row) = row else { return Some(former) };
     if outcome.accepted.contains(slot) && !row.sent.contains(slot) {
-        let moves = !former.is_terminal() || former == Standing::Assumed;
-        return Some(if moves { Standing::Sent } else { former });
+        let moves = !former.is_terminal() || former == RecipientState::Assumed;
+        return Some(if moves { RecipientState::Sent } else { former });
     }
     let attempts = ledger.chunks().get(&(page, chunk))?.attempts.get(&slot).copied().unwrap_or(0);
     if is_mine(&row, slot, former)
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
         let killed = outcome.was_open().contains(slot) && outcome.alone;
-        let killed_again = killed && is_suspect(ledger, seat) && to == Standing::Pending;
-        return Some(if killed_again { Standing::Dead } else { to });
+        let killed_again = killed && is_crash_suspect(ledger, seat) && to == RecipientState::Pending;
+        return Some(if killed_again { RecipientState::Dead } else { to });
     }
-    let doubt = former == Standing::Claimed && row.claimed.contains(slot) && outcome.in_doubt.contains(slot);
-    Some(if doubt { Standing::InDoubt } else { former })
+    let doubt = former == RecipientState::Claimed && row.claimed.contains(slot) && outcome.in_doubt.contains(slot);
+    Some(if doubt { RecipientState::InDoubt } else { former })
 }
 
 /// The row that an outcome names, where it was granted the recipient.
-fn row_of(ledger: &Ledger, outcome: &RowOutcome, (page, chunk, slot): Seat) -> Option<Row> {
-    let closed = || ledger.closed_rows().find(|(fence, _)| *fence == outcome.fence).map(|(_, row)| row);
-    let row = ledger.rows().get(&outcome.fence).cloned().or_else(closed)?;
+fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (page, chunk, slot): Seat) -> Option<Claim> {
+    let closed = || ledger.closed_claims().find(|(fence, _)| *fence == outcome.fence).map(|(_, row)| row);
+    let row = ledger.claims().get(&outcome.fence).cloned().or_else(closed)?;
     let named = (row.page, row.chunk) == (outcome.page, outcome.chunk) && (page, chunk) == (row.page, row.chunk);
     (named && row.granted.contains(slot)).then_some(row)
 }
 
 /// Does a definite not-sent of this row concern the recipient?
-fn is_mine(row: &Row, slot: u16, standing: Standing) -> bool {
-    match standing {
-        Standing::Claimed => row.claimed.contains(slot),
-        Standing::InDoubt => row.in_doubt.contains(slot),
-        Standing::Assumed => row.assumed.contains(slot),
+fn is_mine(row: &Claim, slot: u16, state: RecipientState) -> bool {
+    match state {
+        RecipientState::Claimed => row.claimed.contains(slot),
+        RecipientState::InDoubt => row.in_doubt.contains(slot),
+        RecipientState::Assumed => row.assumed.contains(slot),
         _ => false,
     }
 }
 
-fn not_sent(run: &Run, outcome: &RowOutcome, slot: u16, attempts: u8, now: Time) -> Option<Standing> {
+fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Time) -> Option<RecipientState> {
     if let Some(answer) = outcome.refused.iter().find(|answer| answer.slot == slot) {
         return Some(match answer.scope {
-            Scope::Mailbox if answer.code >= 500 || attempts + 1 >= run.policies.max_attempts => Standing::Dead,
-            Scope::Mailbox => demanded(run, attempts + 1, now),
+            ReplyScope::Mailbox if answer.code >= 500 || attempts + 1 >= run.policies.max_attempts => {
+                RecipientState::Dead
+            }
+            ReplyScope::Mailbox => demanded(run, attempts + 1, now),
             _ => demanded(run, attempts, now),
         });
     }
@@ -465,16 +483,16 @@ fn not_sent(run: &Run, outcome: &RowOutcome, slot: u16, attempts: u8, now: Time)
         return Some(demanded(run, attempts, now));
     }
     if outcome.suppressed.contains(slot) {
-        return Some(Standing::Suppressed);
+        return Some(RecipientState::Suppressed);
     }
-    outcome.unsendable.iter().any(|(of, _)| *of == slot).then_some(Standing::Dead)
+    outcome.unsendable.iter().any(|(of, _)| *of == slot).then_some(RecipientState::Dead)
 }
 
-fn demanded(run: &Run, attempts: u8, now: Time) -> Standing {
+fn demanded(run: &Run, attempts: u8, now: Time) -> RecipientState {
     match (&run.state, attempts) {
-        (RunState::Cancelled { .. }, _) => Standing::Cancelled,
-        (state, 0) if has_expired(state) || run.finish_by <= now => Standing::Expired,
-        (state, _) if has_expired(state) || run.finish_by <= now => Standing::Dead,
-        _ => Standing::Pending,
+        (RunState::Cancelled { .. }, _) => RecipientState::Cancelled,
+        (state, 0) if has_expired(state) || run.finish_by <= now => RecipientState::Expired,
+        (state, _) if has_expired(state) || run.finish_by <= now => RecipientState::Dead,
+        _ => RecipientState::Pending,
     }
 }

@@ -1,14 +1,14 @@
 //! A schedule with nothing special, for tests and examples that look at something else: each changes what it needs.
 
 use reveille_ledger::command::ScheduleCreate;
-use reveille_ledger::content::{Content, To};
+use reveille_ledger::content::{AudienceChoice, Content};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;
 
 /// Every minute in UTC, created at `after`, with the default policies; no instant is planned yet.
-pub fn schedule(name: &str, audience: impl Into<To>, after: Time) -> ScheduleCreate {
+pub fn schedule(name: &str, audience: impl Into<AudienceChoice>, after: Time) -> ScheduleCreate {
     ScheduleCreate {
         request: None,
         tenant: "default".into(),

@@ -3,18 +3,18 @@
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::campaign::StageKind;
-use reveille_ledger::canary::{Canary, Trial, Verdict};
+use reveille_ledger::canary::{Canary, CanaryState, CanaryVerdict};
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, Content, Named, Recipient, Seal, To};
-use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
+use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
+use reveille_ledger::decide::calendar::{DstGap, DstOverlap, DstPolicies as Dst, Weekdays, When};
 use reveille_ledger::ids::*;
 use reveille_ledger::impossible::{Bounded, Impossible};
+use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{CancelledRun, CancelledRuns, Moved, Outcome, Reply};
-use reveille_ledger::strides::Strides;
+use reveille_ledger::reply::{CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients};
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 
@@ -22,7 +22,7 @@ use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 pub const COMMANDS: u8 = 44;
 
 const NODE: NodeId = NodeId(0xfeed);
-const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
+const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
 const RUN: RunId = RunId { index: 1_042, place: 3 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(300), index: 1_050, place: 2 };
 
@@ -95,9 +95,9 @@ fn relay() -> Relay {
     }
 }
 
-fn next(seconds: i64) -> Next {
+fn next(seconds: i64) -> NextInstant {
     let due = Time(seconds * 1_000);
-    Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
 /// A schedule whose every field differs from its default.
@@ -164,18 +164,23 @@ fn fire() -> Fire {
         plan_version: 4,
         from: civil.clone(),
         opened: vec![
-            Opening { nominal: civil.clone(), due: Time(5), cause: Cause::Due, finish_by: Time(6) },
-            Opening { nominal: next(7).nominal, due: Time(7_000), cause: Cause::CatchUp, finish_by: Time(8_000) },
+            Opening { nominal: civil.clone(), due: Time(5), cause: OpeningCause::Due, finish_by: Time(6) },
+            Opening {
+                nominal: next(7).nominal,
+                due: Time(7_000),
+                cause: OpeningCause::CatchUp,
+                finish_by: Time(8_000),
+            },
         ],
         explained: [
-            Reason::Coalesced,
-            Reason::NoCatchUp,
-            Reason::TooLate,
-            Reason::DoesNotExist,
-            Reason::OpenedBefore,
-            Reason::Edited,
+            UnopenedReason::Coalesced,
+            UnopenedReason::NoCatchUp,
+            UnopenedReason::TooLate,
+            UnopenedReason::DoesNotExist,
+            UnopenedReason::OpenedBefore,
+            UnopenedReason::Edited,
         ]
-        .map(|reason| Explained { first: civil.clone(), strides: Strides::every(60_000, 299), reason })
+        .map(|reason| ExplainedRange { first: civil.clone(), instants: InstantRange::every(60_000, 299), reason })
         .into(),
         through: Time(7_000),
         next: Some(next(9)),
@@ -186,13 +191,17 @@ fn fire() -> Fire {
 /// An edit of everything.
 fn edit() -> ScheduleEdit {
     let create = create("daily", When::At { instant_ms: 1_772_409_600_000 });
-    let explained = Explained { first: next(3).nominal, strides: Strides::every(1_000, 6), reason: Reason::Edited };
+    let explained = ExplainedRange {
+        first: next(3).nominal,
+        instants: InstantRange::every(1_000, 6),
+        reason: UnopenedReason::Edited,
+    };
     ScheduleEdit {
         request: create.request,
         body: Hash([7; 32]),
         schedule: ScheduleId(900),
         plan_version: 4,
-        timing: Some(Retiming {
+        timing: Some(TimingChange {
             when: create.when,
             zone: create.zone,
             start: create.start,
@@ -221,15 +230,16 @@ fn send_test() -> SendTest {
         pool: create.pool,
         content: create.content,
         audience: match create.audience {
-            To::Listed(listed) => Audience { recipients: listed.recipients[..1].to_vec(), ..listed },
-            To::Sealed(_) => panic!("a list"),
+            AudienceChoice::Listed(listed) => Audience { recipients: listed.recipients[..1].to_vec(), ..listed },
+            AudienceChoice::Sealed(_) => panic!("a list"),
         },
         policies: Policies { finish_by_ms: 60_000, ..create.policies },
     }
 }
 
-fn backfill(schedule: ScheduleId, name: Next) -> Backfill {
-    let opening = Opening { nominal: name.nominal, due: name.due, cause: Cause::Backfill, finish_by: Time(3_600_000) };
+fn backfill(schedule: ScheduleId, name: NextInstant) -> Backfill {
+    let opening =
+        Opening { nominal: name.nominal, due: name.due, cause: OpeningCause::Backfill, finish_by: Time(3_600_000) };
     Backfill {
         request: Some("request-9".into()),
         body: Hash([9; 32]),
@@ -294,15 +304,16 @@ fn audience_seal() -> AudienceSeal {
 
 fn sealed() -> Command {
     let seal = audience_seal().seal;
-    let audience = To::Sealed(Named { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows });
+    let audience =
+        AudienceChoice::Sealed(NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows });
     let request = Some("request-11".to_owned());
     let daily = create("sealed", When::Cron { expression: "0 9 * * 1".into() });
     let policies = Policies { min_gap_ms: 0, ..daily.policies.clone() };
     Command::ScheduleCreate(Box::new(ScheduleCreate { audience, request, policies, ..daily }))
 }
 
-fn settle() -> RowOutcome {
-    let scopes = [Scope::Mailbox, Scope::Greylist, Scope::Relay, Scope::Policy];
+fn settle() -> ClaimOutcome {
+    let scopes = [ReplyScope::Mailbox, ReplyScope::Greylist, ReplyScope::Relay, ReplyScope::Policy];
     let refused = |(slot, scope)| Refused {
         slot: slot as u16,
         code: 450 + slot as u16,
@@ -311,22 +322,27 @@ fn settle() -> RowOutcome {
         scope,
         words: 4_100_000_000,
     };
-    RowOutcome {
+    ClaimOutcome {
         page: RUN,
         chunk: 2,
         fence: FENCE,
         accepted: Bitmap::range(0, 100),
-        witness: Witness::Journal,
+        source: OutcomeSource::Journal,
         released: vec![
-            (Why::HolderDied, [3, 70].into_iter().collect()),
-            (Why::HolderDiedPreparing, [9].into_iter().collect()),
+            (ReleaseReason::OwnerDied, [3, 70].into_iter().collect()),
+            (ReleaseReason::OwnerDiedPreparing, [9].into_iter().collect()),
         ],
         suppressed: [500].into_iter().collect(),
         refused: scopes.into_iter().enumerate().map(refused).collect(),
         in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
         unsendable: vec![(65_534, Unsendable::NoSmtpUtf8), (65_535, Unsendable::NotComposed("no address".into()))],
         alone: true,
-        said: Some(Said { relay: "main".into(), code: 250, enhanced: Some((2, 0, 0)), text: "queued as 4F2".into() }),
+        relay_reply: Some(RelayReply {
+            relay: "main".into(),
+            code: 250,
+            enhanced: Some((2, 0, 0)),
+            text: "queued as 4F2".into(),
+        }),
     }
 }
 
@@ -335,9 +351,9 @@ pub fn commands() -> Vec<(&'static str, Command)> {
     let daily = When::Daily { hour: 9, minute: 30, weekdays: Weekdays::EVERY_DAY };
     let every = When::Every { period_ms: 60_000, anchor_ms: -1 };
     let hashed = When::Hashed { written: "H 9 * * 1".into(), expression: "7 9 * * 1".into() };
-    let reading = Reading { node: NODE, wall: Time(1_772_409_600_000) };
+    let reading = VoterClock { node: NODE, wall: Time(1_772_409_600_000) };
     let create = |when| Command::ScheduleCreate(Box::new(create("daily", when)));
-    let picked = || Picked { run: RUN, recipients: vec![0, 300] };
+    let picked = || PickedRecipients { run: RUN, recipients: vec![0, 300] };
     let decide = |decision| {
         Command::Decide(Decide {
             run: RUN,
@@ -352,7 +368,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
     vec![
         ("EpochStart", Command::EpochStart(epoch_start(3, vec![reading]))),
         ("Tick", Command::Tick),
-        ("NodeUp", Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: u64::MAX })),
+        ("NodeUp", Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: 1, process_nonce: u64::MAX })),
         ("RelayPut", Command::RelayPut(RelayPut { relay: relay(), replace: true, request: Some("now".into()) })),
         ("RelayRemove", Command::RelayRemove("main".into())),
         ("ScheduleCreate at", create(When::At { instant_ms: 1_772_409_600_000 })),
@@ -365,7 +381,10 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("ScheduleDelete", Command::ScheduleDelete(ScheduleId(900))),
         ("Trigger", Command::Trigger(Trigger { schedule: ScheduleId(900), request: "now".into() })),
         ("Fire", Command::Fire(vec![fire()])),
-        ("Claim", Command::Claim(vec![Claim { page: RUN, chunk: 1, slice: Bitmap::range(7, 256), holder: HOLDER }])),
+        (
+            "Claim",
+            Command::Claim(vec![ClaimRequest { page: RUN, chunk: 1, slice: Bitmap::range(7, 256), owner: OWNER }]),
+        ),
         ("Settle", Command::Settle(vec![settle()])),
         ("Revoke", Command::Revoke(vec![FENCE])),
         ("Expire", Command::Expire(vec![RUN])),
@@ -428,26 +447,26 @@ fn take_back(key: &str, last: u64) -> OptOutTakeBack {
     OptOutTakeBack { tenant: "default".into(), key: key.into(), last, reason: "by letter".into() }
 }
 
-fn epoch_start(voters: u32, readings: Vec<Reading>) -> EpochStart {
+fn epoch_start(voters: u32, readings: Vec<VoterClock>) -> EpochStart {
     let machine = Some(MachineClock { boot: u64::MAX, boot_ms: 300 });
-    EpochStart { machine, ..EpochStart::new(HOLDER, voters, readings) }
+    EpochStart { machine, ..EpochStart::new(OWNER, voters, readings) }
 }
 
 /// One of each outcome and refusal: they travel between nodes, and answers are stored.
-pub fn replies() -> Vec<(String, Reply)> {
-    let epoch = Outcome::EpochStarted { epoch: Epoch(300), base: Time(5), clocks_agree: true };
+pub fn replies() -> Vec<(String, CommandReply)> {
+    let epoch = CommandOutcome::EpochStarted { epoch: Epoch(300), base: Time(5), clocks_agree: true };
     let outcomes = vec![
-        Outcome::Done,
+        CommandOutcome::Done,
         epoch,
-        Outcome::Schedule(ScheduleId(900)),
-        Outcome::Run {
+        CommandOutcome::Schedule(ScheduleId(900)),
+        CommandOutcome::Run {
             run: RUN,
             cancelled: CancelledRuns { runs: vec![CancelledRun { run: RUN, cancelled: 300, claimed: 2 }], more: 1 },
         },
-        Outcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
-        Outcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
-        Outcome::Moved(300),
-        Outcome::Backfilled {
+        CommandOutcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
+        CommandOutcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
+        CommandOutcome::Moved(300),
+        CommandOutcome::Backfilled {
             opened: 300,
             first: Some(RUN),
             last: None,
@@ -455,8 +474,11 @@ pub fn replies() -> Vec<(String, Reply)> {
             rest: Some(Time(7_200_000)),
             inside_gap: 3,
         },
-        Outcome::Pruned(300),
-        Outcome::MovedOf(vec![Ok(Moved { recipients: 300, inside_gap: 2 }), Err(Refusal::NoSuchRun(RUN))]),
+        CommandOutcome::Pruned(300),
+        CommandOutcome::MovedOf(vec![
+            Ok(MovedRecipients { recipients: 300, inside_gap: 2 }),
+            Err(Refusal::NoSuchRun(RUN)),
+        ]),
     ];
     let refusals = vec![
         Refusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
@@ -473,7 +495,7 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::NotDue(Time(5)),
         Refusal::FiredThrough,
         Refusal::NotActive(ActivityKind::Paused),
-        Refusal::HolderGone,
+        Refusal::OwnerGone,
         Refusal::NothingPending,
         Refusal::TooLarge { what: Bounded::ContentBytes, bound: 524_288 },
         Impossible::RunIs(RunKind::Cancelled).into(),
@@ -491,18 +513,18 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::SentBefore { run: RUN, name: "spring".into(), at: Time(1_772_409_600_000) },
         Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
         Refusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
-        Refusal::CanaryHeld(Trial {
+        Refusal::CanaryHeld(CanaryState {
             recipients: 10,
             bad_max: 1,
             undecided: 3,
             bad: 2,
-            verdict: Verdict::Held,
+            verdict: CanaryVerdict::Held,
             seed: 7,
         }),
     ];
-    let refused = refusals.into_iter().map(Outcome::Refused);
+    let refused = refusals.into_iter().map(CommandOutcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
-    named.map(|(number, outcome)| (format!("{number:02}"), Reply { index: 1_042, outcome })).collect()
+    named.map(|(number, outcome)| (format!("{number:02}"), CommandReply { index: 1_042, outcome })).collect()
 }
 
 /// A ledger with rows in every table, made by commands alone.
@@ -512,32 +534,37 @@ pub fn ledger() -> Ledger {
         let head = ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let applied = ledger.apply(head.applied + 1, &Entry { epoch, now: Time(now), command });
-        assert!(!matches!(applied.reply.outcome, Outcome::Refused(_)), "{applied:?}");
+        assert!(!matches!(applied.reply.outcome, CommandOutcome::Refused(_)), "{applied:?}");
         applied.reply.outcome
     };
-    let reading = Reading { node: NODE, wall: Time(0) };
+    let reading = VoterClock { node: NODE, wall: Time(0) };
     put(0, Command::EpochStart(epoch_start(1, vec![reading])));
-    put(0, Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: 77 }));
+    put(0, Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: 1, process_nonce: 77 }));
     put(0, Command::RelayPut(relay().into()));
     let cron = When::Cron { expression: "0 9 * * 1".into() };
-    let Outcome::Schedule(active) = put(0, Command::ScheduleCreate(Box::new(create("active", cron.clone())))) else {
+    let CommandOutcome::Schedule(active) = put(0, Command::ScheduleCreate(Box::new(create("active", cron.clone()))))
+    else {
         panic!("a schedule");
     };
     let other = |name: &str, request: &str| {
         let create = ScheduleCreate { request: Some(request.into()), ..create(name, cron.clone()) };
         Command::ScheduleCreate(Box::new(create))
     };
-    let Outcome::Schedule(paused) = put(0, other("paused", "request-2")) else { panic!("a schedule") };
-    let Outcome::Schedule(blocked) = put(0, other("blocked", "request-3")) else { panic!("a schedule") };
+    let CommandOutcome::Schedule(paused) = put(0, other("paused", "request-2")) else { panic!("a schedule") };
+    let CommandOutcome::Schedule(blocked) = put(0, other("blocked", "request-3")) else { panic!("a schedule") };
     put(0, Command::SchedulePause(SchedulePause { schedule: paused, reason: "rest".into() }));
     put(0, Command::Quarantine(Quarantine { item: Quarantined::Schedule(blocked), cause: "why".into() }));
     let opening = Opening {
         nominal: Nominal::Civil { civil_ms: 3_610_000, fold: 0 },
         due: Time(10_000),
-        cause: Cause::Due,
+        cause: OpeningCause::Due,
         finish_by: Time(3_600_000),
     };
-    let explained = Explained { first: next(3).nominal, strides: Strides::every(1_000, 6), reason: Reason::Coalesced };
+    let explained = ExplainedRange {
+        first: next(3).nominal,
+        instants: InstantRange::every(1_000, 6),
+        reason: UnopenedReason::Coalesced,
+    };
     let fire = Fire {
         schedule: active,
         plan_version: 1,
@@ -548,47 +575,47 @@ pub fn ledger() -> Ledger {
         next: None,
         tzdb: "2026f".into(),
     };
-    let Outcome::Fired(fired) = put(10_000, Command::Fire(vec![fire])) else { panic!("fired") };
+    let CommandOutcome::Fired(fired) = put(10_000, Command::Fire(vec![fire])) else { panic!("fired") };
     let page = fired[0].as_ref().expect("a run")[0];
     let trigger = Command::Trigger(Trigger { schedule: active, request: "now".into() });
-    let Outcome::Run { run: triggered, .. } = put(10_000, trigger) else { panic!("a run") };
+    let CommandOutcome::Run { run: triggered, .. } = put(10_000, trigger) else { panic!("a run") };
     // Outside of the gap of the runs above, so it opens.
     put(10_000, Command::Backfill(backfill(active, next(-1_300))));
     let mut claim = |slots: Bitmap| {
-        let claim = Claim { page, chunk: 0, slice: slots, holder: HOLDER };
-        let Outcome::Claimed(answers) = put(11_000, Command::Claim(vec![claim])) else { panic!("claimed") };
+        let claim = ClaimRequest { page, chunk: 0, slice: slots, owner: OWNER };
+        let CommandOutcome::Claimed(answers) = put(11_000, Command::Claim(vec![claim])) else { panic!("claimed") };
         *answers[0].as_ref().expect("a row")
     };
     let (first, second, third) =
         (claim(Bitmap::range(0, 1)), claim([1].into_iter().collect()), claim(Bitmap::range(2, 3)));
     let fourth = claim([5].into_iter().collect());
-    let mut settle = RowOutcome::empty(page, 0, first);
+    let mut settle = ClaimOutcome::empty(page, 0, first);
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
-    let mut settle = RowOutcome::empty(page, 0, third);
+    let mut settle = ClaimOutcome::empty(page, 0, third);
     let refused = |slot, code| Refused {
         slot,
         code,
         enhanced: Some((5, 1, 1)),
         text: "no".into(),
-        scope: Scope::Mailbox,
+        scope: ReplyScope::Mailbox,
         words: 9,
     };
     settle.refused = vec![refused(2, 550), refused(3, 450), Refused { enhanced: None, ..refused(4, 554) }];
     put(12_000, Command::Settle(vec![settle]));
-    let mut settle = RowOutcome::empty(page, 0, fourth);
-    settle.release(Why::HolderDiedPreparing, 5);
+    let mut settle = ClaimOutcome::empty(page, 0, fourth);
+    settle.release(ReleaseReason::OwnerDiedPreparing, 5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));
     put(13_000, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] }));
     put(13_000, Command::RunPause(RunPause { run: page, reason: "look".into() }));
-    let again = Holder { incarnation: Incarnation(4), ..HOLDER };
-    put(14_000, Command::NodeUp(NodeUp { holder: again, name: "n1".into(), level: 1, life: 78 }));
+    let again = ClaimOwner { incarnation: Incarnation(4), ..OWNER };
+    put(14_000, Command::NodeUp(NodeUp { owner: again, name: "n1".into(), level: 1, process_nonce: 78 }));
     put(14_000, Command::RunCancel(triggered));
     let later = 200_000_000;
-    let readings = vec![Reading { node: NODE, wall: Time(later) }];
-    put(later, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
-    assert_eq!(put(later, Command::Prune(prune(triggered))), Outcome::Pruned(1));
+    let readings = vec![VoterClock { node: NODE, wall: Time(later) }];
+    put(later, Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+    assert_eq!(put(later, Command::Prune(prune(triggered))), CommandOutcome::Pruned(1));
     put(later, other("late", "request-8"));
     put(later, Command::TenantSet(tenant_set()));
     put(later, Command::PoolSet(pool_set()));
@@ -596,17 +623,17 @@ pub fn ledger() -> Ledger {
     put(later, sealed());
     for name in ["autumn", "spring", "summer"] {
         let campaign = CampaignCreate { request: None, ..campaign(name) };
-        assert_eq!(put(later, Command::CampaignCreate(Box::new(campaign))), Outcome::Done);
+        assert_eq!(put(later, Command::CampaignCreate(Box::new(campaign))), CommandOutcome::Done);
     }
-    assert_eq!(put(later, Command::CampaignLaunch(campaign_launch("spring"))), Outcome::Done);
-    assert_eq!(put(later, Command::CampaignCancel(campaign_name("summer"))), Outcome::Done);
+    assert_eq!(put(later, Command::CampaignLaunch(campaign_launch("spring"))), CommandOutcome::Done);
+    assert_eq!(put(later, Command::CampaignCancel(campaign_name("summer"))), CommandOutcome::Done);
     put(later, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u9@example.org".into()] }));
     let head = ledger.head();
     let command = Command::OptOutTakeBack(take_back("u9@example.org", head.applied));
     let (epoch, next) = (head.epoch.map_or(Epoch(0), |epoch| epoch.epoch), head.applied + 1);
     let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), command }).reply;
-    assert_eq!(taken_back.outcome, Outcome::Moved(1));
-    assert_eq!(ledger.nodes().get(&NODE).map(|node| node.deaths.times()), Some(&[Time(14_000)][..]));
+    assert_eq!(taken_back.outcome, CommandOutcome::Moved(1));
+    assert_eq!(ledger.nodes().get(&NODE).map(|node| node.crashes.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger
 }

@@ -7,17 +7,17 @@ use reveille_ledger::Activity;
 use reveille_ledger::access::Access;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::calendar::{self, Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
-use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
-use reveille_ledger::decide::prune::{Place, stretch};
+use reveille_ledger::decide::edit::{Calendar, RequestedTiming, retime};
+use reveille_ledger::decide::prune::{PruneCursor, next_batch};
 use reveille_ledger::ids::*;
+use reveille_ledger::instant_range::{InstantRange, distance_ms};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
-use reveille_ledger::strides::{Strides, distance_ms};
 use reveille_ledger::tenant::TenantSet;
 
 use crate::words::{Told, Words, milliseconds, slots};
@@ -218,10 +218,10 @@ impl World {
     }
 
     /// A sealed audience as a create names it; one that is not there as somebody would who saw it before.
-    fn sealed(&self, name: &str) -> Told<To> {
+    fn sealed(&self, name: &str) -> Told<AudienceChoice> {
         let known = self.ledger.audiences().get(&("default".to_owned(), name.to_owned()));
         let (seal, rows) = known.map_or((Hash([0; 32]), 1), |known| (known.seal, known.rows));
-        Ok(To::Sealed(Named { name: name.to_owned(), seal, rows }))
+        Ok(AudienceChoice::Sealed(NamedAudience { name: name.to_owned(), seal, rows }))
     }
 
     /// `cluster nodes=3`: an epoch led by node 1, and the first life of every node.
@@ -230,11 +230,11 @@ impl World {
             self.first = Time::from(instant.parse::<jiff::Timestamp>()?);
         }
         let nodes = words.number("nodes", 2_u64)?;
-        let readings = (1..=nodes.max(2)).map(|node| Reading { node: NodeId(node), wall: self.first }).collect();
-        let start = EpochStart::new(holder(1, 1), 3, readings);
+        let readings = (1..=nodes.max(2)).map(|node| VoterClock { node: NodeId(node), wall: self.first }).collect();
+        let start = EpochStart::new(owner(1, 1), 3, readings);
         self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) })?;
         for node in 1..=nodes {
-            let up = NodeUp { holder: holder(node, 1), name: format!("n{node}"), level: 1, life: node };
+            let up = NodeUp { owner: owner(node, 1), name: format!("n{node}"), level: 1, process_nonce: node };
             self.commit(Command::NodeUp(up), &mut Words::none())?;
         }
         Ok(format!("{nodes} nodes are up, epoch 1"))
@@ -243,11 +243,11 @@ impl World {
     /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1. Of a
     /// single voter also `machine=7/90s`, which life of its machine it is and for how long, and `accept=yes`.
     fn epoch(&mut self, words: &mut Words) -> Told<String> {
-        let leader = holder(words.number("node", 1)?, words.number("incarnation", 1)?);
+        let leader = owner(words.number("node", 1)?, words.number("incarnation", 1)?);
         let voters = words.number("voters", 3)?;
         let now = self.ledger.head().now;
         let readings = match words.key("clocks") {
-            None => vec![Reading { node: NodeId(1), wall: now }, Reading { node: NodeId(2), wall: now }],
+            None => vec![VoterClock { node: NodeId(1), wall: now }, VoterClock { node: NodeId(2), wall: now }],
             Some(list) => {
                 list.split(',').enumerate().map(|(place, text)| self.reading(place, text)).collect::<Told<_>>()?
             }
@@ -260,12 +260,12 @@ impl World {
     }
 
     /// `5s`, or `1/5s` with the node's number in front.
-    fn reading(&self, place: usize, text: &str) -> Told<Reading> {
+    fn reading(&self, place: usize, text: &str) -> Told<VoterClock> {
         let (node, wall) = match text.split_once('/') {
             Some((node, wall)) => (node.parse()?, wall),
             None => (place as u64 + 1, text),
         };
-        Ok(Reading { node: NodeId(node), wall: self.first.plus_ms(milliseconds(wall)?) })
+        Ok(VoterClock { node: NodeId(node), wall: self.first.plus_ms(milliseconds(wall)?) })
     }
 
     fn machine(text: &str) -> Told<MachineClock> {
@@ -290,10 +290,10 @@ impl World {
     fn up(&mut self, words: &mut Words) -> Told<Command> {
         let node = words.number("node", 1)?;
         let incarnation = words.number("incarnation", 1)?;
-        let life = words.number("life", node)?;
+        let process_nonce = words.number("life", node)?;
         let level = words.number("level", 1)?;
         let name = format!("n{node}");
-        Ok(Command::NodeUp(NodeUp { holder: holder(node, incarnation), name, level, life }))
+        Ok(Command::NodeUp(NodeUp { owner: owner(node, incarnation), name, level, process_nonce }))
     }
 
     /// `send_test one within=1m size=1`: a mail of its own, named by its request.
@@ -454,10 +454,10 @@ impl World {
             range(known, calendar, (from, to), words.number("max", self.ledger.limits().backfill)?, now, has_opened);
         let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
         let told = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
-        let opening = |next: Next| Opening {
+        let opening = |next: NextInstant| Opening {
             nominal: next.nominal,
             due: next.due,
-            cause: Cause::Backfill,
+            cause: OpeningCause::Backfill,
             finish_by: now.plus_ms(known.policies.finish_by_ms),
         };
         let (openings, known, rest) = match words.key("opens") {
@@ -475,7 +475,7 @@ impl World {
         let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
         let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
         if pages.is_empty() && summaries.is_empty() {
-            let (found, more) = stretch(&self.ledger, &Place::default(), self.ledger.head().now);
+            let (found, more) = next_batch(&self.ledger, &PruneCursor::default(), self.ledger.head().now);
             return if more.is_none() { Ok(Command::Prune(found)) } else { Err("more than one stretch".into()) };
         }
         Ok(Command::Prune(Prune { pages, summaries, history: vec![] }))
@@ -488,10 +488,10 @@ impl World {
         zone: Option<String>,
         (max_runs, jitter_ms): (Option<u32>, Option<i64>),
         through: Time,
-    ) -> Told<Retiming> {
+    ) -> Told<TimingChange> {
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
         let jitter_ms = jitter_ms.unwrap_or(schedule.policies.jitter_ms);
-        let wanted = Wanted {
+        let wanted = RequestedTiming {
             when: when.unwrap_or_else(|| schedule.when.clone()),
             zone: zone.unwrap_or_else(|| schedule.zone.clone()),
             start: schedule.start,
@@ -514,7 +514,7 @@ impl World {
     fn policies(&self, words: &mut Words) -> Told<Policies> {
         let usual = Policies::default();
         Ok(Policies {
-            dst: calendar::Policies {
+            dst: calendar::DstPolicies {
                 gap: words.key("dst_gap").map_or(Ok(usual.dst.gap), str::parse)?,
                 overlap: words.key("dst_overlap").map_or(Ok(usual.dst.overlap), str::parse)?,
             },
@@ -579,7 +579,7 @@ impl World {
 
     fn one_fire(&self, name: &str, said: &FireWords) -> Told<Fire> {
         let id = self.schedule(name)?;
-        let nowhere = Next { nominal: Nominal::Instant(self.first), due: self.first, jitter_ms: 0 };
+        let nowhere = NextInstant { nominal: Nominal::Instant(self.first), due: self.first, jitter_ms: 0 };
         let schedule = self.ledger.schedules().get(&id);
         let plan = schedule.and_then(|schedule| schedule.plan.next.clone()).unwrap_or(nowhere);
         let opens = said.opens.clone().unwrap_or_else(|| vec![plan.clone()]);
@@ -587,10 +587,10 @@ impl World {
         let through = said.through.unwrap_or(last);
         let after = through.plus_ms(60_000);
         let finish_ms = said.finish.or(schedule.map(|schedule| schedule.policies.finish_by_ms)).unwrap_or(0);
-        let opening = |next: Next| Opening {
+        let opening = |next: NextInstant| Opening {
             nominal: next.nominal,
             due: next.due,
-            cause: Cause::Due,
+            cause: OpeningCause::Due,
             finish_by: next.due.plus_ms(finish_ms),
         };
         Ok(Fire {
@@ -600,7 +600,7 @@ impl World {
             opened: opens.into_iter().map(opening).collect(),
             explained: said.explains.clone(),
             through,
-            next: said.next.clone().unwrap_or(Some(Next {
+            next: said.next.clone().unwrap_or(Some(NextInstant {
                 nominal: Nominal::Instant(after),
                 due: after,
                 jitter_ms: 0,
@@ -610,40 +610,40 @@ impl World {
     }
 
     /// `10s`, or `70s@10s`: due at 70 s under the name of 10 s.
-    fn instant(&self, text: &str) -> Told<Next> {
+    fn instant(&self, text: &str) -> Told<NextInstant> {
         let (due, name) = text.split_once('@').unwrap_or((text, text));
         let at = |text: &str| Told::Ok(self.first.plus_ms(milliseconds(text)?));
-        Ok(Next { nominal: Nominal::Instant(at(name)?), due: at(due)?, jitter_ms: 0 })
+        Ok(NextInstant { nominal: Nominal::Instant(at(name)?), due: at(due)?, jitter_ms: 0 })
     }
 
-    fn instants(&self, text: &str) -> Told<Vec<Next>> {
+    fn instants(&self, text: &str) -> Told<Vec<NextInstant>> {
         text.split(',').filter(|part| !part.is_empty()).map(|part| self.instant(part)).collect()
     }
 
     /// `coalesced 10s 70s 2; too_late 130s 130s 1`.
-    fn explained(&self, text: &str) -> Told<Vec<Explained>> {
+    fn explained(&self, text: &str) -> Told<Vec<ExplainedRange>> {
         let one = |part: &str| {
             let [reason, first, last, count] = part.split_whitespace().collect::<Vec<_>>()[..] else {
                 return Err(format!("'{part}': expected REASON FIRST LAST COUNT").into());
             };
             let reason = match reason {
-                "coalesced" => Reason::Coalesced,
-                "no_catch_up" => Reason::NoCatchUp,
-                "too_late" => Reason::TooLate,
-                "does_not_exist" => Reason::DoesNotExist,
-                "opened_before" => Reason::OpenedBefore,
-                "edited" => Reason::Edited,
-                "overlap" => Reason::Overlap,
-                "superseded" => Reason::Superseded,
+                "coalesced" => UnopenedReason::Coalesced,
+                "no_catch_up" => UnopenedReason::NoCatchUp,
+                "too_late" => UnopenedReason::TooLate,
+                "does_not_exist" => UnopenedReason::DoesNotExist,
+                "opened_before" => UnopenedReason::OpenedBefore,
+                "edited" => UnopenedReason::Edited,
+                "overlap" => UnopenedReason::Overlap,
+                "superseded" => UnopenedReason::Superseded,
                 other => return Err(format!("reason {other}?").into()),
             };
             let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);
             let length = distance_ms(&first, &last).ok_or("two kinds of instants")?;
-            let strides = match count.parse::<u32>()?.saturating_sub(1) {
-                0 => Strides::default(),
-                steps => Strides::every(length / i64::from(steps), steps),
+            let instants = match count.parse::<u32>()?.saturating_sub(1) {
+                0 => InstantRange::default(),
+                steps => InstantRange::every(length / i64::from(steps), steps),
             };
-            Told::Ok(Explained { first, strides, reason })
+            Told::Ok(ExplainedRange { first, instants, reason })
         };
         text.split(';').map(one).collect()
     }
@@ -672,8 +672,8 @@ impl World {
         let chunk = words.number("chunk", 0)?;
         let node = words.number("node", 1)?;
         let known = self.ledger.nodes().get(&NodeId(node)).map_or(1, |node| node.incarnation.0);
-        let holder = holder(node, words.number("incarnation", known)?);
-        let claim = |text| Told::Ok(Claim { page, chunk, slice: slots(text)?, holder });
+        let owner = owner(node, words.number("incarnation", known)?);
+        let claim = |text| Told::Ok(ClaimRequest { page, chunk, slice: slots(text)?, owner });
         let claims = words.rest().into_iter().map(claim).collect::<Told<Vec<_>>>()?;
         if let Some(alias) = &context.prefix {
             let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
@@ -684,23 +684,23 @@ impl World {
     }
 
     /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`; from a
-    /// journal that was left behind: `settle f witness=journal released=3,4 was_open=4 alone=yes`; and why somebody
+    /// journal that was left behind: `settle f source=journal released=3,4 was_open=4 alone=yes`; and why somebody
     /// was released: `why=Paced`.
     fn settle(&mut self, words: &mut Words) -> Told<Command> {
         let mut outcomes = Vec::new();
         for name in words.rest() {
             let fence = self.fence(name)?;
-            let open = self.ledger.rows().get(&fence).map(|row| (row.page, row.chunk));
-            let closed = self.ledger.closed_rows().find(|(known, _)| *known == fence);
+            let open = self.ledger.claims().get(&fence).map(|row| (row.page, row.chunk));
+            let closed = self.ledger.closed_claims().find(|(known, _)| *known == fence);
             let place = open.or(closed.map(|(_, row)| (row.page, row.chunk)));
             let (page, chunk) = place.unwrap_or((RunId { index: 0, place: 0 }, 0));
             let (released, was_open) = (words.slots("released")?, words.slots("was_open")?);
-            let witness = witness(words.key("witness"), !was_open.is_empty())?;
+            let source = source(words.key("witness"), !was_open.is_empty())?;
             let open = released.and(&was_open);
             let released =
-                [(why(words.key("why"), witness)?, released.and_not(&open)), (Why::HolderDiedPreparing, open)];
-            outcomes.push(RowOutcome {
-                witness,
+                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerDiedPreparing, open)];
+            outcomes.push(ClaimOutcome {
+                source,
                 accepted: words.slots("accepted")?,
                 released: released.into_iter().filter(|(_, slots)| !slots.is_empty()).collect(),
                 suppressed: words.slots("suppressed")?,
@@ -708,8 +708,8 @@ impl World {
                 refused: words.all("refused").into_iter().map(refused).collect::<Told<Vec<_>>>()?.concat(),
                 unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Told<_>>()?,
                 alone: words.key("alone").is_some(),
-                said: words.key("said").map(said).transpose()?,
-                ..RowOutcome::empty(page, words.number("chunk", chunk)?, fence)
+                relay_reply: words.key("said").map(said).transpose()?,
+                ..ClaimOutcome::empty(page, words.number("chunk", chunk)?, fence)
             });
         }
         Ok(Command::Settle(outcomes))
@@ -728,16 +728,19 @@ impl World {
         Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision, by, up_to, request }))
     }
 
-    fn picked(&mut self, words: &mut Words) -> Told<Picked> {
-        Ok(Picked { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
+    fn picked(&mut self, words: &mut Words) -> Told<PickedRecipients> {
+        Ok(PickedRecipients { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
     }
 
     /// `RUN 1 3-4` is those of one run; `RUN also=RUN,RUN` is all of several.
-    fn picked_of_runs(&mut self, words: &mut Words) -> Told<Vec<Picked>> {
+    fn picked_of_runs(&mut self, words: &mut Words) -> Told<Vec<PickedRecipients>> {
         let also = words.key("also").map(|runs| runs.split(',').map(|run| self.run(run)).collect::<Told<Vec<_>>>());
         let also = also.transpose()?.unwrap_or_default();
         let first = self.picked(words)?;
-        Ok([first].into_iter().chain(also.into_iter().map(|run| Picked { run, recipients: vec![] })).collect())
+        Ok([first]
+            .into_iter()
+            .chain(also.into_iter().map(|run| PickedRecipients { run, recipients: vec![] }))
+            .collect())
     }
 
     fn quarantine(&mut self, words: &mut Words) -> Told<Command> {
@@ -751,11 +754,11 @@ impl World {
 }
 
 /// `main/250/queued as 4F2`, or `main` alone.
-fn said(text: &str) -> Told<Said> {
+fn said(text: &str) -> Told<RelayReply> {
     let mut parts = text.splitn(3, '/');
     let relay = parts.next().unwrap_or_default().into();
     let (code, text) = (parts.next().unwrap_or("0").parse()?, parts.next().unwrap_or_default().into());
-    Ok(Said { relay, code, enhanced: (code == 250).then_some((2, 0, 0)), text })
+    Ok(RelayReply { relay, code, enhanced: (code == 250).then_some((2, 0, 0)), text })
 }
 
 /// `team=ops,tier=`, whatever the rules say: so apply is asked too.
@@ -778,16 +781,16 @@ fn overlap(word: &str) -> Told<Overlap> {
 /// What a script says of a fire.
 struct FireWords {
     plan: Option<u64>,
-    from: Option<Next>,
-    opens: Option<Vec<Next>>,
-    explains: Vec<Explained>,
+    from: Option<NextInstant>,
+    opens: Option<Vec<NextInstant>>,
+    explains: Vec<ExplainedRange>,
     through: Option<Time>,
-    next: Option<Option<Next>>,
+    next: Option<Option<NextInstant>>,
     finish: Option<i64>,
 }
 
-pub fn holder(node: u64, incarnation: u64) -> Holder {
-    Holder { node: NodeId(node), incarnation: Incarnation(incarnation) }
+pub fn owner(node: u64, incarnation: u64) -> ClaimOwner {
+    ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) }
 }
 
 /// A zone of the bundled database.
@@ -818,10 +821,10 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
     };
     let (scope, hash) = scope.split_once('=').unwrap_or((scope, "0"));
     let scope = match scope {
-        "mailbox" => Scope::Mailbox,
-        "greylist" => Scope::Greylist,
-        "relay" => Scope::Relay,
-        "policy" => Scope::Policy,
+        "mailbox" => ReplyScope::Mailbox,
+        "greylist" => ReplyScope::Greylist,
+        "relay" => ReplyScope::Relay,
+        "policy" => ReplyScope::Policy,
         other => return Err(format!("scope {other}?").into()),
     };
     let one = |slot| {
@@ -840,33 +843,33 @@ fn unsendable(text: &str) -> Told<(u16, Unsendable)> {
     Ok((slot.parse()?, cause))
 }
 
-fn witness(name: Option<&str>, was_open: bool) -> Told<Witness> {
+fn source(name: Option<&str>, was_open: bool) -> Told<OutcomeSource> {
     match name {
-        None if was_open => Ok(Witness::Journal),
-        None => Ok(Witness::Holder),
-        Some("journal") => Ok(Witness::Journal),
-        Some("no_journal") => Ok(Witness::NoJournal),
+        None if was_open => Ok(OutcomeSource::Journal),
+        None => Ok(OutcomeSource::Owner),
+        Some("journal") => Ok(OutcomeSource::Journal),
+        Some("no_journal") => Ok(OutcomeSource::NoJournal),
         Some(other) => Err(format!("witness {other}?").into()),
     }
 }
 
-fn why(name: Option<&str>, witness: Witness) -> Told<Why> {
+fn why(name: Option<&str>, source: OutcomeSource) -> Told<ReleaseReason> {
     let all = [
-        Why::Busy,
-        Why::Paced,
-        Why::SessionEnded,
-        Why::NotInRow,
-        Why::RunPaused,
-        Why::RunEnded,
-        Why::PastDeadline,
-        Why::LeaseOver,
-        Why::JournalFailed,
-        Why::Stopping,
-        Why::HolderDied,
+        ReleaseReason::Busy,
+        ReleaseReason::Paced,
+        ReleaseReason::SessionEnded,
+        ReleaseReason::NotInClaim,
+        ReleaseReason::RunPaused,
+        ReleaseReason::RunEnded,
+        ReleaseReason::PastDeadline,
+        ReleaseReason::LeaseOver,
+        ReleaseReason::JournalFailed,
+        ReleaseReason::Stopping,
+        ReleaseReason::OwnerDied,
     ];
     match name {
-        None if witness == Witness::Journal => Ok(Why::HolderDied),
-        None => Ok(Why::Busy),
+        None if source == OutcomeSource::Journal => Ok(ReleaseReason::OwnerDied),
+        None => Ok(ReleaseReason::Busy),
         Some(name) => {
             all.into_iter().find(|why| format!("{why:?}") == name).ok_or_else(|| format!("why {name}?").into())
         }

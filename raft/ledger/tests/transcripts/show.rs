@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
 use reveille_ledger::content::Recipients;
-use reveille_ledger::deaths::allowances;
+use reveille_ledger::crash_backoff::allowances;
 use reveille_ledger::ids::{NodeId, RunId};
-use reveille_ledger::moments::{Moment, What};
 use reveille_ledger::pool::{Day, PoolRow};
-use reveille_ledger::{History, Standing};
+use reveille_ledger::{InstantOutcome, RecipientState};
 
 use crate::tell::{instant, state, word};
 use crate::words::{Told, Words};
@@ -50,20 +50,20 @@ impl World {
             }
             (None, None) => return Ok("no such run\n".into()),
         };
-        for standing in Standing::ALL {
-            if counts.get(standing) > 0 {
-                let _ = write!(text, " {} {}", counts.get(standing), word(standing));
+        for state in RecipientState::ALL {
+            if counts.get(state) > 0 {
+                let _ = write!(text, " {} {}", counts.get(state), word(state));
             }
         }
         Ok(text + "\n")
     }
 
     fn show_rows(&self) -> String {
-        let open = self.ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
-        let rows = open.chain(self.ledger.closed_rows());
-        let one = |(fence, row): (reveille_ledger::ids::Fence, reveille_ledger::Row)| {
+        let open = self.ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
+        let rows = open.chain(self.ledger.closed_claims());
+        let one = |(fence, row): (reveille_ledger::ids::Fence, reveille_ledger::Claim)| {
             let mut text =
-                format!("{} of {} by {}: granted {:?}", self.fence_name(fence), row.page, row.holder, row.granted);
+                format!("{} of {} by {}: granted {:?}", self.fence_name(fence), row.page, row.owner, row.granted);
             let sets = [
                 ("claimed", &row.claimed),
                 ("in_doubt", &row.in_doubt),
@@ -74,7 +74,7 @@ impl World {
                 let _ = write!(text, ", {name} {set:?}");
             }
             let lost = if row.was_revoked() { ", holder lost" } else { "" };
-            let last = row.moments.iter().last().map_or(fence.index, |moment| moment.index);
+            let last = row.history.iter().last().map_or(fence.index, |event| event.index);
             format!("{text}{lost}, last changed by {last}\n")
         };
         rows.map(one).collect()
@@ -82,14 +82,14 @@ impl World {
 
     fn show_nodes(&self) -> String {
         let one = |(id, node): (&NodeId, &reveille_ledger::Node)| {
-            let deaths: Vec<String> = node.deaths.times().iter().map(|at| self.time(*at)).collect();
-            let deaths = if deaths.is_empty() { "never".to_owned() } else { deaths.join(", ") };
+            let crashes: Vec<String> = node.crashes.times().iter().map(|at| self.time(*at)).collect();
+            let crashes = if crashes.is_empty() { "never".to_owned() } else { crashes.join(", ") };
             let rests = node
-                .deaths
-                .rests_until(self.ledger.limits())
+                .crashes
+                .backoff_until(self.ledger.limits())
                 .map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
             let lost = if node.lost { ", lost" } else { "" };
-            format!("{id}/{}: died {deaths}{rests}{lost}\n", node.incarnation.0)
+            format!("{id}/{}: died {crashes}{rests}{lost}\n", node.incarnation.0)
         };
         self.ledger.nodes().iter().map(one).collect()
     }
@@ -125,13 +125,13 @@ impl World {
     fn show_history(&self, words: &mut Words) -> Told<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let rows = self.ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
-        let one = |((_, nominal), history): (&(_, reveille_ledger::ids::Nominal), &History)| match history {
-            History::Opened(run) => format!("{nominal}: opened as {run}\n"),
-            History::Explained { strides, reason, index } if strides.is_empty() => {
+        let one = |((_, nominal), history): (&(_, reveille_ledger::ids::Nominal), &InstantOutcome)| match history {
+            InstantOutcome::Opened(run) => format!("{nominal}: opened as {run}\n"),
+            InstantOutcome::Explained { instants, reason, index } if instants.is_empty() => {
                 format!("{nominal}: {reason:?}, said {index}\n")
             }
-            History::Explained { strides, reason, index } => {
-                let (last, count) = (strides.last(nominal), strides.count());
+            InstantOutcome::Explained { instants, reason, index } => {
+                let (last, count) = (instants.last(nominal), instants.count());
                 format!("{nominal} to {last}: {count} {reason:?}, said {index}\n")
             }
         };
@@ -153,18 +153,18 @@ impl World {
         let run = self.run(words.need("run")?)?;
         let number = words.need("recipient")?.parse()?;
         let Some(story) = self.ledger.story(run, number) else { return Ok("no such recipient\n".into()) };
-        let mut text = format!("{}\n", word(story.standing));
-        for chapter in story.rows {
+        let mut text = format!("{}\n", word(story.state));
+        for chapter in story.claims {
             let (name, at) = (self.fence_name(chapter.fence), self.time(chapter.claimed_at));
-            let _ = writeln!(text, "  {name} by {} at {at}", chapter.holder);
-            for moment in chapter.moments {
-                let Moment { index, at, what, to, entries, .. } = moment;
+            let _ = writeln!(text, "  {name} by {} at {at}", chapter.owner);
+            for event in chapter.history {
+                let ClaimEvent { index, at, what, to, entries, .. } = event;
                 let entries = if entries > 1 { format!(", the last of {entries} entries") } else { String::new() };
                 let _ = writeln!(text, "    [{index}] at {}: {}, {}{entries}", self.time(at), told(&what), word(to));
             }
         }
-        for (index, ruling) in story.rulings {
-            let _ = writeln!(text, "  [{index}] at {}: {:?}", self.time(ruling.at), ruling.what);
+        for (index, event) in story.run_events {
+            let _ = writeln!(text, "  [{index}] at {}: {:?}", self.time(event.at), event.what);
         }
         if let Some(until) = story.waits_until {
             let _ = writeln!(text, "  waits until {}", self.time(until));
@@ -178,7 +178,7 @@ impl World {
         if let Some(run) = story.kept_apart_by {
             let _ = writeln!(text, "  kept apart by {run}");
         }
-        let place = self.place_of(run, number);
+        let place = self.slot_of(run, number);
         if let Some(opted_out) = place.as_ref().and_then(|place| self.ledger.opted_out().get(place)) {
             let _ = writeln!(text, "  opted out at {}", opted_out.index);
         }
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Where opt-outs have a recipient of a listed audience.
-    fn place_of(&self, run: RunId, number: u32) -> Option<(String, String)> {
+    fn slot_of(&self, run: RunId, number: u32) -> Option<(String, String)> {
         let (_, page, place) = self.ledger.page_of(run)?;
         let Recipients::Inline(audience) = Recipients::from_blob(self.ledger.blob(&page.runs[place].audience)?)? else {
             return None;
@@ -211,7 +211,7 @@ impl World {
     fn show_pools(&self) -> String {
         let now = self.ledger.head().now;
         let line = |(pool, row): (&String, &PoolRow)| {
-            let (day, claimed) = (Day::of(now), self.ledger.claimed_by(pool));
+            let (day, claimed) = (Day::of(now), self.ledger.claimed_by_pool(pool));
             let (number, cap, spent) = (day.0 - row.first.0 + 1, row.cap(day), row.spent(day));
             let room = self.ledger.room_today(pool, now);
             let (set, headers) = (row.index, if row.reveille_headers { "" } else { ", no headers" });
@@ -230,7 +230,7 @@ impl World {
     fn show_tenants(&self) -> String {
         let line = |name: String| {
             let tenant = self.ledger.tenant(&name);
-            let claimed = self.ledger.claimed_of(&name);
+            let claimed = self.ledger.claimed_by_tenant(&name);
             let (rate, at_once) = (tenant.rate(), tenant.at_once());
             let set = if tenant.index > 0 { format!(", set by {}", tenant.index) } else { String::new() };
             format!("{name}: rate {rate:?}, at once {at_once:?}, share {}, claimed {claimed}{set}\n", tenant.share)
@@ -265,8 +265,8 @@ impl World {
             "{} pages, {} chunks, {} open rows, {} closed rows, {} letters, {blobs} blobs, {} names, {} summaries\n",
             ledger.pages().len(),
             ledger.chunks().len(),
-            ledger.rows().len(),
-            ledger.closed_rows().count(),
+            ledger.claims().len(),
+            ledger.closed_claims().count(),
             ledger.dead().len(),
             ledger.history().len(),
             ledger.summaries().len(),
@@ -305,15 +305,15 @@ impl World {
     }
 }
 
-fn told(what: &What) -> String {
+fn told(what: &ClaimEventKind) -> String {
     match what {
-        What::Refused { code, scope, text, .. } => format!("refused {code} {text} ({scope:?})"),
-        What::Released(Some(why)) => format!("released: {why:?}"),
-        What::Released(None) => "released, whyever".to_owned(),
-        What::Unsendable(cause) => format!("unsendable: {}", cause.text()),
-        What::InDoubt(doubt) => format!("in doubt: {doubt:?}"),
-        What::Assumed(by) => format!("assumed by {by:?}"),
-        What::Resent(by) => format!("to be sent again, by {by:?}"),
+        ClaimEventKind::Refused { code, scope, text, .. } => format!("refused {code} {text} ({scope:?})"),
+        ClaimEventKind::Released(Some(why)) => format!("released: {why:?}"),
+        ClaimEventKind::Released(None) => "released, whyever".to_owned(),
+        ClaimEventKind::Unsendable(cause) => format!("unsendable: {}", cause.text()),
+        ClaimEventKind::InDoubt(doubt) => format!("in doubt: {doubt:?}"),
+        ClaimEventKind::Assumed(by) => format!("assumed by {by:?}"),
+        ClaimEventKind::Resent(by) => format!("to be sent again, by {by:?}"),
         other => format!("{other:?}"),
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use reveille_ledger::bitmap::CHUNK;
-use reveille_ledger::canary::Trial;
-use reveille_ledger::command::{Fire, Next};
+use reveille_ledger::bounce_breaker::BounceBreaker;
+use reveille_ledger::canary::CanaryState;
+use reveille_ledger::command::{Fire, NextInstant};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{CancelledRun, Moved, Outcome, Reply};
-use reveille_ledger::toll::Toll;
-use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, wave_start};
+use reveille_ledger::reply::{CancelledRun, CommandOutcome, CommandReply, MovedRecipients};
+use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
 use crate::words::ranges;
 use crate::world::World;
@@ -19,7 +19,7 @@ use crate::world::World;
 /// Lines of one kind that are told in full; of more only the first ones.
 const LINES_MAX: usize = 16;
 
-pub fn reaction(world: &World, before: &Ledger, applied: &Applied) -> String {
+pub fn reaction(world: &World, before: &Ledger, applied: &ApplyResult) -> String {
     let mut text = format!("{}\n", reply(world, &applied.reply));
     let effects = applied.effects.iter().map(|effect| format!("  -> {}", effect_words(world, effect)));
     few(&mut text, effects.collect());
@@ -37,45 +37,47 @@ fn few(text: &mut String, lines: Vec<String>) {
     }
 }
 
-fn reply(world: &World, reply: &Reply) -> String {
+fn reply(world: &World, reply: &CommandReply) -> String {
     let said = match &reply.outcome {
-        Outcome::Done => "done".to_owned(),
-        Outcome::EpochStarted { epoch, base, clocks_agree } => {
+        CommandOutcome::Done => "done".to_owned(),
+        CommandOutcome::EpochStarted { epoch, base, clocks_agree } => {
             let agree = if *clocks_agree { "clocks agree" } else { "clocks disagree" };
             format!("epoch {} from {}, {agree}", epoch.0, world.time(*base))
         }
-        Outcome::Schedule(id) => format!("schedule {}", id.0),
-        Outcome::Run { run, cancelled } => {
+        CommandOutcome::Schedule(id) => format!("schedule {}", id.0),
+        CommandOutcome::Run { run, cancelled } => {
             let one = |one: &CancelledRun| {
                 format!("; cancels {}: {} pending, {} claimed", one.run, one.cancelled, one.claimed)
             };
             format!("run {run}{}", cancelled.runs.iter().map(one).collect::<String>())
         }
-        Outcome::Fired(answers) => list(answers.iter().map(|answer| match answer {
+        CommandOutcome::Fired(answers) => list(answers.iter().map(|answer| match answer {
             Ok(runs) => format!("fired {}", list(runs.iter().map(RunId::to_string))),
             Err(refusal) => format!("refused: {refusal}"),
         })),
-        Outcome::Claimed(answers) => list(answers.iter().map(|answer| match answer {
+        CommandOutcome::Claimed(answers) => list(answers.iter().map(|answer| match answer {
             Ok(fence) => format!("granted {fence}"),
             Err(refusal) => format!("refused: {refusal}"),
         })),
-        Outcome::Backfilled { opened, first, last, known, rest, inside_gap } => {
+        CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } => {
             let run = |run: &Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
             let rest = rest.map_or(String::new(), |rest| format!("; the rest begins at {}", world.time(rest)));
             let inside = if *inside_gap == 0 { String::new() } else { format!("; {inside_gap} inside the gap") };
             format!("backfilled {opened}, {} to {}; {known} had opened before{inside}{rest}", run(first), run(last))
         }
-        Outcome::Pruned(runs) => format!("pruned {runs} runs"),
-        Outcome::Moved(count) => format!("moved {count}"),
-        Outcome::MovedOf(runs) => {
-            let told = |moved: &Result<Moved, Refusal>| match moved {
-                Ok(Moved { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
-                Ok(Moved { recipients, inside_gap }) => format!("moved {recipients}, {inside_gap} inside the gap"),
+        CommandOutcome::Pruned(runs) => format!("pruned {runs} runs"),
+        CommandOutcome::Moved(count) => format!("moved {count}"),
+        CommandOutcome::MovedOf(runs) => {
+            let told = |moved: &Result<MovedRecipients, Refusal>| match moved {
+                Ok(MovedRecipients { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
+                Ok(MovedRecipients { recipients, inside_gap }) => {
+                    format!("moved {recipients}, {inside_gap} inside the gap")
+                }
                 Err(refusal) => format!("refused: {refusal}"),
             };
             runs.iter().map(told).collect::<Vec<_>>().join("; ")
         }
-        Outcome::Refused(refusal) => format!("refused: {refusal}"),
+        CommandOutcome::Refused(refusal) => format!("refused: {refusal}"),
     };
     let again = if reply.index == world.index { String::new() } else { format!(", as {} did", reply.index) };
     format!("[{}{again}] {said}", world.index)
@@ -93,15 +95,15 @@ fn list(items: impl Iterator<Item = String>) -> String {
 fn effect_words(world: &World, effect: &Effect) -> String {
     match effect {
         Effect::EpochBegan { epoch, leader } => format!("{leader} leads epoch {}", epoch.0),
-        Effect::NodeUp(holder) => format!("{holder} may hold claims"),
+        Effect::NodeUp(owner) => format!("{owner} may hold claims"),
         Effect::DueChanged { schedule, due } => {
             let due = due.map_or("nothing".to_owned(), |due| world.time(due));
             format!("wheel: schedule {} is due {due}", schedule.0)
         }
         Effect::WorkAppeared(page) => format!("dispatcher: work on {page}"),
-        Effect::RowGranted { fence, holder } => format!("lane of {holder}: row {}", world.fence_name(*fence)),
-        Effect::RowClosed { fence, holder } => {
-            format!("lane of {holder}: nothing is claimed in {}", world.fence_name(*fence))
+        Effect::ClaimGranted { fence, owner } => format!("lane of {owner}: row {}", world.fence_name(*fence)),
+        Effect::ClaimClosed { fence, owner } => {
+            format!("lane of {owner}: nothing is claimed in {}", world.fence_name(*fence))
         }
         Effect::RunChanged(page) => format!("lanes: look at {page} again"),
         Effect::OptedOut { tenant, keys } => format!("lanes: {} of {tenant} opted out", keys.join(", ")),
@@ -168,7 +170,7 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
     ])
 }
 
-pub fn instant(world: &World, next: &Next) -> String {
+pub fn instant(world: &World, next: &NextInstant) -> String {
     match next.jitter_ms {
         0 => format!("{} ({})", world.time(next.due), next.nominal),
         _ => format!("{} ({}, opens {})", world.time(next.due), next.nominal, world.time(next.opens())),
@@ -186,7 +188,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
         fact("assumptions disproved", run.assumptions_disproved.to_string()),
         fact("resent", run.resent.to_string()),
         fact("canary", canary(run)),
-        fact("toll", toll(run)),
+        fact("toll", bounce_breaker(run)),
         fact("blocked", run.blocked.map_or("no".to_owned(), |blocked| format!("by part {}", blocked.part))),
     ])
 }
@@ -202,15 +204,15 @@ pub fn state(run: &Run) -> String {
 
 /// How its canary stands.
 fn canary(run: &Run) -> String {
-    run.canary.map_or("none".to_owned(), |Trial { recipients, bad_max, undecided, bad, verdict, .. }| {
+    run.canary.map_or("none".to_owned(), |CanaryState { recipients, bad_max, undecided, bad, verdict, .. }| {
         format!("{verdict:?}: of {recipients} {undecided} undecided, {bad} bad of at most {bad_max}")
     })
 }
 
 /// How many died lately; nothing where its run is too small to be held for it.
-fn toll(run: &Run) -> String {
-    let Toll { stretch, decided, dead } = run.toll;
-    format!("{dead} dead of {decided} in a stretch of {stretch}")
+fn bounce_breaker(run: &Run) -> String {
+    let BounceBreaker { window, decided, dead } = run.bounce_breaker;
+    format!("{dead} dead of {decided} in a stretch of {window}")
 }
 
 fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
@@ -221,16 +223,16 @@ fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
     format!("{id} opened: {} of {}, {}, {times}{place}{waited}{canary}", run.count, run.name, run.nominal)
 }
 
-pub fn word(standing: Standing) -> String {
-    match standing {
-        Standing::InDoubt => "in_doubt".to_owned(),
+pub fn word(state: RecipientState) -> String {
+    match state {
+        RecipientState::InDoubt => "in_doubt".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }
 
 /// What stands beside one recipient.
 fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 7] {
-    let Some((page, chunk, slot)) = ledger.place_of(run, number) else { return Default::default() };
+    let Some((page, chunk, slot)) = ledger.slot_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
     let wave = wave.map_or("waits for nothing".to_owned(), |(bucket, _)| {
@@ -243,10 +245,10 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     let attempts = chunk.attempts.get(&slot).copied().unwrap_or(0);
     let deferred = chunk.deferrals.get(slot);
     let deferred = deferred.map_or("not deferred".to_owned(), |of| format!("deferral {}: {}", of.step, of.code));
-    let suspect = if chunk.suspects.contains(slot) { "a suspect" } else { "no suspect" };
+    let suspect = if chunk.crash_suspects.contains(slot) { "a suspect" } else { "no suspect" };
     let pool = chunk.pool_of(slot).map_or("its run's pool".to_owned(), |pool| format!("pool {pool}"));
-    let standing = chunk.standing(slot).map(word).unwrap_or_default();
-    [standing, format!("{attempts} attempts"), deferred, wave, dead, suspect.to_owned(), pool]
+    let state = chunk.state(slot).map(word).unwrap_or_default();
+    [state, format!("{attempts} attempts"), deferred, wave, dead, suspect.to_owned(), pool]
 }
 
 /// Changes of recipients; equal ones of neighbours on one line.

@@ -7,7 +7,7 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::Entry;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
-use reveille_ledger::{Applied, Ledger};
+use reveille_ledger::{ApplyResult, Ledger};
 
 use crate::given::GivenTexts;
 use crate::words::{Told, Words, offset};
@@ -71,7 +71,7 @@ impl World {
         Ok(self.reaction(&before, &applied))
     }
 
-    fn reaction(&self, before: &Ledger, applied: &Applied) -> String {
+    fn reaction(&self, before: &Ledger, applied: &ApplyResult) -> String {
         crate::tell::reaction(self, before, applied)
     }
 

@@ -4,14 +4,14 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Refused, Relay, Requeue,
-    RowOutcome, ScheduleCreate, Scope, Unsendable, Why, Witness,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause, OutcomeSource,
+    PickedRecipients, Refused, Relay, ReleaseReason, ReplyScope, Requeue, ScheduleCreate, Unsendable, VoterClock,
 };
-use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{Overlap, Policies};
-use reveille_ledger::reply::{Moved, Outcome};
+use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
@@ -37,34 +37,34 @@ struct World {
     boot: Duration,
 }
 
-fn holder(node: u64, incarnation: u64) -> Holder {
-    Holder { node: NodeId(node), incarnation: Incarnation(incarnation) }
+fn holder(node: u64, incarnation: u64) -> ClaimOwner {
+    ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) }
 }
 
 impl World {
     fn with(recipients: u32) -> World {
-        World::opened(recipients, Cause::Due, (0, 0))
+        World::opened(recipients, OpeningCause::Due, (0, 0))
     }
 
     /// A page of a sealed audience; its parts are named by their numbers.
     fn sealed(rows: u32) -> World {
         let parts = (0..rows.div_ceil(CHUNK)).map(part).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows, parts };
-        let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows };
+        let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows };
         let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
-        let create = ScheduleCreate { audience: To::Sealed(named), ..schedule(0) };
-        World::of(&[Command::AudienceSeal(seal)], create, Cause::Due, (0, 0))
+        let create = ScheduleCreate { audience: AudienceChoice::Sealed(named), ..schedule(0) };
+        World::of(&[Command::AudienceSeal(seal)], create, OpeningCause::Due, (0, 0))
     }
 
     /// The page opened for this cause; the relay has this rate, and this one for late mail.
-    fn opened(recipients: u32, cause: Cause, rates: (u64, u64)) -> World {
+    fn opened(recipients: u32, cause: OpeningCause, rates: (u64, u64)) -> World {
         World::of(&[], schedule(recipients), cause, rates)
     }
 
     fn of(
         before: &[Command],
         create: ScheduleCreate,
-        cause: Cause,
+        cause: OpeningCause,
         (rate_milli, late_rate_milli): (u64, u64),
     ) -> World {
         let mut world = World {
@@ -75,7 +75,8 @@ impl World {
             fair: Fair::new(),
             boot: Duration::ZERO,
         };
-        let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
+        let readings =
+            vec![VoterClock { node: NodeId(1), wall: Time(0) }, VoterClock { node: NodeId(2), wall: Time(0) }];
         world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
         world.up(1, 1);
         world.up(2, 1);
@@ -94,16 +95,16 @@ impl World {
             .into(),
         ));
         for command in before {
-            assert_eq!(world.put(command.clone()), Outcome::Done);
+            assert_eq!(world.put(command.clone()), CommandOutcome::Done);
         }
         let created = world.put(Command::ScheduleCreate(Box::new(create)));
-        let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
+        let CommandOutcome::Schedule(schedule) = created else { panic!("{created:?}") };
         world.fire(schedule, cause);
         world
     }
 
     /// Opens the one run of a schedule; answers its page.
-    fn fire(&mut self, schedule: ScheduleId, cause: Cause) -> RunId {
+    fn fire(&mut self, schedule: ScheduleId, cause: OpeningCause) -> RunId {
         self.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);
         let finish_by = Time(3_600_000);
@@ -119,11 +120,11 @@ impl World {
             tzdb: "test".into(),
         }]));
         let page = RunId { index: schedule.0 + 1, place: 0 };
-        assert_eq!(fired, Outcome::Fired(vec![Ok(vec![page])]));
+        assert_eq!(fired, CommandOutcome::Fired(vec![Ok(vec![page])]));
         page
     }
 
-    fn put(&mut self, command: Command) -> Outcome {
+    fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
@@ -131,17 +132,17 @@ impl World {
 
     fn up(&mut self, node: u64, incarnation: u64) {
         let holder = holder(node, incarnation);
-        let up = NodeUp { holder, name: format!("n{node}"), level: 1, life: incarnation };
-        assert_eq!(self.put(Command::NodeUp(up)), Outcome::Done);
+        let up = NodeUp { owner: holder, name: format!("n{node}"), level: 1, process_nonce: incarnation };
+        assert_eq!(self.put(Command::NodeUp(up)), CommandOutcome::Done);
     }
 
     /// What the dispatcher would propose, and it is proposed.
-    fn dispatch(&mut self) -> Vec<Claim> {
+    fn dispatch(&mut self) -> Vec<ClaimRequest> {
         self.look().0
     }
 
     /// The same, and how long it sleeps then.
-    fn look(&mut self) -> (Vec<Claim>, Duration) {
+    fn look(&mut self) -> (Vec<ClaimRequest>, Duration) {
         let (made, nap) = self.made();
         self.put(Command::Claim(made.claims.clone()));
         (made.claims, nap)
@@ -165,11 +166,11 @@ impl World {
 
     /// All that is claimed is sent.
     fn settle(&mut self) {
-        let accept = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+        let accept = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
             accepted: row.claimed.clone(),
-            ..RowOutcome::empty(row.page, row.chunk, *fence)
+            ..ClaimOutcome::empty(row.page, row.chunk, *fence)
         };
-        let outcomes = self.ledger.rows().iter().map(accept).collect();
+        let outcomes = self.ledger.claims().iter().map(accept).collect();
         self.put(Command::Settle(outcomes));
     }
 
@@ -180,16 +181,16 @@ impl World {
         Views { by_node, voters: 3, commit: Duration::from_millis(300) }
     }
 
-    fn holders(&self) -> BTreeMap<NodeId, Holder> {
+    fn holders(&self) -> BTreeMap<NodeId, ClaimOwner> {
         let nodes = self.ledger.nodes().iter();
-        nodes.map(|(id, node)| (*id, Holder { node: *id, incarnation: node.incarnation })).collect()
+        nodes.map(|(id, node)| (*id, ClaimOwner { node: *id, incarnation: node.incarnation })).collect()
     }
 
     /// Recipients that each node holds, claimed.
     fn held(&self) -> BTreeMap<u64, u32> {
         let mut held = BTreeMap::new();
-        for (_, row) in self.ledger.rows().iter() {
-            *held.entry(row.holder.node.0).or_default() += row.claimed.len();
+        for (_, row) in self.ledger.claims().iter() {
+            *held.entry(row.owner.node.0).or_default() += row.claimed.len();
         }
         held
     }
@@ -203,14 +204,14 @@ impl World {
     fn die_with(&mut self, node: u64, open: &Bitmap) {
         let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
         self.up(node, incarnation + 1);
-        let former = self.ledger.rows().iter().filter(|(_, row)| row.holder == holder(node, incarnation));
-        let released = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
-            witness: Witness::Journal,
+        let former = self.ledger.claims().iter().filter(|(_, row)| row.owner == holder(node, incarnation));
+        let released = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
+            source: OutcomeSource::Journal,
             released: vec![
-                (Why::HolderDied, row.claimed.and_not(open)),
-                (Why::HolderDiedPreparing, row.claimed.and(open)),
+                (ReleaseReason::OwnerDied, row.claimed.and_not(open)),
+                (ReleaseReason::OwnerDiedPreparing, row.claimed.and(open)),
             ],
-            ..RowOutcome::empty(row.page, row.chunk, *fence)
+            ..ClaimOutcome::empty(row.page, row.chunk, *fence)
         };
         let outcomes = former.map(released).collect();
         self.put(Command::Settle(outcomes));
@@ -222,7 +223,7 @@ fn part(number: u32) -> Hash {
 }
 
 /// What a node says of the relay.
-fn said(holder: Holder, dialogue_ms: u64, rate_milli: u64) -> Report {
+fn said(holder: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> Report {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = Measured { relays: [("mailbox".to_owned(), flow)].into(), settle };
@@ -336,7 +337,7 @@ fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
     let open: Bitmap = [3, 5, 7].into_iter().collect();
     world.die_with(1, &open);
     world.die_with(2, &open);
-    let looks: Vec<Vec<Claim>> = (0..3)
+    let looks: Vec<Vec<ClaimRequest>> = (0..3)
         .map(|_| {
             let claims = world.dispatch();
             // The caps of nodes that died grow: each look has credit.
@@ -353,21 +354,21 @@ fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
 #[test]
 fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let mut world = World::with(4);
-    let dead = |row: (&Fence, &reveille_ledger::Row)| {
+    let dead = |row: (&Fence, &reveille_ledger::Claim)| {
         let unsendable = row.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
-        RowOutcome { unsendable, ..RowOutcome::empty(row.1.page, row.1.chunk, *row.0) }
+        ClaimOutcome { unsendable, ..ClaimOutcome::empty(row.1.page, row.1.chunk, *row.0) }
     };
     assert_eq!(world.dispatch().len(), 1);
-    let outcomes = world.ledger.rows().iter().map(dead).collect();
-    assert_eq!(world.put(Command::Settle(outcomes)), Outcome::Moved(4));
+    let outcomes = world.ledger.claims().iter().map(dead).collect();
+    assert_eq!(world.put(Command::Settle(outcomes)), CommandOutcome::Moved(4));
     let relay = world.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
     let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
     world.put(Command::RelayPut(bulk.into()));
     for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
-        let requeue = Requeue { picked: vec![Picked { run: PAGE, recipients }], pool };
+        let requeue = Requeue { picked: vec![PickedRecipients { run: PAGE, recipients }], pool };
         assert_eq!(
             world.put(Command::Requeue(requeue)),
-            Outcome::MovedOf(vec![Ok(Moved { recipients: 2, inside_gap: 0 })])
+            CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: 2, inside_gap: 0 })])
         );
     }
     let claims = world.dispatch();
@@ -375,7 +376,7 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     slices.sort();
     assert_eq!(slices, [vec![0, 2], vec![1, 3]], "a claim is of one pool");
     let page = world.ledger.pages().get(&PAGE).expect("a page");
-    let pools = world.ledger.rows().iter().map(|(_, row)| (row.granted.min(), world.ledger.pool_of_row(page, row)));
+    let pools = world.ledger.claims().iter().map(|(_, row)| (row.granted.min(), world.ledger.pool_of_claim(page, row)));
     let mut pools: Vec<_> = pools.collect();
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
@@ -403,7 +404,7 @@ fn claimed_in_a_second(world: &mut World) -> u32 {
 
 #[test]
 fn what_is_late_is_claimed_at_half_of_the_relays_rate_or_at_its_own() {
-    for cause in [Cause::CatchUp, Cause::Backfill] {
+    for cause in [OpeningCause::CatchUp, OpeningCause::Backfill] {
         for ((rate, late), per_second) in
             [((50_000, 0), 25), ((50_000, 10_000), 10), ((0, 7_000), 7), ((4_000, 9_000), 4)]
         {
@@ -417,7 +418,7 @@ fn what_is_late_is_claimed_at_half_of_the_relays_rate_or_at_its_own() {
 
 #[test]
 fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
-    let mut world = World::opened(2_000, Cause::CatchUp, (0, 5_000));
+    let mut world = World::opened(2_000, OpeningCause::CatchUp, (0, 5_000));
     let mut entries = Vec::new();
     for _ in 0..62 {
         world.boot += NAP_FOR_CREDIT;
@@ -430,7 +431,7 @@ fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
 #[test]
 fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_there() {
     for per_second in [2, 5, 1_000] {
-        let mut world = World::opened(9_000, Cause::CatchUp, (0, per_second * 1_000));
+        let mut world = World::opened(9_000, OpeningCause::CatchUp, (0, per_second * 1_000));
         let (mut looks, mut claimed, mut in_vain) = (0, 0, 0);
         while world.boot < Duration::from_secs(10) {
             let (claims, nap) = world.look();
@@ -449,15 +450,19 @@ fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_t
         }
         assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
     }
-    let mut world = World::opened(2_000, Cause::Due, (50_000, 1_000));
+    let mut world = World::opened(2_000, OpeningCause::Due, (50_000, 1_000));
     assert_eq!(world.look().1, NAP_FOR_CREDIT, "what is on time waits for rows that end");
-    let mut world = World::opened(1, Cause::Due, (50_000, 1_000));
+    let mut world = World::opened(1, OpeningCause::Due, (50_000, 1_000));
     assert_eq!(world.look().1, NAP_MAX, "nothing waits");
 }
 
 #[test]
 fn without_a_rate_or_on_time_nothing_is_held_back() {
-    for (cause, rates) in [(Cause::CatchUp, (0, 0)), (Cause::Due, (50_000, 1_000)), (Cause::Trigger, (50_000, 1_000))] {
+    for (cause, rates) in [
+        (OpeningCause::CatchUp, (0, 0)),
+        (OpeningCause::Due, (50_000, 1_000)),
+        (OpeningCause::Trigger, (50_000, 1_000)),
+    ] {
         let mut world = World::opened(2_000, cause, rates);
         let claimed = claimed_in_a_second(&mut world);
         assert!(claimed >= 200, "{cause:?}: all that the nodes' caps let through, not {claimed}");
@@ -467,12 +472,14 @@ fn without_a_rate_or_on_time_nothing_is_held_back() {
 /// P16: a backlog of many pages, whose credit is out, stands beside what is on time and not before it.
 #[test]
 fn whatever_is_late_what_is_on_time_is_offered() {
-    let mut world = World::opened(20, Cause::CatchUp, (50_000, 1));
+    let mut world = World::opened(20, OpeningCause::CatchUp, (50_000, 1));
     world.now = OPENED_AT.plus_ms(1_000);
-    for (name, cause, count) in [("missed", Cause::CatchUp, 300), ("today", Cause::Due, 1)] {
+    for (name, cause, count) in [("missed", OpeningCause::CatchUp, 300), ("today", OpeningCause::Due, 1)] {
         let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
         let create = ScheduleCreate { name: name.into(), policies, ..schedule(20) };
-        let Outcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("{name}") };
+        let CommandOutcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+            panic!("{name}")
+        };
         let instants = (0..count).map(|number| OPENED_AT.plus_ms(number));
         let finish_by = Time(3_600_000);
         let opening = |due| Opening { nominal: Nominal::Instant(due), due, cause, finish_by };
@@ -486,7 +493,7 @@ fn whatever_is_late_what_is_on_time_is_offered() {
             next: None,
             tzdb: "test".into(),
         }]));
-        assert!(matches!(fired, Outcome::Fired(ref answers) if answers[0].is_ok()), "{fired:?}");
+        assert!(matches!(fired, CommandOutcome::Fired(ref answers) if answers[0].is_ok()), "{fired:?}");
     }
     world.boot += NAP_FOR_CREDIT;
     let claimed: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
@@ -495,7 +502,7 @@ fn whatever_is_late_what_is_on_time_is_offered() {
 
 #[test]
 fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
-    let mut world = World::opened(2_000, Cause::CatchUp, (50_000, 0));
+    let mut world = World::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
     assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
     world.paces = Paces::default();
     assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
@@ -515,7 +522,7 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     assert_eq!(offered(&world, &lacking), [(0, nobody.clone())], "a chunk is more than both may hold");
     let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
     let claim =
-        |first| Claim { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), holder: holder(1, 1) };
+        |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: holder(1, 1) };
     world.put(Command::Claim(slices.map(claim).collect()));
     assert_eq!(offered(&world, &lacking), [(0, nobody.clone()), (1, nobody.clone())], "and a slice is less");
     // P20: what a node lacks is not for it, and what few have is not all that is offered.
@@ -566,8 +573,8 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
     let number = world.on_the_way.goes(first.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
     let created = world.put(Command::ScheduleCreate(Box::new(create)));
-    let Outcome::Schedule(second) = created else { panic!("{created:?}") };
-    let page = world.fire(second, Cause::Due);
+    let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
+    let page = world.fire(second, OpeningCause::Due);
     let (meanwhile, _) = world.made();
     let pages: BTreeSet<RunId> = meanwhile.claims.iter().map(|claim| claim.page).collect();
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
@@ -599,7 +606,7 @@ fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
 fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_else() {
     let policies = Policies { canary: Some(Canary { share: 100, limit: 0 }), ..Policies::default() };
     let create = ScheduleCreate { policies, ..schedule(300) };
-    let mut world = World::of(&[], create, Cause::Due, (0, 0));
+    let mut world = World::of(&[], create, OpeningCause::Due, (0, 0));
     let waits = |world: &World| {
         let (id, page) = world.ledger.open_pages().next().expect("the page");
         (page.runs[0].has_claimable(), canary_waits(&world.ledger, id, &page.runs[0], world.now))
@@ -608,12 +615,12 @@ fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_e
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
     let refused =
-        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: Scope::Greylist, words: 0 };
-    let outcome = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: ReplyScope::Greylist, words: 0 };
+    let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: row.claimed.iter().map(refused).collect(),
-        ..RowOutcome::empty(row.page, row.chunk, *fence)
+        ..ClaimOutcome::empty(row.page, row.chunk, *fence)
     };
-    let outcomes = world.ledger.rows().iter().map(outcome).collect();
+    let outcomes = world.ledger.claims().iter().map(outcome).collect();
     world.put(Command::Settle(outcomes));
     assert_eq!(waits(&world), (true, true), "they are pending, and not yet");
     assert_eq!(world.dispatch(), []);
@@ -621,14 +628,14 @@ fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_e
     let wave = world.ledger.chunks().get(&(id, 0)).and_then(|chunk| chunk.next_wave(world.now)).expect("a wave");
     while world.now < wave {
         world.now = wave.min(world.now.plus_ms(60_000));
-        assert_eq!(world.put(Command::Tick), Outcome::Done);
+        assert_eq!(world.put(Command::Tick), CommandOutcome::Done);
     }
     assert!(!waits(&world).1);
     let mut asked = 0;
     for _ in 0..3 {
         asked += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
         world.now = world.now.plus_ms(30_000);
-        assert_eq!(world.put(Command::Tick), Outcome::Done);
+        assert_eq!(world.put(Command::Tick), CommandOutcome::Done);
     }
     assert_eq!(asked, 3);
 }

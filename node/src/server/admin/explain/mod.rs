@@ -6,13 +6,13 @@
 mod event;
 mod waits;
 
-use reveille_ledger::canary::Trial;
-use reveille_ledger::command::Cause;
-use reveille_ledger::explain::{Chapter, Story};
+use reveille_ledger::canary::CanaryState;
+use reveille_ledger::claim_history::ClaimEventKind;
+use reveille_ledger::command::OpeningCause;
+use reveille_ledger::explain::{ClaimExplanation, RecipientExplanation};
 use reveille_ledger::ids::RunId;
-use reveille_ledger::moments::What;
-use reveille_ledger::rulings::{Ruled, Ruling};
-use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
+use reveille_ledger::run_events::{RunEvent, RunEventKind};
+use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
 use reveille_proto::admin::v1::Event;
 
 use super::validate::in_words;
@@ -25,20 +25,20 @@ pub fn tell(
     ledger: &Ledger,
     (id, number, key): (RunId, u32, Option<&str>),
     around: &WaitContext,
-) -> Option<(Standing, Vec<Event>)> {
+) -> Option<(RecipientState, Vec<Event>)> {
     let (_, page, place) = ledger.page_of(id)?;
     let (run, story) = (page.runs.get(place)?, ledger.story(id, number)?);
     let mut events = vec![opened((id, number), page, run)];
-    for chapter in &story.rows {
+    for chapter in &story.claims {
         events.push(claimed(ledger, chapter));
         events.extend(settled(ledger, chapter, run));
     }
-    let own = story.rulings.iter().filter(|(_, ruling)| ruling.slots.is_some());
+    let own = story.run_events.iter().filter(|(_, ruling)| ruling.slots.is_some());
     events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
     // What happened to its run after it was over does not concern it.
-    let of_all = story.rulings.iter().filter(|(_, ruling)| ruling.slots.is_none());
-    let of_all = of_all.filter(|(index, _)| *index < last || !story.standing.is_terminal());
+    let of_all = story.run_events.iter().filter(|(_, ruling)| ruling.slots.is_none());
+    let of_all = of_all.filter(|(index, _)| *index < last || !story.state.is_terminal());
     events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     complete_with_letter(&story, run, &mut events);
     events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
@@ -48,7 +48,7 @@ pub fn tell(
     let last = events.last().map_or(id.index, |event| event.index);
     let waits = waits::told(ledger, (id, number), (page, run, &story), around);
     events.extend(waits.map(|detail| event(last, "waits", detail)));
-    Some((story.standing, events))
+    Some((story.state, events))
 }
 
 fn event(index: u64, what: &str, detail: impl Into<String>) -> Event {
@@ -57,11 +57,11 @@ fn event(index: u64, what: &str, detail: impl Into<String>) -> Event {
 
 fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
     let why = match run.cause {
-        Cause::Due => "due",
-        Cause::CatchUp => "missed and caught up; it was due",
-        Cause::Trigger => "triggered",
-        Cause::Backfill => "backfilled; it was due",
-        Cause::Test => "a test mail of",
+        OpeningCause::Due => "due",
+        OpeningCause::CatchUp => "missed and caught up; it was due",
+        OpeningCause::Trigger => "triggered",
+        OpeningCause::Backfill => "backfilled; it was due",
+        OpeningCause::Test => "a test mail of",
     };
     let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
     let canary = match run.canary {
@@ -72,20 +72,20 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
     Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
 }
 
-fn in_hand(ledger: &Ledger, chapter: &Chapter, event: Event) -> Event {
-    Event { node: node_name(ledger, chapter.holder.node), fence: chapter.fence.to_string(), ..event }
+fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: Event) -> Event {
+    Event { node: node_name(ledger, chapter.owner.node), fence: chapter.fence.to_string(), ..event }
 }
 
-fn claimed(ledger: &Ledger, chapter: &Chapter) -> Event {
-    let detail = format!("life {}", chapter.holder.incarnation.0);
+fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> Event {
+    let detail = format!("life {}", chapter.owner.incarnation.0);
     let event = Event { instant: Some(timestamp(chapter.claimed_at)), ..event(chapter.fence.index, "claimed", detail) };
     in_hand(ledger, chapter, event)
 }
 
 /// What became of it in this row; nothing while it is still claimed.
-fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
+fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event> {
     let mut events = Vec::new();
-    for moment in &chapter.moments {
+    for moment in &chapter.history {
         let at = |what: &str, detail: String| {
             let event = Event { instant: Some(timestamp(moment.at)), ..event(moment.index, what, detail) };
             in_hand(ledger, chapter, event)
@@ -93,9 +93,9 @@ fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
         let (what, detail) = event::told(moment);
         events.push(with_answer(at(what, detail), &moment.what));
         match event::led_to(moment) {
-            Some(Standing::Dead) => events.push(at("dead", event::died_of(moment))),
-            Some(Standing::Expired) => events.push(at("expired", not_sent_by(run, None))),
-            Some(Standing::Cancelled) => events.push(at("cancelled", cancelled(run))),
+            Some(RecipientState::Dead) => events.push(at("dead", event::died_of(moment))),
+            Some(RecipientState::Expired) => events.push(at("expired", not_sent_by(run, None))),
+            Some(RecipientState::Cancelled) => events.push(at("cancelled", cancelled(run))),
             _ => {}
         }
     }
@@ -103,14 +103,14 @@ fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
 }
 
 /// With the parts of a relay's answer, for programs.
-fn with_answer(event: Event, what: &What) -> Event {
+fn with_answer(event: Event, what: &ClaimEventKind) -> Event {
     match what {
-        What::Taken(said) => {
+        ClaimEventKind::Taken(said) => {
             let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
             Event { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
         }
-        What::Asked(relay) => Event { relay: relay.clone(), ..event },
-        What::Refused { code, enhanced, text, .. } => {
+        ClaimEventKind::Asked(relay) => Event { relay: relay.clone(), ..event },
+        ClaimEventKind::Refused { code, enhanced, text, .. } => {
             Event { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
         }
         _ => event,
@@ -135,42 +135,44 @@ fn not_sent_by(run: &Run, deferred: Option<u16>) -> String {
 }
 
 /// What befell it without a row's doing.
-fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
+fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation) -> Event {
     let (what, detail) = match &ruling.what {
-        Ruled::Paused(reason) => ("run paused", reason.to_string()),
-        Ruled::Resumed => ("run resumed", String::new()),
-        Ruled::Cancelled => ("cancelled", cancelled(run)),
-        Ruled::Expired => ("expired", not_sent_by(run, story.deferred)),
-        Ruled::Died => ("dead", String::new()),
-        Ruled::Requeued(pool) => {
+        RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
+        RunEventKind::Resumed => ("run resumed", String::new()),
+        RunEventKind::Cancelled => ("cancelled", cancelled(run)),
+        RunEventKind::Expired => ("expired", not_sent_by(run, story.deferred)),
+        RunEventKind::Died => ("dead", String::new()),
+        RunEventKind::Requeued(pool) => {
             let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
             ("requeued", format!("by an operator: attempts are counted anew{pool}"))
         }
-        Ruled::Discarded => ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned()),
-        Ruled::Revived => {
+        RunEventKind::Discarded => {
+            ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned())
+        }
+        RunEventKind::DeathUndone => {
             ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())
         }
-        Ruled::TooNear => ("suppressed", too_near(story, run)),
-        Ruled::CanaryPassed => ("canary passed", canary(run)),
+        RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
+        RunEventKind::CanaryPassed => ("canary passed", canary(run)),
     };
     Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
 }
 
 /// P6: what its verdict was made of.
 fn canary(run: &Run) -> String {
-    let Some(Trial { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
+    let Some(CanaryState { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
     format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
 }
 
 /// P17: which mail it was too near to; the run that sent it may be pruned.
-fn too_near(story: &Story, run: &Run) -> String {
+fn too_near(story: &RecipientExplanation, run: &Run) -> String {
     let gap = in_words(run.policies.min_gap_ms);
     let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
     format!("min_gap: it got a mail{of}, or may have, less than {gap} from this run's instant")
 }
 
 /// The letter tells of the last death more than its event knows by itself.
-fn complete_with_letter(story: &Story, run: &Run, events: &mut [Event]) {
+fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [Event]) {
     let Some(letter) = &story.dead else { return };
     let answer = match letter.code {
         0 => letter.text().to_owned(),

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_cluster::leader::claims::catch_up::{is_late, late_rate};
 use reveille_cluster::smtp::{CircuitStatus, Status};
 use reveille_ledger::bitmap::CHUNK;
-use reveille_ledger::canary::Trial;
+use reveille_ledger::canary::CanaryState;
 use reveille_ledger::command::Relay;
-use reveille_ledger::explain::Story;
+use reveille_ledger::explain::RecipientExplanation;
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::pool::Day;
-use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
+use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
 
 use crate::server::admin::views::blocked;
 
@@ -29,14 +29,14 @@ pub struct WaitContext {
 pub fn told(
     ledger: &Ledger,
     (id, number): (RunId, u32),
-    (page, run, story): (&Page, &Run, &Story),
+    (page, run, story): (&Page, &Run, &RecipientExplanation),
     around: &WaitContext,
 ) -> Option<String> {
-    if story.standing != Standing::Pending {
+    if story.state != RecipientState::Pending {
         return None;
     }
     let now = ledger.head().now;
-    let place = ledger.place_of(id, number);
+    let place = ledger.slot_of(id, number);
     let pool = place.map_or(page.pool.as_str(), |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
     Some(match &run.state {
         RunState::Paused { reason } => {
@@ -62,7 +62,7 @@ pub fn told(
 
 /// P6: how those who go before it fare.
 fn for_canary(run: &Run) -> String {
-    let Some(Trial { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
+    let Some(CanaryState { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
     format!(
         "for the canary: of {recipients} recipients {undecided} are undecided, {bad} dead or in doubt and {bad_max} may be"
     )
@@ -104,20 +104,20 @@ fn for_a_node(
     // Of several nodes one never rests (P12).
     let mut nodes = ledger.nodes().iter().map(|(_, node)| node);
     if let (Some(node), None) = (nodes.next(), nodes.next())
-        && let Some(until) = node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now)
+        && let Some(until) = node.crashes.backoff_until(ledger.limits()).filter(|until| *until > ledger.head().now)
     {
-        let deaths = ledger.limits().deaths_kept;
+        let deaths = ledger.limits().crashes_kept;
         return format!("for {}, which died {deaths} times within ten minutes and rests until {until}", node.name);
     }
-    let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
-        ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
+    let suspect = ledger.slot_of(id, number).is_some_and(|(page, chunk, slot)| {
+        ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
     });
     if ledger.room_today(pool, ledger.head().now) == Some(0) {
         let until = Day::of(ledger.head().now).end();
         return format!("for {until}: today's cap of pool '{pool}', which is warmed up, is used up");
     }
     let tenant = ledger.tenant(&page.tenant);
-    if let Some(most) = tenant.at_once().filter(|most| ledger.claimed_of(&page.tenant) >= *most) {
+    if let Some(most) = tenant.at_once().filter(|most| ledger.claimed_by_tenant(&page.tenant) >= *most) {
         return format!("for others of tenant '{}', which may have {most} under way at once", page.tenant);
     }
     let paced = tenant.rate().map(|rate| format!("; tenant '{}' has {rate} a second at most", page.tenant));

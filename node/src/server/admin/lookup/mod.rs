@@ -15,7 +15,7 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;
-use reveille_ledger::{History, Ledger};
+use reveille_ledger::{InstantOutcome, Ledger};
 
 use super::blobs::Blobs;
 use super::{Admin, ApiError, refusal, validate};
@@ -83,7 +83,7 @@ fn absent(ledger: &Ledger, run: RunId) -> ApiError {
 }
 
 fn occurrence_of(ledger: &Ledger, zones: &Zones, id: ScheduleId, zone: &str, text: &str) -> Option<RunId> {
-    let named = |nominal: Nominal| ledger.history().get(&(id, nominal)).and_then(History::run);
+    let named = |nominal: Nominal| ledger.history().get(&(id, nominal)).and_then(InstantOutcome::run);
     let rules = zones.get(zone).ok().map(|zone| zone.rules);
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         let civil = rules.map_or_else(|| Offset::UTC.to_datetime(instant), |rules| rules.to_datetime(instant));

@@ -1,11 +1,11 @@
 //! Names of runs and recipients, in a night in which the clocks change.
 
 use super::*;
-use reveille_ledger::command::{Command, Entry, EpochStart, Prune, Reading, ScheduleCreate, Trigger};
+use reveille_ledger::command::{Command, Entry, EpochStart, Prune, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{Jitter, first, plan_fire};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
 
@@ -56,14 +56,14 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
 fn fired(expression: &str, zones: &Zones) -> Ledger {
     let now: jiff::Timestamp = "2026-03-08T07:00:30Z".parse().expect("an instant");
     let now = Time::from(now);
-    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     let mut ledger = Ledger::new();
     let mut index = 0;
     let mut play = |ledger: &mut Ledger, command| {
         index += 1;
         ledger.apply(index, &Entry { epoch: Epoch(1), now, command });
     };
-    let readings = vec![Reading { node: leader.node, wall: now }];
+    let readings = vec![VoterClock { node: leader.node, wall: now }];
     play(&mut ledger, Command::EpochStart(EpochStart::new(leader, 1, readings)));
     let asked = create(expression, zones, now.plus_ms(-600_000));
     let (pattern, zone) = (Pattern::compile(&asked.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
@@ -131,8 +131,8 @@ fn a_run_that_was_pruned_is_still_found_and_says_what_is_left() {
         let command = match days {
             0 => command,
             _ => {
-                let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-                let readings = vec![Reading { node: leader.node, wall: now }];
+                let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+                let readings = vec![VoterClock { node: leader.node, wall: now }];
                 Command::EpochStart(EpochStart::new(leader, 1, readings))
             }
         };
@@ -142,7 +142,7 @@ fn a_run_that_was_pruned_is_still_found_and_says_what_is_left() {
     play(0, Command::RunCancel(triggered));
     play(91, Command::Tick);
     let prune = Prune { pages: vec![fired], ..Prune::default() };
-    assert_eq!(play(0, Command::Prune(prune)), reveille_ledger::reply::Outcome::Pruned(1));
+    assert_eq!(play(0, Command::Prune(prune)), reveille_ledger::reply::CommandOutcome::Pruned(1));
 
     for name in ["r3.0", "night@2026-03-08T02:30", "night@2026-03-08T03:00:00"] {
         let found = RunArgument::parse(name).expect(name).find(&ledger, &zones, "default").expect(name);

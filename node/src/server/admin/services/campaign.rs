@@ -10,7 +10,7 @@ use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{RunId, ScheduleId};
-use reveille_ledger::reply::Reply;
+use reveille_ledger::reply::CommandReply;
 use reveille_ledger::{Activity, Ledger, RunState};
 use reveille_proto::admin::v1::campaign_service_server::CampaignService;
 use reveille_proto::admin::v1::{
@@ -73,7 +73,12 @@ impl Admin {
     }
 
     /// Proposes a change of a campaign; what the ledger refuses is told as one of it.
-    async fn change(&self, named: &CampaignName, command: Command, deadline: Instant) -> Result<Reply, ApiError> {
+    async fn change(
+        &self,
+        named: &CampaignName,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<CommandReply, ApiError> {
         let written = self.try_write(command, "", deadline).await?;
         written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
     }
@@ -85,7 +90,7 @@ impl Admin {
         named: &CampaignName,
         command: Command,
         deadline: Instant,
-    ) -> Result<Option<Reply>, ApiError> {
+    ) -> Result<Option<CommandReply>, ApiError> {
         let written = self.try_write_unless(dry_run, command, "", deadline).await?;
         written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
     }

@@ -143,7 +143,7 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
 
 /// Nodes that get no claims after repeated deaths (P12), and until when.
 fn crash_backoffs(ledger: &Ledger) -> BTreeMap<NodeId, Time> {
-    let until = |node: &Node| node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now);
+    let until = |node: &Node| node.crashes.backoff_until(ledger.limits()).filter(|until| *until > ledger.head().now);
     ledger.nodes().iter().filter_map(|(id, node)| Some((*id, until(node)?))).collect()
 }
 
@@ -254,9 +254,9 @@ impl ClusterService for Admin {
 #[cfg(test)]
 mod tests {
     use reveille_cluster::ops::zones::Zones;
-    use reveille_ledger::command::{Command, Entry, EpochStart, Reading, RunBlock, Trigger};
-    use reveille_ledger::ids::{Epoch, Holder, Incarnation, ScheduleId, Time};
-    use reveille_ledger::reply::Outcome;
+    use reveille_ledger::command::{Command, Entry, EpochStart, RunBlock, Trigger, VoterClock};
+    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, ScheduleId, Time};
+    use reveille_ledger::reply::CommandOutcome;
 
     use super::*;
     use crate::server::admin::lookup::tests::create;
@@ -265,20 +265,20 @@ mod tests {
     #[test]
     fn of_blocked_runs_the_first_are_told_and_all_are_counted() {
         let (mut ledger, now) = (Ledger::new(), Time(1_772_409_600_000));
-        let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let mut play = |command| {
             let index = ledger.head().applied + 1;
             ledger.apply(index, &Entry { epoch: Epoch(1), now, command }).reply.outcome
         };
-        let readings = vec![Reading { node: leader.node, wall: now }];
+        let readings = vec![VoterClock { node: leader.node, wall: now }];
         play(Command::EpochStart(EpochStart::new(leader, 1, readings)));
         let body = create("0 9 * * *", &Zones::bundled("x"), now);
-        assert_eq!(play(Command::ScheduleCreate(Box::new(body))), Outcome::Schedule(ScheduleId(2)));
+        assert_eq!(play(Command::ScheduleCreate(Box::new(body))), CommandOutcome::Schedule(ScheduleId(2)));
         let mut runs = Vec::new();
         for number in 0..BLOCKED_MAX + 7 {
             let trigger = Trigger { schedule: ScheduleId(2), request: format!("id-{number}") };
             match play(Command::Trigger(trigger)) {
-                Outcome::Run { run, .. } => runs.push(run),
+                CommandOutcome::Run { run, .. } => runs.push(run),
                 other => panic!("{other:?}"),
             }
         }

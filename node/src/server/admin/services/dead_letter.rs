@@ -6,8 +6,8 @@ use std::time::Instant;
 use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
 use reveille_ledger::ids::{Hash, RunId};
-use reveille_ledger::reply::{Moved, Outcome};
-use reveille_ledger::{Ledger, Look};
+use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
+use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterFilter, DeadLetterGroup, DiscardDeadLettersRequest,
@@ -51,7 +51,7 @@ struct Meant {
 /// Whom it means, as the state has them.
 #[derive(Default)]
 struct Batch {
-    picked: Vec<command::Picked>,
+    picked: Vec<command::PickedRecipients>,
     /// Of those, who is on the list.
     count: u64,
     /// Who was left out, because their run is cancelled.
@@ -84,7 +84,7 @@ impl Admin {
                 })
                 .await?;
             let count = count?;
-            let picked = vec![command::Picked { run, recipients: numbers }];
+            let picked = vec![command::PickedRecipients { run, recipients: numbers }];
             return Ok(Batch { picked, count: count as u64, ..Batch::default() });
         }
         let filter = Filter::read(filter)?;
@@ -107,7 +107,8 @@ impl Admin {
         for (run, number) in &listed.rows {
             by_run.entry(*run).or_default().push(*number);
         }
-        let picked = by_run.into_iter().map(|(run, recipients)| command::Picked { run, recipients }).collect();
+        let picked =
+            by_run.into_iter().map(|(run, recipients)| command::PickedRecipients { run, recipients }).collect();
         let count = listed.rows.len() as u64;
         Ok(Batch { picked, count, cancelled: left_out, next_page_token: listed.next_page_token })
     }
@@ -119,16 +120,18 @@ impl Admin {
         batch: &Batch,
         command: Command,
         deadline: Instant,
-    ) -> Result<(Moved, u64, u64), ApiError> {
+    ) -> Result<(MovedRecipients, u64, u64), ApiError> {
         if batch.picked.is_empty() {
-            return Ok((Moved::default(), 0, 0));
+            return Ok((MovedRecipients::default(), 0, 0));
         }
         let reply = self.write(command, "", deadline).await?;
-        let Outcome::MovedOf(runs) = reply.outcome else { return Ok((Moved::default(), 0, reply.index)) };
+        let CommandOutcome::MovedOf(runs) = reply.outcome else {
+            return Ok((MovedRecipients::default(), 0, reply.index));
+        };
         if let [Err(refusal)] = runs.as_slice() {
             return Err(refusal::refused(refusal));
         }
-        let moved = runs.iter().flatten().fold(Moved::default(), |sum, moved| Moved {
+        let moved = runs.iter().flatten().fold(MovedRecipients::default(), |sum, moved| MovedRecipients {
             recipients: sum.recipients + moved.recipients,
             inside_gap: sum.inside_gap + moved.inside_gap,
         });
@@ -138,9 +141,9 @@ impl Admin {
 }
 
 /// How many of those who are picked a requeue would leave, for they got a mail too near (P17).
-fn inside_gap(ledger: &Ledger, picked: &[command::Picked]) -> u64 {
-    let mut look = Look::default();
-    let of_run = |picked: &command::Picked| {
+fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
+    let mut look = GapLookups::default();
+    let of_run = |picked: &command::PickedRecipients| {
         let listed = |number: &u32| ledger.dead().get(&(picked.run, *number)).is_some_and(|letter| !letter.discarded);
         let numbers = picked.recipients.iter().copied().filter(listed);
         ledger.inside_gap(&mut look, picked.run, numbers).len() as u64
@@ -260,7 +263,7 @@ impl DeadLetterService for Admin {
         let batch = self.letters(meant, deadline).await?;
         let (moved, left, index) = if validate_only {
             let (inside_gap, _) = self.read(false, deadline, |ledger| inside_gap(ledger, &batch.picked)).await?;
-            (Moved { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
+            (MovedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
         } else {
             let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
             self.move_letters(&batch, command, deadline).await?

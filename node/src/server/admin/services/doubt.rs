@@ -9,8 +9,8 @@ use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RunId};
-use reveille_ledger::reply::Moved;
-use reveille_ledger::{DEFAULT_TENANT, Ledger, Look};
+use reveille_ledger::reply::MovedRecipients;
+use reveille_ledger::{DEFAULT_TENANT, GapLookups, Ledger};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
@@ -35,7 +35,7 @@ impl RecipientPage<DoubtRow, Key> {
     fn look(&mut self, ledger: &Ledger, wanted: &PageRequest<'_, Key>) {
         let &PageRequest { tenant, only, paging } = wanted;
         let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
-        for (fence, row) in ledger.rows().range((from, Bound::Unbounded)) {
+        for (fence, row) in ledger.claims().range((from, Bound::Unbounded)) {
             self.looked += 1;
             if self.looked > LOOK_MAX {
                 self.more = self.last.is_some();
@@ -58,7 +58,7 @@ impl RecipientPage<DoubtRow, Key> {
 
     fn take(&mut self, ledger: &Ledger, (tenant, only): (&str, Option<RunId>), (fence, slot): Key) {
         self.last = Some((fence, slot));
-        let Some(row) = ledger.rows().get(&fence) else { return };
+        let Some(row) = ledger.claims().get(&fence) else { return };
         let Some(page) = ledger.pages().get(&row.page).filter(|page| page.tenant == tenant) else { return };
         let whole = row.chunk * CHUNK + u32::from(slot);
         let Some((place, run)) = page.run_of_slot(whole).and_then(|place| Some((place, page.runs.get(place)?))) else {
@@ -114,8 +114,8 @@ fn rehearse(
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
-    let (mut look, mut inside_gap, mut newest, mut later) = (Look::default(), 0, None, None);
-    for (fence, row) in ledger.rows().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
+    let (mut look, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
+    for (fence, row) in ledger.claims().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
         let near = if resends { ledger.doubts_inside_gap(&mut look, picked.run, *fence) } else { Bitmap::new() };
         for slot in row.in_doubt.iter() {
             let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
@@ -130,7 +130,7 @@ fn rehearse(
             if is_meant && near.contains(slot) {
                 inside_gap += 1;
             } else if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
-                *counts.entry((views::cause(doubt), views::node_name(ledger, row.holder.node))).or_default() += 1;
+                *counts.entry((views::cause(doubt), views::node_name(ledger, row.owner.node))).or_default() += 1;
             }
         }
     }
@@ -150,7 +150,7 @@ fn rehearse(
 pub(crate) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for number in numbers {
-        let standing = ledger.standing(run, *number).map(views::standing_word);
+        let standing = ledger.state(run, *number).map(views::standing_word);
         *counts.entry(standing.unwrap_or("gone")).or_default() += 1;
     }
     let told = counts
@@ -197,8 +197,8 @@ impl DoubtService for Admin {
         // `pick_one` has waited for a fresh state where one is wanted.
         let (row, freshness) = self
             .read(request.stale, deadline, |ledger| {
-                let (of, chunk, slot) = ledger.place_of(run, number)?;
-                let mut rows = ledger.rows().iter();
+                let (of, chunk, slot) = ledger.slot_of(run, number)?;
+                let mut rows = ledger.claims().iter();
                 let (fence, _) =
                     rows.find(|(_, row)| row.page == of && row.chunk == chunk && row.in_doubt.contains(slot))?;
                 page.take(ledger, (&tenant, Some(run)), (*fence, slot));
@@ -252,7 +252,7 @@ impl DoubtService for Admin {
         let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
         let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
         let reply = self.write(command, &request_id, deadline).await?;
-        let Moved { recipients: resolved, inside_gap } = moved(&reply);
+        let MovedRecipients { recipients: resolved, inside_gap } = moved(&reply);
         let (index, groups, fence) = (reply.index, Vec::new(), String::new());
         Ok(Response::new(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence }))
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, TakenBack};
 use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
 use reveille_proto::admin::v1::{
@@ -51,7 +51,7 @@ impl Admin {
         let reply = self.write(command, request_id, deadline).await?;
         let about = About::OptedOut { tenant: tenant.to_owned(), keys };
         let barrier = self.barrier(reply.index, about, deadline).await?;
-        let added = if let Outcome::Moved(added) = reply.outcome { added } else { 0 };
+        let added = if let CommandOutcome::Moved(added) = reply.outcome { added } else { 0 };
         Ok(OptOutResult { added, barrier })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use reveille_ledger::command::Command;
 use reveille_ledger::pool::Day;
-use reveille_ledger::{Ledger, RunState, Standing};
+use reveille_ledger::{Ledger, RecipientState, RunState};
 use reveille_proto::admin::v1::pool_service_server::PoolService;
 use reveille_proto::admin::v1::{
     GetPoolRequest, GetPoolResponse, ListPoolsRequest, ListPoolsResponse, Pool, RemovePoolRequest, RemovePoolResponse,
@@ -35,7 +35,7 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
         warm_up: warm_up.map(|warm_up| warm_up.caps.clone()).unwrap_or_default(),
         first_day: warm_up.map(|warm_up| validate::day::text(warm_up.first)).unwrap_or_default(),
         cap_today: warm_up.and_then(|warm_up| warm_up.cap(today)),
-        used_today: warm_up.map_or(0, |warm_up| warm_up.spent(today).saturating_add(ledger.claimed_by(&name))),
+        used_today: warm_up.map_or(0, |warm_up| warm_up.spent(today).saturating_add(ledger.claimed_by_pool(&name))),
         waiting: waiting(ledger, &name),
         until: Some(views::timestamp(today.end())),
         index: row.map_or(0, |row| row.index),
@@ -48,7 +48,7 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
 fn waiting(ledger: &Ledger, pool: &str) -> u64 {
     let pages = ledger.open_pages().map(|(_, page)| page).filter(|page| page.pool == pool);
     let runs = pages.flat_map(|page| &page.runs).filter(|run| run.state == RunState::Open);
-    runs.map(|run| u64::from(run.counts.get(Standing::Pending))).sum()
+    runs.map(|run| u64::from(run.counts.get(RecipientState::Pending))).sum()
 }
 
 /// Pools whose cap of today is used up while mail waits.

@@ -18,7 +18,7 @@ use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::limits::Limits;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
@@ -272,7 +272,7 @@ impl ScheduleService for Admin {
         }
         let command = Command::Trigger(Trigger { schedule: found.id, request });
         let reply = self.write(command, &request_id, deadline).await?;
-        let Outcome::Run { run: opened, cancelled } = reply.outcome else {
+        let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
             return Err(refusal::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
         let (run, warnings) = self.site.replica.read(|ledger| {

@@ -20,7 +20,7 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
         rate_per_second: known.rate().unwrap_or_default(),
         concurrency: known.concurrency,
         share: known.share,
-        claimed: ledger.claimed_of(&name),
+        claimed: ledger.claimed_by_tenant(&name),
         index: known.index,
         name,
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use jiff::SignedDuration;
 use reveille_ledger::command::{Command, Quarantine, Quarantined};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CancelRunRequest, CreateScheduleRequest,
     DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, GetAudienceRequest, GetPoolRequest,
@@ -131,7 +131,7 @@ async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
     let (item, cause) = (Quarantined::Schedule(id.expect("armed")), "its fire was refused twice".to_owned());
     let block = Command::Quarantine(Quarantine { item, cause });
     let reply = node.site().replica.propose(&block, Instant::now() + PATIENCE).await.expect("an answer");
-    assert_eq!(reply.outcome, Outcome::Done);
+    assert_eq!(reply.outcome, CommandOutcome::Done);
 
     let blocked = status(&node, "spring").await;
     assert_eq!((blocked.state(), blocked.reason.as_str()), (CampaignState::Blocked, "its fire was refused twice"));

@@ -16,9 +16,9 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Claim, Command, NodeUp};
-use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::command::{ClaimRequest, Command, NodeUp};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Time};
+use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
@@ -105,7 +105,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
         tzdb: "2026x".to_owned(),
     };
     let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
-    let me = Holder { node: NodeId(number), incarnation: Incarnation(incarnation) };
+    let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(incarnation) };
     let mut options = Options::new(folder.path().join("data"), me, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
@@ -190,12 +190,14 @@ pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
     let run = triggered.run.expect("a run");
     let page = run.run.parse().expect("a run");
     for life in 1..=DEATHS {
-        let holder = Holder { incarnation: Incarnation(life), ..founder.site.me };
-        let up = NodeUp { holder, name: "node-1".to_owned(), level: LEVEL, life };
+        let holder = ClaimOwner { incarnation: Incarnation(life), ..founder.site.me };
+        let up = NodeUp { owner: holder, name: "node-1".to_owned(), level: LEVEL, process_nonce: life };
         let slice = Bitmap::range(life as u32 - 1, 1);
-        for command in [Command::NodeUp(up), Command::Claim(vec![Claim { page, chunk: 0, slice, holder }])] {
+        for command in
+            [Command::NodeUp(up), Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner: holder }])]
+        {
             let reply = founder.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer");
-            assert!(matches!(reply.outcome, Outcome::Done | Outcome::Claimed(_)), "{reply:?}");
+            assert!(matches!(reply.outcome, CommandOutcome::Done | CommandOutcome::Claimed(_)), "{reply:?}");
         }
     }
     (founder.work("").await, run.run)

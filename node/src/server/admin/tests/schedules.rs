@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use prost_types::FieldMask;
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Command, Next, Replan};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::command::{Command, NextInstant, Replan};
+use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
     ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest,
@@ -371,10 +371,10 @@ async fn a_plan_by_another_zone_database_is_mended_by_the_leader() {
     };
     let (schedule, right) = plan();
     let from = right.next.clone().expect("it is planned");
-    let next = Some(Next { due: from.due.plus_ms(3_600_000), ..from.clone() });
+    let next = Some(NextInstant { due: from.due.plus_ms(3_600_000), ..from.clone() });
     let older = Replan { schedule, plan_version: right.version, from, next, tzdb: "2025a".to_owned() };
     let reply = node.site().replica.propose(&Command::Replan(vec![older]), Instant::now() + PATIENCE).await;
-    assert_eq!(reply.expect("an answer").outcome, Outcome::Moved(1));
+    assert_eq!(reply.expect("an answer").outcome, CommandOutcome::Moved(1));
     let end = Instant::now() + PATIENCE;
     while plan().1.next != right.next {
         assert!(Instant::now() < end, "not within {PATIENCE:?}: {:?}", plan());

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use reveille_ledger::LEVEL;
 use reveille_ledger::command::{Command, NodeUp};
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeRequest};
 use tonic::Code;
 
@@ -22,8 +22,8 @@ async fn finish_names_the_node_that_is_in_the_way() {
     assert_eq!(done, FinishUpgradeResponse { level: LEVEL, raised: false });
 
     // A node of the next release comes up beside it.
-    let holder = Holder { node: NodeId(9), incarnation: Incarnation(1) };
-    let up = NodeUp { holder, name: "node-9".to_owned(), level: LEVEL + 1, life: 9 };
+    let holder = ClaimOwner { node: NodeId(9), incarnation: Incarnation(1) };
+    let up = NodeUp { owner: holder, name: "node-9".to_owned(), level: LEVEL + 1, process_nonce: 9 };
     node.site().replica.propose(&Command::NodeUp(up), Instant::now() + PATIENCE).await.expect("an answer");
     let seen = cluster.get_upgrade(GetUpgradeRequest {}).await.expect("a status").into_inner();
     assert_eq!((seen.level, seen.target_level, seen.highest_level), (LEVEL, LEVEL, LEVEL + 1), "{seen:?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reveille_cluster::compose::{Compiled, RECIPIENT, VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
-use reveille_ledger::content::{Audience, Named, Recipient, To};
+use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient};
 use reveille_ledger::limits::Limits;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
@@ -18,7 +18,7 @@ const COLUMN_NAME_MAX: usize = 64;
 /// The recipients of a request.
 pub struct CheckedAudience {
     /// Those that stand for themselves, or the sealed audience that is named.
-    pub to: To,
+    pub to: AudienceChoice,
     /// Names of their variables.
     pub columns: Vec<String>,
     /// The place in the request of each of them.
@@ -31,7 +31,7 @@ impl CheckedAudience {
     /// Values that this content could not be sent with are refused here, one dead letter each otherwise.
     pub fn fit(&self, fields: &mut Fields, content: &Compiled) {
         // Of a sealed one nobody looks at all: whom the content does not fit is a dead letter each.
-        let To::Listed(audience) = &self.to else { return };
+        let AudienceChoice::Listed(audience) = &self.to else { return };
         for (place, recipient) in self.places.iter().zip(&audience.recipients) {
             for (column, why) in content.misfits(&recipient.values) {
                 let path = format!("schedule.audience.recipients[{place}].values[{column}]");
@@ -42,7 +42,11 @@ impl CheckedAudience {
 }
 
 /// A sealed audience, which stands alone; `known` is what the ledger has under its name.
-fn named(fields: &mut Fields, asked: &v1::Audience, known: Option<(Named, Vec<String>)>) -> Option<CheckedAudience> {
+fn named(
+    fields: &mut Fields,
+    asked: &v1::Audience,
+    known: Option<(NamedAudience, Vec<String>)>,
+) -> Option<CheckedAudience> {
     if !asked.recipients.is_empty() || !asked.columns.is_empty() {
         fields.refuse("schedule.audience.sealed", "is named, and recipients are listed; choose one");
         return None;
@@ -52,14 +56,14 @@ fn named(fields: &mut Fields, asked: &v1::Audience, known: Option<(Named, Vec<St
         fields.refuse("schedule.audience.sealed", message);
     }
     let (named, columns) = known?;
-    Some(CheckedAudience { to: To::Sealed(named), columns, places: Vec::new(), duplicates: Vec::new() })
+    Some(CheckedAudience { to: AudienceChoice::Sealed(named), columns, places: Vec::new(), duplicates: Vec::new() })
 }
 
 /// The audience, and which recipients of the request others stand for. `known`: see [`named`].
 pub fn audience(
     fields: &mut Fields,
     asked: Option<v1::Audience>,
-    known: Option<(Named, Vec<String>)>,
+    known: Option<(NamedAudience, Vec<String>)>,
     limits: &Limits,
 ) -> Option<CheckedAudience> {
     let asked = asked.unwrap_or_default();
@@ -102,7 +106,7 @@ pub fn audience(
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);
     }
     let columns = audience.columns.clone();
-    Some(CheckedAudience { to: To::Listed(audience), columns, places: kept, duplicates })
+    Some(CheckedAudience { to: AudienceChoice::Listed(audience), columns, places: kept, duplicates })
 }
 
 /// Names of variables, at this path of a request.

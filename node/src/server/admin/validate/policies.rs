@@ -87,7 +87,7 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, i
     }
     let retention_ms = fields.length("schedule.policies.retention", asked.retention, RETENTION);
     Policies {
-        dst: calendar::Policies {
+        dst: calendar::DstPolicies {
             gap: known(fields, "dst_gap", gap.ok()),
             overlap: known(fields, "dst_overlap", overlap.ok()),
         },

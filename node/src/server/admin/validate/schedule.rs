@@ -4,7 +4,7 @@ use reveille_cluster::compose::{Compiled, check_size};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
-use reveille_ledger::content::{Content, Named};
+use reveille_ledger::content::{Content, NamedAudience};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
 use reveille_ledger::ids::Time;
@@ -27,7 +27,7 @@ pub struct CheckedSchedule {
 }
 
 /// The sealed audience of a tenant and a name, and the names of its recipients' variables.
-pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(Named, Vec<String>)>;
+pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(NamedAudience, Vec<String>)>;
 
 /// Validates a body. `now`: ledger time as far as it is known here; `exists`: is there a schedule of that
 /// name? Then the ledger compares, and what has become past since is no fault of this request.
@@ -116,7 +116,7 @@ fn first(
     (policies, jitter): (&reveille_ledger::policy::Policies, Jitter<'_>),
     (now, start, end): (Time, Option<Time>, Option<Time>),
     exists: bool,
-) -> Option<reveille_ledger::command::Next> {
+) -> Option<reveille_ledger::command::NextInstant> {
     let next = catch_up::first(pattern, zone, &policies.dst, now, (start, end), jitter);
     if next.is_none() && !exists {
         let (field, message) = match (when, end) {

@@ -5,7 +5,7 @@ use std::error::Error;
 use prost_types::{Duration, Timestamp};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
-use reveille_ledger::content::To;
+use reveille_ledger::content::AudienceChoice;
 use reveille_ledger::ids::Time;
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{
@@ -97,7 +97,7 @@ fn recipients_with_one_key_are_one_and_the_others_are_reported() -> Result<(), B
         audience.recipients = ["ada@example.net", "bob@example.net", "ADA@Example.net"].map(recipient).to_vec();
     });
     let asked = asked(body).map_err(|fault| fault.to_string())?;
-    let To::Listed(listed) = asked.create.audience else { panic!("a list") };
+    let AudienceChoice::Listed(listed) = asked.create.audience else { panic!("a list") };
     let kept: Vec<&str> = listed.recipients.iter().map(|one| one.address.as_str()).collect();
     assert_eq!(kept, ["ada@example.net", "bob@example.net"]);
     let pairs: Vec<(u32, u32)> = asked.duplicates.iter().map(|one| (one.recipient, one.same_as)).collect();

@@ -1,8 +1,8 @@
 //! Recipients that need somebody to look: in doubt, or dead.
 
+use reveille_ledger::claim_history::DoubtReason;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
-use reveille_ledger::moments::Doubt;
-use reveille_ledger::{DeadLetter, Ledger, Row, Run};
+use reveille_ledger::{Claim, DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1;
 
 use super::{node_name, timestamp};
@@ -23,7 +23,7 @@ pub struct DoubtRow {
     node: String,
     incarnation: u64,
     claimed_at: Time,
-    doubt: Doubt,
+    doubt: DoubtReason,
     since: Time,
     /// Has its node come back as another life?
     returned: bool,
@@ -35,7 +35,7 @@ impl DoubtRow {
         ledger: &Ledger,
         (id, run, cluster_incarnation): (RunId, &Run, u64),
         number: u32,
-        (fence, row, slot): (Fence, &Row, u16),
+        (fence, row, slot): (Fence, &Claim, u16),
     ) -> Option<DoubtRow> {
         let (doubt, since) = row.doubt(slot)?;
         Some(DoubtRow {
@@ -45,23 +45,23 @@ impl DoubtRow {
             content: run.content,
             cluster_incarnation,
             fence,
-            node: node_name(ledger, row.holder.node),
-            incarnation: row.holder.incarnation.0,
+            node: node_name(ledger, row.owner.node),
+            incarnation: row.owner.incarnation.0,
             claimed_at: row.claimed_at,
             doubt,
             since,
-            returned: !ledger.is_current(row.holder),
+            returned: !ledger.is_current(row.owner),
         })
     }
 }
 
 /// Why nothing is known, in a few words.
-pub fn cause(doubt: Doubt) -> &'static str {
+pub fn cause(doubt: DoubtReason) -> &'static str {
     match doubt {
-        Doubt::NoAnswer => "no answer after the final dot",
-        Doubt::HolderLost => "holder lost",
-        Doubt::Begun => "handed off, no answer in the journal",
-        Doubt::NoJournal => "holder came back without its journal",
+        DoubtReason::NoAnswer => "no answer after the final dot",
+        DoubtReason::OwnerLost => "holder lost",
+        DoubtReason::Begun => "handed off, no answer in the journal",
+        DoubtReason::NoJournal => "holder came back without its journal",
     }
 }
 
@@ -77,8 +77,10 @@ fn resolve(held: &DoubtRow) -> String {
 fn evidence(held: &DoubtRow) -> (String, Option<String>) {
     let DoubtRow { node, incarnation: life, .. } = held;
     match (held.doubt, held.returned) {
-        (Doubt::NoAnswer, _) => (format!("{node} handed it off and heard no answer, so only the relay can tell"), None),
-        (Doubt::HolderLost, false) => (
+        (DoubtReason::NoAnswer, _) => {
+            (format!("{node} handed it off and heard no answer, so only the relay can tell"), None)
+        }
+        (DoubtReason::OwnerLost, false) => (
             format!("the lease of {node} is over and nothing came from it since: it may have been handed off or not"),
             Some(format!(
                 "start {node} again, with its data folder and its journal folder; if it runs, let it reach the others: \
@@ -86,18 +88,18 @@ fn evidence(held: &DoubtRow) -> (String, Option<String>) {
                 resolve(held)
             )),
         ),
-        (Doubt::HolderLost, true) => (
+        (DoubtReason::OwnerLost, true) => (
             format!("{node} is back, and what its journal of life {life} tells of this is not settled yet"),
             Some(format!("wait: {node} settles it when it reaches the leader")),
         ),
-        (Doubt::Begun, _) => (
+        (DoubtReason::Begun, _) => (
             format!(
                 "{node} came back with the journal of its life {life}: the hand-off had begun and no answer is \
                  written, so only the relay can tell"
             ),
             None,
         ),
-        (Doubt::NoJournal, _) => (
+        (DoubtReason::NoJournal, _) => (
             format!(
                 "{node} came back without a journal that proves anything of its life {life}: it may have been handed \
                  off or not, so only the relay can tell"
@@ -152,12 +154,13 @@ mod tests {
 
     #[test]
     fn the_handbook_has_a_line_for_each_cause() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/doubt-and-dead-letters.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
         let page = std::fs::read_to_string(page).expect("the handbook");
         let table = page.split("| cause in `in-doubt list` |").nth(1).expect("a table");
         let rows = table.lines().skip(2).take_while(|line| line.starts_with("| "));
         let told: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
-        let causes = [Doubt::NoAnswer, Doubt::HolderLost, Doubt::Begun, Doubt::NoJournal].map(cause);
+        let causes =
+            [DoubtReason::NoAnswer, DoubtReason::OwnerLost, DoubtReason::Begun, DoubtReason::NoJournal].map(cause);
         assert_eq!(told, causes);
     }
 }

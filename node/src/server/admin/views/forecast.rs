@@ -3,7 +3,7 @@
 
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::Ledger;
-use reveille_ledger::forecast::{Bound, Forecast, Task};
+use reveille_ledger::forecast::{Forecast, ForecastLimit, ForecastRequest};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::FINISH_MS_MIN;
 use reveille_proto::admin::v1::{self, ForecastBound};
@@ -40,7 +40,7 @@ pub struct Outlook<'a> {
 pub fn outlook<'a>(ledger: &Ledger, prospect: &Prospect<'a>, now: Time) -> Option<Outlook<'a>> {
     let Prospect { pool, audience: (tenant, name), due, finish_by_ms } = *prospect;
     let rows = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?.rows;
-    let forecast = ledger.forecast(&Task { tenant, pool, rows, due }, now);
+    let forecast = ledger.forecast(&ForecastRequest { tenant, pool, rows, due }, now);
     // P16: one that opens late has ten minutes at least, or all of `finish_by` where that is less.
     let least = forecast.begins.plus_ms(FINISH_MS_MIN.min(finish_by_ms));
     Some(Outlook { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
@@ -57,18 +57,18 @@ impl Outlook<'_> {
     }
 
     fn fits(&self) -> bool {
-        self.forecast.bound != Bound::NoRelay && self.forecast.ends.is_none_or(|ends| ends <= self.finish_by)
+        self.forecast.bound != ForecastLimit::NoRelay && self.forecast.ends.is_none_or(|ends| ends <= self.finish_by)
     }
 
     /// As a message.
     pub fn told(&self) -> v1::Forecast {
         let bound = match self.forecast.bound {
-            Bound::NoRelay => ForecastBound::NoRelay,
-            Bound::Nothing => ForecastBound::Nothing,
-            Bound::Relays => ForecastBound::Relays,
-            Bound::LateRates => ForecastBound::LateRates,
-            Bound::Tenant => ForecastBound::Tenant,
-            Bound::WarmUp => ForecastBound::WarmUp,
+            ForecastLimit::NoRelay => ForecastBound::NoRelay,
+            ForecastLimit::Nothing => ForecastBound::Nothing,
+            ForecastLimit::Relays => ForecastBound::Relays,
+            ForecastLimit::LateRates => ForecastBound::LateRates,
+            ForecastLimit::Tenant => ForecastBound::Tenant,
+            ForecastLimit::WarmUp => ForecastBound::WarmUp,
         };
         v1::Forecast {
             needed_per_second: self.needed(),
@@ -103,7 +103,7 @@ impl Outlook<'_> {
                 minute(ends),
                 minute(self.finish_by)
             )),
-            (true, Bound::WarmUp) => warnings.push(format!("{bounded}: ends at {}", minute(ends))),
+            (true, ForecastLimit::WarmUp) => warnings.push(format!("{bounded}: ends at {}", minute(ends))),
             (true, _) => {}
         }
         warnings
@@ -115,11 +115,13 @@ impl Outlook<'_> {
         let gives = self.budget().map(format::rate);
         let (tenant, pool) = (self.tenant, self.pool);
         Some(match self.forecast.bound {
-            Bound::NoRelay | Bound::Nothing => return None,
-            Bound::Relays => format!("{needs}, and the relays of pool {pool} give {}", gives?),
-            Bound::LateRates => format!("{needs}, and the relays of pool {pool} give {} to what is late", gives?),
-            Bound::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
-            Bound::WarmUp => {
+            ForecastLimit::NoRelay | ForecastLimit::Nothing => return None,
+            ForecastLimit::Relays => format!("{needs}, and the relays of pool {pool} give {}", gives?),
+            ForecastLimit::LateRates => {
+                format!("{needs}, and the relays of pool {pool} give {} to what is late", gives?)
+            }
+            ForecastLimit::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
+            ForecastLimit::WarmUp => {
                 let (rows, room) = (format::count(self.rows.into()), format::count(self.forecast.room?.into()));
                 format!("has {rows} mails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
             }

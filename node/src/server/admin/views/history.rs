@@ -1,20 +1,20 @@
 //! What became of an instant, in words.
 
-use reveille_ledger::command::{Cause, Reason, Unopened};
+use reveille_ledger::command::{OpeningCause, Unopened, UnopenedReason};
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::{MINUTE_MS, Policies};
-use reveille_ledger::{History, Ledger, RunState, Schedule};
+use reveille_ledger::{InstantOutcome, Ledger, RunState, Schedule};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
 use super::run::made_way;
 use crate::server::admin::validate::in_words;
 
 /// The entry of one row of a schedule's history.
-pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &History) -> HistoryEntry {
+pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &InstantOutcome) -> HistoryEntry {
     match row {
-        History::Opened(run) => opened(nominal, *run, ledger),
-        History::Explained { strides, reason, index } => {
-            let (last, count) = (strides.last(nominal).to_string(), strides.count());
+        InstantOutcome::Opened(run) => opened(nominal, *run, ledger),
+        InstantOutcome::Explained { instants, reason, index } => {
+            let (last, count) = (instants.last(nominal).to_string(), instants.count());
             let (outcome, reason) = (outcome(*reason), why(*reason, policies));
             let (nominal, run) = (nominal.to_string(), String::new());
             HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run, index: *index }
@@ -49,19 +49,19 @@ pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
     kept.or_else(left).unwrap_or_default()
 }
 
-fn why_opened(cause: Cause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
+fn why_opened(cause: OpeningCause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
     let late_ms = opened_at.since_ms(due).max(0);
     // Seconds tell nothing of what is late by more than some minutes.
     let whole_ms = if late_ms < 10 * MINUTE_MS { 1_000 } else { MINUTE_MS };
     let late = in_words(late_ms / whole_ms * whole_ms);
     match (cause, waited) {
-        (Cause::Due, None) => String::new(),
-        (Cause::Due, Some(former)) => format!("{}, {late} late", waited_for(former)),
-        (Cause::CatchUp, None) => format!("missed, and caught up {late} late"),
-        (Cause::CatchUp, Some(former)) => format!("missed, and caught up {late} late; {}", waited_for(former)),
-        (Cause::Trigger, _) => "triggered".to_owned(),
-        (Cause::Backfill, _) => format!("backfilled {late} late"),
-        (Cause::Test, _) => "a test mail".to_owned(),
+        (OpeningCause::Due, None) => String::new(),
+        (OpeningCause::Due, Some(former)) => format!("{}, {late} late", waited_for(former)),
+        (OpeningCause::CatchUp, None) => format!("missed, and caught up {late} late"),
+        (OpeningCause::CatchUp, Some(former)) => format!("missed, and caught up {late} late; {}", waited_for(former)),
+        (OpeningCause::Trigger, _) => "triggered".to_owned(),
+        (OpeningCause::Backfill, _) => format!("backfilled {late} late"),
+        (OpeningCause::Test, _) => "a test mail".to_owned(),
     }
 }
 
@@ -72,7 +72,7 @@ pub fn waited_for(former: RunId) -> String {
 
 /// P17: whom a run suppressed since they got a mail of another one, in words; none where nobody.
 pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
-    let (run, near) = (ledger.run(id)?, ledger.too_near_of(id));
+    let (run, near) = (ledger.run(id)?, ledger.suppressed_by_gap_of(id));
     let gap = in_words(run.policies.min_gap_ms);
     (near > 0).then(|| kept_back(near.into(), run.count.into(), &gap))
 }
@@ -97,7 +97,7 @@ pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<H
     })
 }
 
-fn outcome(reason: Reason) -> HistoryOutcome {
+fn outcome(reason: UnopenedReason) -> HistoryOutcome {
     match reason.outcome() {
         Unopened::Coalesced => HistoryOutcome::Coalesced,
         Unopened::Skipped => HistoryOutcome::Skipped,
@@ -106,18 +106,18 @@ fn outcome(reason: Reason) -> HistoryOutcome {
     }
 }
 
-fn why(reason: Reason, policies: &Policies) -> String {
+fn why(reason: UnopenedReason, policies: &Policies) -> String {
     let words = match reason {
-        Reason::Coalesced => "missed; a later instant stands for it",
-        Reason::NoCatchUp => "missed, and catch_up is none",
-        Reason::TooLate => {
+        UnopenedReason::Coalesced => "missed; a later instant stands for it",
+        UnopenedReason::NoCatchUp => "missed, and catch_up is none",
+        UnopenedReason::TooLate => {
             return format!("late by more than start_within, {}", in_words(policies.start_within_ms));
         }
-        Reason::DoesNotExist => "the local time or date does not exist",
-        Reason::Edited => "missed or waiting when its timing was edited",
-        Reason::Overlap => "overlap: the former run was not finished, and overlap is skip",
-        Reason::Superseded => "overlap: a former run was not finished, and a later instant stands for it",
-        Reason::OpenedBefore => "an instant of that name has opened already",
+        UnopenedReason::DoesNotExist => "the local time or date does not exist",
+        UnopenedReason::Edited => "missed or waiting when its timing was edited",
+        UnopenedReason::Overlap => "overlap: the former run was not finished, and overlap is skip",
+        UnopenedReason::Superseded => "overlap: a former run was not finished, and a later instant stands for it",
+        UnopenedReason::OpenedBefore => "an instant of that name has opened already",
     };
     words.to_owned()
 }
@@ -136,17 +136,17 @@ mod tests {
 
     #[test]
     fn the_handbook_has_a_line_for_each_reason() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/schedules.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
         let page = std::fs::read_to_string(page).expect("the handbook");
         for reason in [
-            Reason::Coalesced,
-            Reason::NoCatchUp,
-            Reason::TooLate,
-            Reason::DoesNotExist,
-            Reason::Edited,
-            Reason::Overlap,
-            Reason::Superseded,
-            Reason::OpenedBefore,
+            UnopenedReason::Coalesced,
+            UnopenedReason::NoCatchUp,
+            UnopenedReason::TooLate,
+            UnopenedReason::DoesNotExist,
+            UnopenedReason::Edited,
+            UnopenedReason::Overlap,
+            UnopenedReason::Superseded,
+            UnopenedReason::OpenedBefore,
         ] {
             let (outcome, words) = (outcome(reason), why(reason, &Policies::default()));
             let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();

@@ -1,10 +1,10 @@
 //! A run as a message.
 
-use reveille_ledger::canary::{Trial, Verdict};
+use reveille_ledger::canary::{CanaryState, CanaryVerdict};
 use reveille_ledger::causes::PauseReason;
-use reveille_ledger::command::Cause;
+use reveille_ledger::command::OpeningCause;
 use reveille_ledger::ids::RunId;
-use reveille_ledger::{Blocked, Counts, Page, Run, RunState, Standing, Summary};
+use reveille_ledger::{Counts, MissingPart, Page, RecipientState, Run, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
@@ -38,25 +38,25 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
 
 /// P20: what it waits for, and what helps; empty where nothing is missing.
 pub fn blocked(run: &Run) -> String {
-    run.blocked.map_or_else(String::new, |Blocked { part, since }| {
+    run.blocked.map_or_else(String::new, |MissingPart { part, since }| {
         let helps = "start one that has it, or import the same list again";
         format!("no live node has part {part} of its audience, since {since}: {helps}")
     })
 }
 
-fn canary(trial: Trial) -> v1::RunCanary {
+fn canary(trial: CanaryState) -> v1::RunCanary {
     let verdict = match trial.verdict {
-        Verdict::Undecided => v1::CanaryVerdict::Undecided,
-        Verdict::Passed => v1::CanaryVerdict::Passed,
-        Verdict::Held => v1::CanaryVerdict::Held,
-        Verdict::Overruled => v1::CanaryVerdict::Overruled,
+        CanaryVerdict::Undecided => v1::CanaryVerdict::Undecided,
+        CanaryVerdict::Passed => v1::CanaryVerdict::Passed,
+        CanaryVerdict::Held => v1::CanaryVerdict::Held,
+        CanaryVerdict::Overruled => v1::CanaryVerdict::Overruled,
     };
-    let Trial { recipients, bad_max, undecided, bad, .. } = trial;
+    let CanaryState { recipients, bad_max, undecided, bad, .. } = trial;
     v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.into() }
 }
 
 /// What is left of a run that was pruned.
-pub fn summary(id: RunId, summary: &Summary) -> v1::Run {
+pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
     let (state, reason) = run_state(&summary.state);
     v1::Run {
         run: id.to_string(),
@@ -85,25 +85,25 @@ pub fn summary(id: RunId, summary: &Summary) -> v1::Run {
 fn counts(counts: &Counts) -> v1::RunCounts {
     let count = |standing| counts.get(standing);
     v1::RunCounts {
-        pending: count(Standing::Pending),
-        claimed: count(Standing::Claimed),
-        sent: count(Standing::Sent),
-        assumed: count(Standing::Assumed),
-        dead: count(Standing::Dead),
-        suppressed: count(Standing::Suppressed),
-        expired: count(Standing::Expired),
-        cancelled: count(Standing::Cancelled),
-        in_doubt: count(Standing::InDoubt),
+        pending: count(RecipientState::Pending),
+        claimed: count(RecipientState::Claimed),
+        sent: count(RecipientState::Sent),
+        assumed: count(RecipientState::Assumed),
+        dead: count(RecipientState::Dead),
+        suppressed: count(RecipientState::Suppressed),
+        expired: count(RecipientState::Expired),
+        cancelled: count(RecipientState::Cancelled),
+        in_doubt: count(RecipientState::InDoubt),
     }
 }
 
-fn cause(cause: Cause) -> v1::RunCause {
+fn cause(cause: OpeningCause) -> v1::RunCause {
     match cause {
-        Cause::Due => v1::RunCause::Due,
-        Cause::CatchUp => v1::RunCause::CatchUp,
-        Cause::Trigger => v1::RunCause::Trigger,
-        Cause::Backfill => v1::RunCause::Backfill,
-        Cause::Test => v1::RunCause::Test,
+        OpeningCause::Due => v1::RunCause::Due,
+        OpeningCause::CatchUp => v1::RunCause::CatchUp,
+        OpeningCause::Trigger => v1::RunCause::Trigger,
+        OpeningCause::Backfill => v1::RunCause::Backfill,
+        OpeningCause::Test => v1::RunCause::Test,
     }
 }
 
@@ -139,32 +139,32 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
 }
 
 /// Where a recipient stands.
-pub fn recipient_state(standing: Standing) -> v1::RecipientState {
+pub fn recipient_state(standing: RecipientState) -> v1::RecipientState {
     match standing {
-        Standing::Pending => v1::RecipientState::Pending,
-        Standing::Claimed => v1::RecipientState::Claimed,
-        Standing::Sent => v1::RecipientState::Sent,
-        Standing::Assumed => v1::RecipientState::Assumed,
-        Standing::Dead => v1::RecipientState::Dead,
-        Standing::Suppressed => v1::RecipientState::Suppressed,
-        Standing::Expired => v1::RecipientState::Expired,
-        Standing::Cancelled => v1::RecipientState::Cancelled,
-        Standing::InDoubt => v1::RecipientState::InDoubt,
+        RecipientState::Pending => v1::RecipientState::Pending,
+        RecipientState::Claimed => v1::RecipientState::Claimed,
+        RecipientState::Sent => v1::RecipientState::Sent,
+        RecipientState::Assumed => v1::RecipientState::Assumed,
+        RecipientState::Dead => v1::RecipientState::Dead,
+        RecipientState::Suppressed => v1::RecipientState::Suppressed,
+        RecipientState::Expired => v1::RecipientState::Expired,
+        RecipientState::Cancelled => v1::RecipientState::Cancelled,
+        RecipientState::InDoubt => v1::RecipientState::InDoubt,
     }
 }
 
 /// A recipient's standing, in a word or two.
-pub fn standing_word(standing: Standing) -> &'static str {
+pub fn standing_word(standing: RecipientState) -> &'static str {
     match standing {
-        Standing::Pending => "pending",
-        Standing::Claimed => "claimed",
-        Standing::Sent => "sent",
-        Standing::Assumed => "assumed to be sent",
-        Standing::Dead => "dead",
-        Standing::Suppressed => "suppressed",
-        Standing::Expired => "expired",
-        Standing::Cancelled => "cancelled",
-        Standing::InDoubt => "in doubt",
+        RecipientState::Pending => "pending",
+        RecipientState::Claimed => "claimed",
+        RecipientState::Sent => "sent",
+        RecipientState::Assumed => "assumed to be sent",
+        RecipientState::Dead => "dead",
+        RecipientState::Suppressed => "suppressed",
+        RecipientState::Expired => "expired",
+        RecipientState::Cancelled => "cancelled",
+        RecipientState::InDoubt => "in doubt",
     }
 }
 

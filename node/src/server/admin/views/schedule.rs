@@ -2,8 +2,8 @@
 
 use jiff::tz::TimeZone;
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::command::Next;
-use reveille_ledger::content::{Content, Recipient, To};
+use reveille_ledger::command::NextInstant;
+use reveille_ledger::content::{AudienceChoice, Content, Recipient};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
 use reveille_ledger::decide::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::decide::catch_up::Jitter;
@@ -59,7 +59,7 @@ pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
 }
 
 /// The request that would create it as it is now.
-pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::ScheduleBody {
+pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -> v1::ScheduleBody {
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
         tenant: schedule.tenant.clone(),
@@ -78,12 +78,12 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::Schedu
         },
         content: Some(mail(content)),
         audience: Some(match audience {
-            To::Listed(audience) => v1::Audience {
+            AudienceChoice::Listed(audience) => v1::Audience {
                 columns: audience.columns.clone(),
                 recipients: audience.recipients.iter().map(recipient).collect(),
                 sealed: String::new(),
             },
-            To::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
+            AudienceChoice::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
         }),
         labels: schedule.labels.as_map().clone(),
     }
@@ -209,7 +209,7 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
         .collect()
 }
 
-fn without_zone(next: &Next) -> v1::Instant {
+fn without_zone(next: &NextInstant) -> v1::Instant {
     let remark = "the zone is not in this node's database".to_owned();
     let opens = (next.jitter_ms > 0).then(|| timestamp(next.opens()));
     v1::Instant { instant: Some(timestamp(next.due)), local: next.due.to_string(), remark, opens }

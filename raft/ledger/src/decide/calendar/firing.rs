@@ -1,6 +1,6 @@
 //! What comes out of the calendar: firings, absences, their names and the words that explain them.
 //!
-//! The texts of [`Remark`] and [`Reason`] are what `preview` and `schedule create` print.
+//! The texts of [`Remark`] and [`AbsenceReason`] are what `preview` and `schedule create` print.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Fold {
 /// Names are for equality. They are ordered by instant only under the default policies: with
 /// `shift` or `both` a later name may come first, so order by [`Firing::instant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Nominal {
+pub enum CalendarName {
     /// Of a fixed-time pattern: the local time that the pattern names, also when it does not exist
     /// and the firing was moved.
     Civil {
@@ -47,31 +47,31 @@ pub enum Nominal {
     Instant(Timestamp),
 }
 
-impl Nominal {
+impl CalendarName {
     /// The civil date-time read as if it were UTC, in milliseconds since 1970-01-01T00:00; none for
-    /// an interval pattern. With [`Nominal::fold`] it is the name as plain numbers.
+    /// an interval pattern. With [`CalendarName::fold`] it is the name as plain numbers.
     pub fn civil_ms(&self) -> Option<i64> {
         match self {
-            Nominal::Civil { local, .. } => Offset::UTC.to_timestamp(*local).ok().map(Timestamp::as_millisecond),
-            Nominal::Instant(_) => None,
+            CalendarName::Civil { local, .. } => Offset::UTC.to_timestamp(*local).ok().map(Timestamp::as_millisecond),
+            CalendarName::Instant(_) => None,
         }
     }
 
     /// The fold; [`Fold::First`] for an interval pattern, whose names are unique by themselves.
     pub fn fold(&self) -> Fold {
         match self {
-            Nominal::Civil { fold, .. } => *fold,
-            Nominal::Instant(_) => Fold::First,
+            CalendarName::Civil { fold, .. } => *fold,
+            CalendarName::Instant(_) => Fold::First,
         }
     }
 }
 
-impl fmt::Display for Nominal {
+impl fmt::Display for CalendarName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Nominal::Civil { local, fold: Fold::First } => write!(f, "{local}"),
-            Nominal::Civil { local, fold: Fold::Second } => write!(f, "{local} (second)"),
-            Nominal::Instant(instant) => write!(f, "{instant}"),
+            CalendarName::Civil { local, fold: Fold::First } => write!(f, "{local}"),
+            CalendarName::Civil { local, fold: Fold::Second } => write!(f, "{local} (second)"),
+            CalendarName::Instant(instant) => write!(f, "{instant}"),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Step {
     }
 
     /// The name that it fires or explains.
-    pub fn nominal(&self) -> Nominal {
+    pub fn nominal(&self) -> CalendarName {
         match self {
             Step::Fires(firing) => firing.nominal,
             Step::Absent(absence) => absence.nominal,
@@ -108,7 +108,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firing {
     /// Its name.
-    pub nominal: Nominal,
+    pub nominal: CalendarName,
     /// When it is due. Strictly increases from firing to firing.
     pub instant: Timestamp,
     /// The zone's offset from UTC then.
@@ -202,16 +202,16 @@ fn times(count: usize) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absence {
     /// The name.
-    pub nominal: Nominal,
+    pub nominal: CalendarName,
     /// Where on the time line it stands: the end of its gap, or the firing it falls together with.
     pub at: Timestamp,
     /// Why.
-    pub reason: Reason,
+    pub reason: AbsenceReason,
 }
 
 /// Why a name has no firing of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum AbsenceReason {
     /// The zone skipped its whole date.
     DateMissing {
         /// The change.
@@ -227,16 +227,16 @@ pub enum Reason {
         /// The change.
         edge: Edge,
         /// The name of that firing.
-        with: Nominal,
+        with: CalendarName,
     },
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for AbsenceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::DateMissing { edge } => write!(f, "date does not exist: {edge}"),
-            Reason::TimeMissing { edge } => write!(f, "local time does not exist: {edge}"),
-            Reason::FallsTogether { edge, with } => {
+            AbsenceReason::DateMissing { edge } => write!(f, "date does not exist: {edge}"),
+            AbsenceReason::TimeMissing { edge } => write!(f, "local time does not exist: {edge}"),
+            AbsenceReason::FallsTogether { edge, with } => {
                 write!(f, "local time does not exist: {edge}; falls together with {with}")
             }
         }

@@ -39,10 +39,10 @@ mod walk;
 pub mod when;
 pub mod zone;
 
-pub use firing::{Absence, Firing, Fold, Nominal, Reason, Remark, Step};
+pub use firing::{Absence, AbsenceReason, CalendarName, Firing, Fold, Remark, Step};
 pub use grammar::Field;
 pub use pattern::{Pattern, PatternError};
-pub use policy::{DstGap, DstOverlap, Policies, PolicyError};
+pub use policy::{DstGap, DstOverlap, DstPolicies, PolicyError};
 pub use range::{Count, Missed, count, missed};
 pub use resolver::{Steps, next_after, steps_after};
 pub use segment::Edge;

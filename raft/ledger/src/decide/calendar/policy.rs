@@ -35,7 +35,7 @@ pub enum DstOverlap {
 
 /// Both knobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Policies {
+pub struct DstPolicies {
     /// For local times that do not exist.
     pub gap: DstGap,
     /// For local times that exist twice.

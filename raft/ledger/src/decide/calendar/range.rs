@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::firing::{Firing, Step};
 use super::pattern::{Pattern, Rule};
-use super::policy::Policies;
+use super::policy::DstPolicies;
 use super::resolver::{at_instant, beat, beats_through, steps_after};
 
 /// The steps of a range, or its beginning.
@@ -24,7 +24,7 @@ pub struct Missed {
 pub fn missed(
     pattern: &Pattern,
     zone: &TimeZone,
-    policies: &Policies,
+    policies: &DstPolicies,
     after: Timestamp,
     through: Timestamp,
     limit: usize,
@@ -63,7 +63,7 @@ pub struct Count {
 pub fn count(
     pattern: &Pattern,
     zone: &TimeZone,
-    policies: &Policies,
+    policies: &DstPolicies,
     after: Timestamp,
     through: Timestamp,
     limit: u64,

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::firing::{Firing, Nominal, Step};
+use super::firing::{CalendarName, Firing, Step};
 use super::pattern::{Pattern, Rule};
-use super::policy::Policies;
+use super::policy::DstPolicies;
 use super::walk::Walk;
 
 /// The first firing strictly after `after`; none when there is none any more (a single instant that
 /// is past, or the year 5000).
-pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &Policies, after: Timestamp) -> Option<Firing> {
+pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, after: Timestamp) -> Option<Firing> {
     steps_after(pattern, zone, policies, after).find_map(|step| match step {
         Step::Fires(firing) => Some(firing),
         Step::Absent(_) => None,
@@ -24,7 +24,12 @@ pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &Policies, after
 /// An interval pattern has no absences: its names are instants, and every instant exists.
 /// Steps of one instant come together: whoever stops and goes on later stops between two instants
 /// and passes the last one as `after`.
-pub fn steps_after<'a>(pattern: &'a Pattern, zone: &'a TimeZone, policies: &Policies, after: Timestamp) -> Steps<'a> {
+pub fn steps_after<'a>(
+    pattern: &'a Pattern,
+    zone: &'a TimeZone,
+    policies: &DstPolicies,
+    after: Timestamp,
+) -> Steps<'a> {
     let source = match &pattern.rule {
         Rule::Once { instant } => Source::Once { next: (*instant > after).then_some(*instant) },
         Rule::Interval { period, anchor } => {
@@ -75,7 +80,7 @@ impl Iterator for Steps<'_> {
 
 /// A firing that is named by its instant and knows no clock changes.
 pub(super) fn at_instant(instant: Timestamp, zone: &TimeZone) -> Firing {
-    let nominal = Nominal::Instant(instant);
+    let nominal = CalendarName::Instant(instant);
     Firing { nominal, instant, offset: zone.to_offset(instant), remark: None }
 }
 

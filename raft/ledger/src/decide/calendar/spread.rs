@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::firing::{Firing, Nominal};
+use super::firing::{CalendarName, Firing};
 
 /// Separates these hashes from every other use of the same seed.
 const CONTEXT: &str = "reveille 2026 calendar spread v1";
@@ -24,10 +24,10 @@ pub fn spread(seed: &[u8], firing: &Firing, next: Option<Timestamp>, window: Dur
 }
 
 /// A number that is uniform over all u64.
-fn draw(seed: &[u8], nominal: &Nominal) -> u64 {
+fn draw(seed: &[u8], nominal: &CalendarName) -> u64 {
     let (kind, number) = match nominal {
-        Nominal::Civil { fold, .. } => (fold.number(), nominal.civil_ms().unwrap_or_default()),
-        Nominal::Instant(instant) => (2, instant.as_millisecond()),
+        CalendarName::Civil { fold, .. } => (fold.number(), nominal.civil_ms().unwrap_or_default()),
+        CalendarName::Instant(instant) => (2, instant.as_millisecond()),
     };
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     hasher.update(&[kind]).update(&number.to_be_bytes()).update(seed);

@@ -16,11 +16,11 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::firing::{Absence, Firing, Fold, Nominal, Reason, Remark, Step};
-use super::policy::{DstGap, DstOverlap, Policies};
+use super::firing::{Absence, AbsenceReason, CalendarName, Firing, Fold, Remark, Step};
+use super::policy::{DstGap, DstOverlap, DstPolicies};
 use super::search::Search;
 use super::segment::{Edge, Segment};
-use crate::planted::{self, Bug};
+use crate::injected_bugs::{self, Bug};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
@@ -30,7 +30,7 @@ pub(super) struct Walk<'a> {
     search: Search<'a>,
     fixed: bool,
     zone: &'a TimeZone,
-    policies: Policies,
+    policies: DstPolicies,
     segment: Segment,
     low: DateTime,
     own: Option<Own>,
@@ -52,7 +52,7 @@ struct Moved {
     wanted: DateTime,
     edge: Edge,
     at: Timestamp,
-    absent: Option<Reason>,
+    absent: Option<AbsenceReason>,
 }
 
 impl<'a> Walk<'a> {
@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
         cron: &'a Cron,
         fixed: bool,
         zone: &'a TimeZone,
-        policies: Policies,
+        policies: DstPolicies,
         after: Timestamp,
     ) -> Walk<'a> {
         let segment = Segment::containing(zone, after);
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
         if let Some(edge) = self.segment.opening.filter(repeated) {
             let remark = Some(Remark::SecondOfTwo { edge });
             let own = Own { local, at, fold: Fold::Second, remark };
-            return (overlap != DstOverlap::First || planted::is(Bug::OverlapTwice)).then_some(own);
+            return (overlap != DstOverlap::First || injected_bugs::is(Bug::OverlapTwice)).then_some(own);
         }
         if let Some(edge) = self.segment.closing.filter(repeated) {
             let remark = Some(Remark::FirstOfTwo { edge });
@@ -158,8 +158,8 @@ impl<'a> Walk<'a> {
     fn fate(&self, wanted: DateTime, edge: &Edge) -> Moved {
         let edge = *edge;
         let (at, absent) = match self.policies.gap {
-            _ if edge.swallows_date_of(wanted) => (edge.at, Some(Reason::DateMissing { edge })),
-            DstGap::Skip => (edge.at, Some(Reason::TimeMissing { edge })),
+            _ if edge.swallows_date_of(wanted) => (edge.at, Some(AbsenceReason::DateMissing { edge })),
+            DstGap::Skip => (edge.at, Some(AbsenceReason::TimeMissing { edge })),
             DstGap::After => (edge.at, None),
             // A segment shorter than the gap before it has no place to shift to: then as `after`.
             DstGap::Shift => {
@@ -191,8 +191,11 @@ impl<'a> Walk<'a> {
     }
 
     fn own_firing(&self, own: Own, gap: Option<Edge>, others: usize) -> Firing {
-        let nominal =
-            if self.fixed { Nominal::Civil { local: own.local, fold: own.fold } } else { Nominal::Instant(own.at) };
+        let nominal = if self.fixed {
+            CalendarName::Civil { local: own.local, fold: own.fold }
+        } else {
+            CalendarName::Instant(own.at)
+        };
         let joined = gap.map(|edge| Remark::JoinedFromGap { edge, others });
         let remark = own.remark.or(joined);
         Firing { nominal, instant: own.at, offset: self.segment.offset, remark }
@@ -211,20 +214,20 @@ impl<'a> Walk<'a> {
 }
 
 impl Moved {
-    fn nominal(&self) -> Nominal {
-        Nominal::Civil { local: self.wanted, fold: Fold::First }
+    fn nominal(&self) -> CalendarName {
+        CalendarName::Civil { local: self.wanted, fold: Fold::First }
     }
 
     /// The firing of its instant where it is its own, otherwise why it has none.
     fn step(&self, firing: Option<Firing>) -> Step {
         let Moved { edge, at, .. } = *self;
         let nominal = self.nominal();
-        let together = |firing: Firing| Reason::FallsTogether { edge, with: firing.nominal };
+        let together = |firing: Firing| AbsenceReason::FallsTogether { edge, with: firing.nominal };
         match (self.absent, firing) {
             (None, Some(firing)) if firing.nominal == nominal => Step::Fires(firing),
             (absent, firing) => {
                 let reason = absent.or(firing.map(together));
-                let reason = reason.unwrap_or(Reason::TimeMissing { edge });
+                let reason = reason.unwrap_or(AbsenceReason::TimeMissing { edge });
                 Step::Absent(Absence { nominal, at, reason })
             }
         }

@@ -14,22 +14,24 @@ impl World {
             concurrency: Some(concurrency),
             share: Some(share),
         };
-        assert_eq!(self.put(Command::TenantSet(set)), Outcome::Done);
+        assert_eq!(self.put(Command::TenantSet(set)), CommandOutcome::Done);
     }
 
     /// A page of another tenant.
     fn open(&mut self, tenant: &str, recipients: u32) {
         let create = ScheduleCreate { tenant: tenant.into(), ..schedule(recipients) };
-        let Outcome::Schedule(id) = self.put(Command::ScheduleCreate(Box::new(create))) else { panic!("{tenant}") };
+        let CommandOutcome::Schedule(id) = self.put(Command::ScheduleCreate(Box::new(create))) else {
+            panic!("{tenant}")
+        };
         let trigger = reveille_ledger::command::Trigger { schedule: id, request: tenant.into() };
         let opened = self.put(Command::Trigger(trigger));
-        assert!(matches!(opened, Outcome::Run { .. }), "{opened:?}");
+        assert!(matches!(opened, CommandOutcome::Run { .. }), "{opened:?}");
     }
 
     /// Recipients that each tenant has claimed.
     fn held_by_tenant(&self) -> BTreeMap<String, u32> {
         let mut held = BTreeMap::new();
-        for (_, row) in self.ledger.rows().iter() {
+        for (_, row) in self.ledger.claims().iter() {
             let page = self.ledger.pages().get(&row.page).expect("a page");
             *held.entry(page.tenant.clone()).or_default() += row.claimed.len();
         }
@@ -145,17 +147,17 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
             world.boot += NAP_FOR_CREDIT;
             world.dispatch();
             let others = world.ledger.runs().filter(|(_, page, _)| page.tenant == "other");
-            let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::Standing::Pending)).sum::<u32>();
+            let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::RecipientState::Pending)).sum::<u32>();
             if waits == 0 {
                 return looks;
             }
             // Half of what is under way ends.
-            let ends = |(number, (fence, row)): (usize, (&Fence, &reveille_ledger::Row))| {
+            let ends = |(number, (fence, row)): (usize, (&Fence, &reveille_ledger::Claim))| {
                 let accepted =
-                    RowOutcome { accepted: row.claimed.clone(), ..RowOutcome::empty(row.page, row.chunk, *fence) };
+                    ClaimOutcome { accepted: row.claimed.clone(), ..ClaimOutcome::empty(row.page, row.chunk, *fence) };
                 number.is_multiple_of(2).then_some(accepted)
             };
-            let outcomes = world.ledger.rows().iter().enumerate().filter_map(ends).collect();
+            let outcomes = world.ledger.claims().iter().enumerate().filter_map(ends).collect();
             world.put(Command::Settle(outcomes));
         }
         panic!("it was never claimed");
@@ -165,9 +167,11 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
     let relay = busy.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
     busy.put(Command::RelayPut(Relay { name: "dead".into(), pool: "dead".into(), ..relay }.into()));
     let create = ScheduleCreate { name: "dead".into(), pool: "dead".into(), ..schedule(1_000) };
-    let Outcome::Schedule(id) = busy.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
+    let CommandOutcome::Schedule(id) = busy.put(Command::ScheduleCreate(Box::new(create))) else {
+        panic!("a schedule")
+    };
     let trigger = reveille_ledger::command::Trigger { schedule: id, request: "dead".into() };
-    assert!(matches!(busy.put(Command::Trigger(trigger)), Outcome::Run { .. }));
+    assert!(matches!(busy.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     for _ in 0..10 {
         busy.boot += NAP_FOR_CREDIT;
         busy.dispatch();
@@ -184,7 +188,7 @@ fn goes_for(world: &mut World, tenant: &str, made: Claims) {
     world.on_the_way.goes(grants);
 }
 
-fn asked(claims: &[Claim]) -> u32 {
+fn asked(claims: &[ClaimRequest]) -> u32 {
     claims.iter().map(|claim| claim.slice.len()).sum()
 }
 
@@ -206,7 +210,9 @@ fn what_is_on_its_way_counts_against_a_tenants_concurrency() {
     let (made, _) = world.made();
     goes_for(&mut world, "default", made);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
-    let Outcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
-    world.fire(second, Cause::Due);
+    let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+        panic!("a schedule")
+    };
+    world.fire(second, OpeningCause::Due);
     assert_eq!(asked(&world.made().0.claims), 50 - 40);
 }

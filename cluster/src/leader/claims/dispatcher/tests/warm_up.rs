@@ -10,7 +10,7 @@ impl World {
     fn warm_up(&mut self, caps: &[u32]) {
         let set =
             PoolSet { request: None, pool: "default".into(), caps: caps.to_vec(), first: None, reveille_headers: None };
-        assert_eq!(self.put(Command::PoolSet(set)), Outcome::Done);
+        assert_eq!(self.put(Command::PoolSet(set)), CommandOutcome::Done);
     }
 
     /// Ledger time goes on in the steps that it may take.
@@ -19,7 +19,7 @@ impl World {
             let step = left_ms.min(60_000);
             self.now = self.now.plus_ms(step);
             left_ms -= step;
-            assert_eq!(self.put(Command::Tick), Outcome::Done);
+            assert_eq!(self.put(Command::Tick), CommandOutcome::Done);
         }
     }
 
@@ -46,9 +46,11 @@ fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
     world.put(Command::RunCancel(run));
     let policies = Policies { finish_by_ms, ..Policies::default() };
     let create = ScheduleCreate { name: "long".into(), policies, ..schedule(2_000) };
-    let Outcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
+    let CommandOutcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+        panic!("a schedule")
+    };
     let trigger = reveille_ledger::command::Trigger { schedule: id, request: "long".into() };
-    assert!(matches!(world.put(Command::Trigger(trigger)), Outcome::Run { .. }));
+    assert!(matches!(world.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     world.warm_up(&[50, 300]);
     assert_eq!(world.sent(), 50);
     let (claims, nap) = world.look();
@@ -70,7 +72,7 @@ fn a_leader_that_knows_less_exceeds_no_cap() {
     let mut before = World { ledger: world.ledger.clone(), ..World::with(1) };
     before.now = world.now;
     world.warm_up(&[50]);
-    let asked: Vec<Claim> = before.dispatch();
+    let asked: Vec<ClaimRequest> = before.dispatch();
     assert!(asked.iter().map(|claim| claim.slice.len()).sum::<u32>() > 50, "{asked:?}");
     world.put(Command::Claim(asked));
     assert_eq!(world.held().values().sum::<u32>(), 50);
@@ -83,8 +85,10 @@ fn what_is_on_its_way_counts_against_the_days_cap() {
     let (made, _) = world.made();
     world.on_the_way.goes(made.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
-    let Outcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
-    world.fire(second, Cause::Due);
+    let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+        panic!("a schedule")
+    };
+    world.fire(second, OpeningCause::Due);
     let asked: u32 = world.made().0.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 50 - 40);
 }

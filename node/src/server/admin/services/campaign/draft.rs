@@ -7,7 +7,7 @@ use reveille_cluster::compose::columns_used;
 use reveille_ledger::Ledger;
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
-use reveille_ledger::content::Named;
+use reveille_ledger::content::NamedAudience;
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
 use reveille_ledger::ids::{Hash, Time};
@@ -112,7 +112,7 @@ impl Admin {
             let content = validate::content(&mut Fields::default(), body.content.clone());
             let columns = content.as_ref().map(columns_used).unwrap_or_default();
             let to_come = |name: &str| {
-                let named = Named { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
+                let named = NamedAudience { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
                 Some((named, columns.clone()))
             };
             let sealed = |tenant: &str, name: &str| site.sealed(tenant, name).or_else(|| to_come(name));

@@ -7,13 +7,13 @@ use std::time::Instant;
 use prost::Message;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Backfill, Command, Opening};
-use reveille_ledger::decide::backfill::{Range, range};
+use reveille_ledger::decide::backfill::{BackfillRange, range};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::limits::Limits;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use super::Found;
@@ -61,7 +61,7 @@ pub async fn backfill(
             None => Ok(response),
         };
     }
-    let Range { openings, known, rest } = range;
+    let BackfillRange { openings, known, rest } = range;
     let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
     let reply = admin.write(Command::Backfill(backfill), &request.request_id, deadline).await?;
     answered(admin, found, reply.outcome).await
@@ -73,7 +73,7 @@ fn stored(
     tenant: &str,
     request: &BackfillScheduleRequest,
     asked: &Asked,
-) -> Result<Option<Outcome>, ApiError> {
+) -> Result<Option<CommandOutcome>, ApiError> {
     let Some(id) = asked.request.as_deref() else { return Ok(None) };
     let Some(answer) = admin.site.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else { return Ok(None) };
     if answer.body == asked.body {
@@ -115,7 +115,7 @@ async fn look(
     admin: &Admin,
     found: Found,
     asked: &Asked,
-) -> Result<(Range, BackfillScheduleResponse, Found), ApiError> {
+) -> Result<(BackfillRange, BackfillScheduleResponse, Found), ApiError> {
     let site = Arc::clone(&admin.site);
     let (span, most) = ((asked.from, asked.to), asked.most);
     let looked = admin.calendar(move |zones| {
@@ -157,8 +157,8 @@ async fn look(
 }
 
 /// What the ledger says of it: some may have opened between the look and the entry.
-async fn answered(admin: &Admin, found: Found, outcome: Outcome) -> Result<BackfillScheduleResponse, ApiError> {
-    let Outcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
+async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Result<BackfillScheduleResponse, ApiError> {
+    let CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
         return Err(refusal::broken(format!("a backfill was answered by {outcome:?}")));
     };
     let due_of = |run: Option<RunId>| admin.site.replica.read(|ledger| due(ledger, run?));

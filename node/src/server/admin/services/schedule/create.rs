@@ -9,7 +9,7 @@ use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, DEFAULT_TENANT, LEVEL, Ledger, Plan, Schedule};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
 use tonic::Status;
@@ -66,7 +66,7 @@ pub async fn create(
     create.request = request_id;
     let name = create.name.clone();
     let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, deadline).await?;
-    let Outcome::Schedule(id) = reply.outcome else {
+    let CommandOutcome::Schedule(id) = reply.outcome else {
         return Err(refusal::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;

@@ -4,14 +4,14 @@
 //! runs and the code that `apply` runs. What it can not know is the rest of the history, which only matters
 //! when the zone's rules were changed meanwhile.
 
-use reveille_ledger::command::{Command, Entry, EpochStart, Explained, Reading, ScheduleCreate};
+use reveille_ledger::command::{Command, Entry, EpochStart, ExplainedRange, ScheduleCreate, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, ScheduleId, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{Overlap, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, Schedule};
 
 /// Fires that are rehearsed; each looks at a thousand instants or so.
@@ -33,7 +33,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn play(&mut self, epoch: Epoch, command: Command) -> Outcome {
+    fn play(&mut self, epoch: Epoch, command: Command) -> CommandOutcome {
         self.index += 1;
         self.ledger.apply(self.index, &Entry { epoch, now: self.now, command }).reply.outcome
     }
@@ -43,12 +43,12 @@ impl Stage {
 pub fn rehearse(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) -> Rehearsal {
     let mut stage = Stage { ledger: Ledger::new(), index: 0, now };
     let mut rehearsal = Rehearsal::default();
-    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-    let readings = vec![Reading { node: leader.node, wall: now }];
+    let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+    let readings = vec![VoterClock { node: leader.node, wall: now }];
     let begun = stage.play(Epoch(0), Command::EpochStart(EpochStart::new(leader, 1, readings)));
-    let Outcome::EpochStarted { epoch, .. } = begun else { return rehearsal };
+    let CommandOutcome::EpochStarted { epoch, .. } = begun else { return rehearsal };
     let created = stage.play(epoch, Command::ScheduleCreate(Box::new(stand_in(schedule))));
-    let Outcome::Schedule(id) = created else { return rehearsal };
+    let CommandOutcome::Schedule(id) = created else { return rehearsal };
     for _ in 0..FIRES_MAX {
         if !rehearsal.go_on(&mut stage, (epoch, id), pattern, zone) {
             break;
@@ -62,9 +62,9 @@ impl Rehearsal {
     fn go_on(&mut self, stage: &mut Stage, (epoch, id): (Epoch, ScheduleId), pattern: &Pattern, zone: &Zone) -> bool {
         let Some(fire) = plan_fire(&stage.ledger, id, pattern, zone, stage.now) else { return false };
         let opens: Vec<Time> = fire.opened.iter().map(|opening| opening.due).collect();
-        let explained: u32 = fire.explained.iter().map(Explained::count).sum();
+        let explained: u32 = fire.explained.iter().map(ExplainedRange::count).sum();
         match stage.play(epoch, Command::Fire(vec![fire])) {
-            Outcome::Fired(answers) if answers.iter().all(Result::is_ok) => {
+            CommandOutcome::Fired(answers) if answers.iter().all(Result::is_ok) => {
                 self.opens.extend(opens);
                 self.explained += explained;
                 true
@@ -118,7 +118,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
 mod tests {
     use super::*;
     use reveille_cluster::ops::zones::Zones;
-    use reveille_ledger::command::Next;
+    use reveille_ledger::command::NextInstant;
     use reveille_ledger::decide::calendar::When;
     use reveille_ledger::ids::{Hash, Nominal};
     use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
@@ -147,7 +147,7 @@ mod tests {
             activity: Activity::Paused { reason: String::new(), since: paused_at },
             plan: Plan {
                 version: 2,
-                next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+                next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
                 fired_through: paused_at,
                 forgotten_through: None,
                 opened: 7,

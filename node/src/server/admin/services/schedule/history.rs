@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use reveille_ledger::ids::{Nominal, ScheduleId};
-use reveille_ledger::{History, Ledger, Schedule};
+use reveille_ledger::{InstantOutcome, Ledger, Schedule};
 use reveille_proto::admin::v1::HistoryEntry;
 use serde::{Deserialize, Serialize};
 
@@ -31,10 +31,10 @@ fn first_instant(id: ScheduleId) -> (ScheduleId, Nominal) {
     (id, Nominal::Civil { civil_ms: i64::MIN, fold: 0 })
 }
 
-fn index_of(row: &History) -> u64 {
+fn index_of(row: &InstantOutcome) -> u64 {
     match row {
-        History::Opened(run) => run.index,
-        History::Explained { index, .. } => *index,
+        InstantOutcome::Opened(run) => run.index,
+        InstantOutcome::Explained { index, .. } => *index,
     }
 }
 
@@ -72,7 +72,7 @@ pub fn list(
     (entries, more.then_some(place))
 }
 
-type Row<'l> = (u64, &'l Nominal, &'l History);
+type Row<'l> = (u64, &'l Nominal, &'l InstantOutcome);
 
 /// Triggered runs, latest first, after the one that was given last.
 fn triggers<'l>(ledger: &'l Ledger, id: ScheduleId, last: Option<&(u64, String)>) -> Vec<Row<'l>> {

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use reveille_ledger::TEST_NAME;
 use reveille_ledger::command::{Command, SendTest};
-use reveille_ledger::content::To;
+use reveille_ledger::content::AudienceChoice;
 use reveille_ledger::policy::Policies;
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
@@ -65,7 +65,7 @@ pub async fn send_test(
     let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits));
     let asked = asked.await?;
     let CheckedSchedule { create, .. } = asked.map_err(|fault| fault.request(&request_id))?;
-    let To::Listed(audience) = create.audience else {
+    let AudienceChoice::Listed(audience) = create.audience else {
         return Err(ApiError::of_field("schedule.audience.sealed", "is named; a test mail goes to one recipient"));
     };
     let keys = audience.recipients.iter().map(|recipient| (create.tenant.clone(), recipient.key.clone()));
@@ -85,7 +85,7 @@ pub async fn send_test(
         policies: Policies { finish_by_ms: finish_within_ms, ..create.policies },
     };
     let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
-    let Outcome::Run { run: opened, .. } = reply.outcome else {
+    let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
         return Err(refusal::broken(format!("a test mail was answered by {:?}", reply.outcome)));
     };
     let run = admin.site.replica.read(|ledger| run::look(ledger, opened))?;

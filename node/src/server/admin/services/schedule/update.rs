@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::command::{Command, Explained, Fire, Retiming, ScheduleCreate, ScheduleEdit};
-use reveille_ledger::content::{Content, Recipients, To};
+use reveille_ledger::command::{Command, ExplainedRange, Fire, ScheduleCreate, ScheduleEdit, TimingChange};
+use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_leave};
-use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
+use reveille_ledger::decide::edit::{Calendar, RequestedTiming, retime};
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, Answer, Schedule};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{Activity, Schedule, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::INSTANTS_SHOWN;
@@ -47,8 +47,8 @@ struct Present {
     id: ScheduleId,
     schedule: Schedule,
     content: Content,
-    audience: To,
-    answer: Option<Answer>,
+    audience: AudienceChoice,
+    answer: Option<StoredAnswer>,
     beside: Beside,
     /// Ledger time, applied and by this node's clock.
     applied: Time,
@@ -60,7 +60,7 @@ struct Planned {
     edit: ScheduleEdit,
     /// What it would then be made of.
     content: Content,
-    audience: To,
+    audience: AudienceChoice,
     duplicates: Vec<v1::Duplicate>,
 }
 
@@ -133,7 +133,7 @@ async fn attempt(
     let due = edit.timing.iter().flat_map(|timing| &timing.due);
     let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
     let explained = edit.timing.iter().flat_map(|timing| &timing.explained).chain(due.flat_map(|fire| &fire.explained));
-    let explained_count = explained.map(Explained::count).fold(0, u32::saturating_add);
+    let explained_count = explained.map(ExplainedRange::count).fold(0, u32::saturating_add);
     let mut would_be = former.clone();
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
@@ -152,7 +152,7 @@ async fn attempt(
                 Ok(reply) => reply.outcome,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            let Outcome::Schedule(id) = outcome else {
+            let CommandOutcome::Schedule(id) = outcome else {
                 return Err(refusal::broken(format!("an edit was answered by {outcome:?}")));
             };
             admin.show_schedule(id, &asked.name).await?
@@ -282,7 +282,7 @@ fn retimed(
     zones: &Zones,
     (through, waits): (Time, bool),
     (due, has_opened): Past<'_>,
-) -> Result<Retiming, ApiError> {
+) -> Result<TimingChange, ApiError> {
     let schedule = &present.schedule;
     let compiled = |of: &_| Pattern::compile(of).map_err(|error| refusal::not_possible(error.to_string()));
     let zone = zones.get(&create.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
@@ -290,7 +290,7 @@ fn retimed(
     let former = (compiled(&schedule.when)?, zones.get(&schedule.zone).ok());
     let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
     let due = former.filter(|_| schedule.activity == Activity::Active).and_then(|of| due(of.pattern, of.zone));
-    let wanted = Wanted {
+    let wanted = RequestedTiming {
         when: create.when.clone(),
         zone: create.zone.clone(),
         start: create.start,

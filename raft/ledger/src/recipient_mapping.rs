@@ -12,50 +12,50 @@ use crate::ids::Hash;
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 
 /// For each recipient of one list its number in another, by address key.
-pub(crate) type Table = Vec<Option<u16>>;
+pub(crate) type RecipientMapping = Vec<Option<u16>>;
 
 /// Tables by the hashes of their lists: whose numbers, and into which.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tables {
-    tables: BTreeMap<(Hash, Hash), Table>,
+pub(crate) struct RecipientMappings {
+    mappings: BTreeMap<(Hash, Hash), RecipientMapping>,
     numbers: usize,
 }
 
-impl Tables {
-    pub fn get(&self, own: Hash, other: Hash) -> Option<&Table> {
-        self.tables.get(&(own, other))
+impl RecipientMappings {
+    pub fn get(&self, own: Hash, other: Hash) -> Option<&RecipientMapping> {
+        self.mappings.get(&(own, other))
     }
 
-    pub fn put(&mut self, own: Hash, other: Hash, table: Table) {
-        if self.numbers + table.len() > NUMBERS_MAX {
-            *self = Tables::default();
+    pub fn put(&mut self, own: Hash, other: Hash, mapping: RecipientMapping) {
+        if self.numbers + mapping.len() > NUMBERS_MAX {
+            *self = RecipientMappings::default();
         }
-        self.numbers += table.len();
-        let former = self.tables.insert((own, other), table);
+        self.numbers += mapping.len();
+        let former = self.mappings.insert((own, other), mapping);
         self.numbers -= former.map_or(0, |former| former.len());
     }
 
     /// Keeps what was made elsewhere.
-    pub fn take(&mut self, made: Tables) {
-        for ((own, other), table) in made.tables {
-            self.put(own, other, table);
+    pub fn take(&mut self, made: RecipientMappings) {
+        for ((own, other), mapping) in made.mappings {
+            self.put(own, other, mapping);
         }
     }
 
     /// A list is gone.
     pub fn forget(&mut self, list: &Hash) {
-        self.tables.retain(|(own, other), _| own != list && other != list);
-        self.numbers = self.tables.values().map(Vec::len).sum();
+        self.mappings.retain(|(own, other), _| own != list && other != list);
+        self.numbers = self.mappings.values().map(Vec::len).sum();
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Hash, Hash, &Table)> {
-        self.tables.iter().map(|((own, other), table)| (*own, *other, table))
+    pub fn iter(&self) -> impl Iterator<Item = (Hash, Hash, &RecipientMapping)> {
+        self.mappings.iter().map(|((own, other), mapping)| (*own, *other, mapping))
     }
 }
 
 /// Makes a table. Nobody of a list that cannot be read is in it; of a sealed one neither, for a schedule to such a
 /// list has no `min_gap`.
-pub(crate) fn table(own: Option<&[u8]>, other: Option<&[u8]>) -> Table {
+pub(crate) fn map_recipients(own: Option<&[u8]>, other: Option<&[u8]>) -> RecipientMapping {
     let list = |blob: Option<&[u8]>| match blob.and_then(Recipients::from_blob) {
         Some(Recipients::Inline(audience)) => audience.recipients,
         Some(Recipients::Sealed(_)) | None => Vec::<Recipient>::new(),
@@ -78,23 +78,23 @@ mod tests {
     #[test]
     fn a_table_goes_by_the_key() {
         let (former, present) = (list(&["a", "b", "c"]), list(&["c", "new", "a"]));
-        assert_eq!(table(Some(&present), Some(&former)), [Some(2), None, Some(0)]);
-        assert_eq!(table(Some(&former), Some(&present)), [Some(2), None, Some(0)]);
-        assert_eq!(table(Some(&present), None), [None, None, None]);
+        assert_eq!(map_recipients(Some(&present), Some(&former)), [Some(2), None, Some(0)]);
+        assert_eq!(map_recipients(Some(&former), Some(&present)), [Some(2), None, Some(0)]);
+        assert_eq!(map_recipients(Some(&present), None), [None, None, None]);
     }
 
     #[test]
     fn tables_go_with_their_lists_and_are_bounded() {
         let hash = |number: u8| Hash([number; 32]);
-        let mut tables = Tables::default();
-        tables.put(hash(1), hash(2), vec![None; 3]);
-        tables.put(hash(1), hash(2), vec![None; 4]);
-        tables.put(hash(2), hash(3), vec![None; 5]);
-        assert_eq!(tables.numbers, 9);
-        tables.forget(&hash(3));
-        assert_eq!((tables.numbers, tables.iter().count()), (4, 1));
-        tables.put(hash(4), hash(5), vec![None; NUMBERS_MAX - 3]);
-        assert_eq!(tables.iter().count(), 1, "all others are forgotten");
-        assert!(tables.get(hash(1), hash(2)).is_none());
+        let mut mappings = RecipientMappings::default();
+        mappings.put(hash(1), hash(2), vec![None; 3]);
+        mappings.put(hash(1), hash(2), vec![None; 4]);
+        mappings.put(hash(2), hash(3), vec![None; 5]);
+        assert_eq!(mappings.numbers, 9);
+        mappings.forget(&hash(3));
+        assert_eq!((mappings.numbers, mappings.iter().count()), (4, 1));
+        mappings.put(hash(4), hash(5), vec![None; NUMBERS_MAX - 3]);
+        assert_eq!(mappings.iter().count(), 1, "all others are forgotten");
+        assert!(mappings.get(hash(1), hash(2)).is_none());
     }
 }

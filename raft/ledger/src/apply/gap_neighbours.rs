@@ -8,16 +8,16 @@
 //! While a gap holds, these runs are few: of one recipient two at most. They are many where a gap came after mails
 //! that were sent without one.
 
-use super::gap::Look;
+use super::gap::GapLookups;
 use crate::bitmap::Bitmap;
 use crate::ids::{Hash, RunId, ScheduleId, Time};
-use crate::planted::{self, Bug};
-use crate::renumber::{self, Table};
-use crate::state::{Ledger, Run, Standing};
+use crate::injected_bugs::{self, Bug};
+use crate::recipient_mapping::{self, RecipientMapping};
+use crate::state::{Ledger, RecipientState, Run};
 
 /// A run as the gap sees it, opened or not.
 #[derive(Clone, Copy)]
-pub(super) struct Asking {
+pub(super) struct GapQuery {
     /// Its schedule.
     pub schedule: ScheduleId,
     /// Itself, where it has opened.
@@ -29,9 +29,9 @@ pub(super) struct Asking {
     pub through: u64,
 }
 
-impl Asking {
-    pub fn of(id: RunId, run: &Run) -> Asking {
-        Asking {
+impl GapQuery {
+    pub fn of(id: RunId, run: &Run) -> GapQuery {
+        GapQuery {
             schedule: run.schedule,
             run: Some(id),
             due: run.due,
@@ -43,7 +43,7 @@ impl Asking {
 
     /// From the first instant that is less than the gap away to the first that is not.
     pub fn instants(&self) -> std::ops::Range<Time> {
-        let gap_ms = if planted::is(Bug::NoMinGap) { 0 } else { self.gap_ms };
+        let gap_ms = if injected_bugs::is(Bug::NoMinGap) { 0 } else { self.gap_ms };
         let from = self.due.plus_ms(1_i64.saturating_sub(gap_ms));
         from..self.due.plus_ms(gap_ms).max(from)
     }
@@ -56,7 +56,7 @@ impl Asking {
 
 /// What other runs say of some recipients, by their numbers.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct GapNeighbours {
     /// Who got a mail, or may have.
     pub counts: Bitmap,
     /// Who else is claimed, and may be getting one.
@@ -68,60 +68,60 @@ pub(super) struct Beside {
 }
 
 /// Sent, or it may have been.
-const COUNTS: [Standing; 3] = [Standing::Sent, Standing::Assumed, Standing::InDoubt];
-pub(super) const CLAIMED: [Standing; 1] = [Standing::Claimed];
+const COUNTS: [RecipientState; 3] = [RecipientState::Sent, RecipientState::Assumed, RecipientState::InDoubt];
+pub(super) const CLAIMED: [RecipientState; 1] = [RecipientState::Claimed];
 
 impl Ledger {
     /// What other runs say of `whom`, recipients by their numbers in the audience of who asks.
-    pub(super) fn beside(&self, look: &mut Look, asking: &Asking, whom: &Bitmap) -> Beside {
-        let (mut beside, mut left) = (Beside::default(), whom.clone());
-        for (other, run) in self.neighbours(asking) {
+    pub(super) fn neighbours(&self, lookups: &mut GapLookups, query: &GapQuery, whom: &Bitmap) -> GapNeighbours {
+        let (mut neighbours, mut left) = (GapNeighbours::default(), whom.clone());
+        for (other, run) in self.neighbouring_runs(query) {
             if left.is_empty() {
                 break;
             }
-            look.runs += 1;
-            let table = self.table(look, asking.audience, run.audience);
-            let counts = self.those(other, run, (&COUNTS, &left, table));
+            lookups.runs += 1;
+            let mapping = self.mapping(lookups, query.audience, run.audience);
+            let counts = self.recipients_in(other, run, (&COUNTS, &left, mapping));
             if !counts.is_empty() {
                 left.remove(&counts);
-                beside.counts.add(&counts);
-                beside.mailed = Some((other, run.due));
+                neighbours.counts.add(&counts);
+                neighbours.mailed = Some((other, run.due));
             }
-            let claimed = self.those(other, run, (&CLAIMED, &left, table));
+            let claimed = self.recipients_in(other, run, (&CLAIMED, &left, mapping));
             if !claimed.is_empty() {
-                beside.claimed.add(&claimed);
-                beside.claimed_in = Some(other);
+                neighbours.claimed.add(&claimed);
+                neighbours.claimed_in = Some(other);
             }
         }
-        beside.claimed.remove(&beside.counts);
-        beside
+        neighbours.claimed.remove(&neighbours.counts);
+        neighbours
     }
 
     /// Other runs less than the gap away in which somebody got a mail, may have, or is claimed; the latest first.
-    fn neighbours(&self, asking: &Asking) -> impl Iterator<Item = (RunId, &Run)> + '_ {
-        let (run, through) = (asking.run, asking.through);
-        let others = self.derived.mailed.range(asking.span()).rev().map(|(_, _, other)| *other);
+    fn neighbouring_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        let (run, through) = (query.run, query.through);
+        let others = self.derived.mailed.range(query.span()).rev().map(|(_, _, other)| *other);
         let seen = others.filter(move |other| run != Some(*other) && other.index <= through);
         seen.filter_map(|other| Some((other, self.run(other)?)))
     }
 
     /// Is a run less than the gap away that mailed somebody, and of which nobody knows any more whom (P24)?
-    pub(super) fn is_forgotten_beside(&self, asking: &Asking) -> bool {
-        asking.gap_ms > 0 && self.derived.forgotten.range(asking.span()).next().is_some()
+    pub(super) fn is_forgotten_beside(&self, query: &GapQuery) -> bool {
+        query.gap_ms > 0 && self.derived.forgotten.range(query.span()).next().is_some()
     }
 
-    /// Those of `whom` who have one of these standings in another run.
-    pub(super) fn those(
+    /// Those of `whom` who have one of these states in another run.
+    pub(super) fn recipients_in(
         &self,
         other: RunId,
         run: &Run,
-        (standings, whom, table): (&[Standing], &Bitmap, Option<&Table>),
+        (states, whom, mapping): (&[RecipientState], &Bitmap, Option<&RecipientMapping>),
     ) -> Bitmap {
-        let standings = standings.iter().filter(|standing| run.counts.get(**standing) > 0);
+        let states = states.iter().filter(|state| run.counts.get(**state) > 0);
         // Inline audiences lie in the first chunk of their page.
         let chunk = self.page_of(other).and_then(|(page, ..)| self.chunks.get(&(page, 0)));
-        let sets: Vec<&Bitmap> = standings.filter_map(|standing| Some(chunk?.set(*standing))).collect();
-        if table.is_none() && run.first == 0 {
+        let sets: Vec<&Bitmap> = states.filter_map(|state| Some(chunk?.set(*state))).collect();
+        if mapping.is_none() && run.first == 0 {
             return sets.into_iter().fold(Bitmap::new(), |mut found, set| {
                 found.add(&whom.and(set));
                 found
@@ -131,7 +131,7 @@ impl Ledger {
             return Bitmap::new();
         }
         let slot = |number: u16| {
-            let theirs = table.map_or(Some(number), |table| table.get(usize::from(number)).copied().flatten())?;
+            let theirs = mapping.map_or(Some(number), |mapping| mapping.get(usize::from(number)).copied().flatten())?;
             let theirs = Some(u32::from(theirs)).filter(|theirs| *theirs < run.count)?;
             u16::try_from(run.first + theirs).ok()
         };
@@ -140,36 +140,44 @@ impl Ledger {
     }
 
     /// The table from one audience to another; none where they are the same.
-    pub(super) fn table<'a>(&'a self, look: &'a mut Look, own: Hash, other: Hash) -> Option<&'a Table> {
+    pub(super) fn mapping<'a>(
+        &'a self,
+        lookups: &'a mut GapLookups,
+        own: Hash,
+        other: Hash,
+    ) -> Option<&'a RecipientMapping> {
         if own == other {
             return None;
         }
-        if let Some(known) = self.derived.tables.get(own, other) {
+        if let Some(known) = self.derived.mappings.get(own, other) {
             return Some(known);
         }
-        if look.tables.get(own, other).is_none() {
-            look.made += 1;
-            look.tables.put(own, other, renumber::table(self.blob(&own), self.blob(&other)));
+        if lookups.mappings.get(own, other).is_none() {
+            lookups.made += 1;
+            lookups.mappings.put(own, other, recipient_mapping::map_recipients(self.blob(&own), self.blob(&other)));
         }
-        look.tables.get(own, other)
+        lookups.mappings.get(own, other)
     }
 
     /// Keeps the tables that a look has made.
-    pub(super) fn keep_tables(&mut self, look: Look) {
-        self.derived.tables.take(look.tables);
+    pub(super) fn keep_mappings(&mut self, lookups: GapLookups) {
+        self.derived.mappings.take(lookups.mappings);
     }
 
     /// Pairs of runs that are nearer than the gap of both, with somebody claimed in both: there are none.
     pub(crate) fn claimed_beside(&self) -> Vec<(RunId, RunId)> {
-        let is_claimed = |run: &Run| run.policies.min_gap_ms > 0 && run.counts.get(Standing::Claimed) > 0;
-        let (mut found, mut look) = (Vec::new(), Look::default());
+        let is_claimed = |run: &Run| run.policies.min_gap_ms > 0 && run.counts.get(RecipientState::Claimed) > 0;
+        let (mut found, mut lookups) = (Vec::new(), GapLookups::default());
         for (id, _, run) in self.runs().filter(|(_, _, run)| is_claimed(run)) {
-            let asking = Asking::of(id, run);
+            let query = GapQuery::of(id, run);
             let near = |other: &Run| run.due.since_ms(other.due).saturating_abs() < other.policies.min_gap_ms;
-            let own = self.those(id, run, (&CLAIMED, &Bitmap::range(0, run.count), None));
-            for (other, beside) in self.neighbours(&asking).filter(|(_, beside)| is_claimed(beside)) {
-                let table = self.table(&mut look, run.audience, beside.audience);
-                if id < other && near(beside) && !self.those(other, beside, (&CLAIMED, &own, table)).is_empty() {
+            let own = self.recipients_in(id, run, (&CLAIMED, &Bitmap::range(0, run.count), None));
+            for (other, neighbours) in self.neighbouring_runs(&query).filter(|(_, neighbours)| is_claimed(neighbours)) {
+                let mapping = self.mapping(&mut lookups, run.audience, neighbours.audience);
+                if id < other
+                    && near(neighbours)
+                    && !self.recipients_in(other, neighbours, (&CLAIMED, &own, mapping)).is_empty()
+                {
                     found.push((id, other));
                 }
             }

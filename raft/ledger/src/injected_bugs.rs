@@ -23,7 +23,7 @@ pub enum Bug {
     NoEpochCheck,
     /// A node with a history votes at once, whatever its former life had promised to a leader.
     NoStartupDelay,
-    /// P14: what a lost holder had claimed is pending again, not in doubt.
+    /// P14: what a lost owner had claimed is pending again, not in doubt.
     SendAgain,
     /// P15: an opt-out, a pause and a cancel are answered before any gate was asked.
     AnswerBeforeBarrier,

@@ -14,18 +14,18 @@ use crate::limits::Limits;
 use crate::state::Node;
 
 /// The span within which deaths count together. Milliseconds.
-pub const DEATHS_WITHIN_MS: i64 = 10 * 60_000;
+pub const CRASHES_WITHIN_MS: i64 = 10 * 60_000;
 /// How long a node rests, from its last death on. Milliseconds.
-pub const REST_MS: i64 = 10 * 60_000;
+pub const BACKOFF_MS: i64 = 10 * 60_000;
 /// After a death the allowance doubles this often, from an eighth to the whole. Milliseconds.
 pub const DOUBLES_EVERY_MS: i64 = 10_000;
 
 /// The last deaths of a node with open rows, oldest first; at most as many as the ledger's limits keep. Ledger time never goes
 /// back, so they are in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deaths(Vec<Time>);
+pub struct CrashHistory(Vec<Time>);
 
-impl Deaths {
+impl CrashHistory {
     /// Another death; the oldest of too many is forgotten.
     pub(crate) fn record(&mut self, at: Time, kept: usize) {
         self.0.push(at);
@@ -43,18 +43,18 @@ impl Deaths {
         self.0.last().copied()
     }
 
-    /// Until when the node rests because so many of its last deaths as are kept lie within [`DEATHS_WITHIN_MS`]; that
+    /// Until when the node rests because so many of its last deaths as are kept lie within [`CRASHES_WITHIN_MS`]; that
     /// instant may have passed.
-    pub fn rests_until(&self, limits: &Limits) -> Option<Time> {
-        let first = self.0.len().checked_sub(limits.deaths_kept).and_then(|first| self.0.get(first))?;
+    pub fn backoff_until(&self, limits: &Limits) -> Option<Time> {
+        let first = self.0.len().checked_sub(limits.crashes_kept).and_then(|first| self.0.get(first))?;
         let last = self.last()?;
-        (last.since_ms(*first) <= DEATHS_WITHIN_MS).then(|| last.plus_ms(REST_MS))
+        (last.since_ms(*first) <= CRASHES_WITHIN_MS).then(|| last.plus_ms(BACKOFF_MS))
     }
 
     /// What the node may hold at `now`, ledger time. A rest ends as a death does: with an eighth that doubles.
     pub fn allowance(&self, limits: &Limits, now: Time) -> Allowance {
         let Some(last) = self.last() else { return Allowance::WHOLE };
-        let from = self.rests_until(limits).unwrap_or(last);
+        let from = self.backoff_until(limits).unwrap_or(last);
         if now < from && from > last {
             return Allowance::NONE;
         }
@@ -103,13 +103,13 @@ pub fn allowances<'a>(
     several: bool,
     now: Time,
 ) -> BTreeMap<NodeId, Allowance> {
-    let mut deaths = BTreeMap::new();
+    let mut crashes = BTreeMap::new();
     let mut allowances = BTreeMap::new();
     for (id, node) in nodes {
-        deaths.insert(id, node.deaths.last());
-        allowances.insert(id, node.deaths.allowance(limits, now));
+        crashes.insert(id, node.crashes.last());
+        allowances.insert(id, node.crashes.allowance(limits, now));
     }
-    let longest_alive = deaths.into_iter().min_by_key(|(id, last)| (*last, *id)).map(|(id, _)| id);
+    let longest_alive = crashes.into_iter().min_by_key(|(id, last)| (*last, *id)).map(|(id, _)| id);
     if several
         && allowances.values().all(|allowance| *allowance == Allowance::NONE)
         && let Some(allowance) = longest_alive.and_then(|id| allowances.get_mut(&id))
@@ -127,14 +127,14 @@ mod tests {
 
     const LIMITS: Limits = *limits(1);
 
-    fn died_at(seconds: &[i64]) -> Deaths {
-        let mut deaths = Deaths::default();
-        seconds.iter().for_each(|second| deaths.record(Time(second * 1_000), LIMITS.deaths_kept));
-        deaths
+    fn died_at(seconds: &[i64]) -> CrashHistory {
+        let mut crashes = CrashHistory::default();
+        seconds.iter().for_each(|second| crashes.record(Time(second * 1_000), LIMITS.crashes_kept));
+        crashes
     }
 
-    fn eighths_at(deaths: &Deaths, second: i64) -> u8 {
-        deaths.allowance(&LIMITS, Time(second * 1_000)).eighths()
+    fn eighths_at(crashes: &CrashHistory, second: i64) -> u8 {
+        crashes.allowance(&LIMITS, Time(second * 1_000)).eighths()
     }
 
     fn node(seconds: &[i64]) -> Node {
@@ -143,9 +143,9 @@ mod tests {
             incarnation: Incarnation(1),
             up_index: 1,
             level: 1,
-            life: 1,
+            process_nonce: 1,
             revoked_index: 0,
-            deaths: died_at(seconds),
+            crashes: died_at(seconds),
             lost: false,
             #[cfg(feature = "next-level")]
             up_at: None,
@@ -154,42 +154,42 @@ mod tests {
 
     #[test]
     fn who_never_died_holds_all_of_it() {
-        assert_eq!(Deaths::default().allowance(&LIMITS, Time(0)), Allowance::WHOLE);
+        assert_eq!(CrashHistory::default().allowance(&LIMITS, Time(0)), Allowance::WHOLE);
     }
 
     #[test]
     fn a_death_leaves_an_eighth_that_doubles_every_ten_seconds() {
-        let deaths = died_at(&[100]);
+        let crashes = died_at(&[100]);
         let seconds = [100, 109, 110, 119, 120, 129, 130, 10_000];
-        assert_eq!(seconds.map(|second| eighths_at(&deaths, second)), [1, 1, 2, 2, 4, 4, 8, 8]);
-        assert_eq!(eighths_at(&deaths, 99), 1, "a leader's clock a little behind the entry");
+        assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [1, 1, 2, 2, 4, 4, 8, 8]);
+        assert_eq!(eighths_at(&crashes, 99), 1, "a leader's clock a little behind the entry");
     }
 
     #[test]
     fn three_deaths_in_ten_minutes_leave_nothing_for_ten_minutes_and_then_an_eighth() {
-        let deaths = died_at(&[0, 300, 600]);
-        assert_eq!(deaths.rests_until(&LIMITS), Some(Time(1_200_000)));
+        let crashes = died_at(&[0, 300, 600]);
+        assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_200_000)));
         let seconds = [600, 1_199, 1_200, 1_210, 1_220, 1_230];
-        assert_eq!(seconds.map(|second| eighths_at(&deaths, second)), [0, 0, 1, 2, 4, 8]);
+        assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [0, 0, 1, 2, 4, 8]);
     }
 
     #[test]
     fn only_the_last_three_deaths_count_and_only_within_ten_minutes() {
-        assert_eq!(died_at(&[0, 300, 601]).rests_until(&LIMITS), None);
-        let deaths = died_at(&[0, 300, 601, 602]);
-        assert_eq!(deaths.times(), [Time(300_000), Time(601_000), Time(602_000)]);
-        assert_eq!(deaths.rests_until(&LIMITS), Some(Time(1_202_000)));
-        assert_eq!(died_at(&[1, 2]).rests_until(&LIMITS), None, "two are not three");
+        assert_eq!(died_at(&[0, 300, 601]).backoff_until(&LIMITS), None);
+        let crashes = died_at(&[0, 300, 601, 602]);
+        assert_eq!(crashes.times(), [Time(300_000), Time(601_000), Time(602_000)]);
+        assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_202_000)));
+        assert_eq!(died_at(&[1, 2]).backoff_until(&LIMITS), None, "two are not three");
     }
 
     #[test]
     fn node_rests_after_as_many_deaths_as_its_level_keeps() {
-        let limits = Limits { deaths_kept: 2, ..LIMITS };
-        assert_eq!(died_at(&[1, 2]).rests_until(&limits), Some(Time(602_000)));
+        let limits = Limits { crashes_kept: 2, ..LIMITS };
+        assert_eq!(died_at(&[1, 2]).backoff_until(&limits), Some(Time(602_000)));
         assert_eq!(died_at(&[1, 2]).allowance(&limits, Time(3_000)), Allowance::NONE);
-        assert_eq!(died_at(&[0, 1, 602]).rests_until(&limits), None, "kept by a level that kept three");
-        let limits = Limits { deaths_kept: 4, ..LIMITS };
-        assert_eq!(died_at(&[0, 300, 600]).rests_until(&limits), None);
+        assert_eq!(died_at(&[0, 1, 602]).backoff_until(&limits), None, "kept by a level that kept three");
+        let limits = Limits { crashes_kept: 4, ..LIMITS };
+        assert_eq!(died_at(&[0, 300, 600]).backoff_until(&limits), None);
     }
 
     #[test]

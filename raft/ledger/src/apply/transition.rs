@@ -1,29 +1,36 @@
-//! The one way in which a recipient changes its standing.
+//! The one way in which a recipient changes its state.
 //!
 //! Every move takes slots out of one set of a chunk and puts them into another, and shifts the counts of
-//! the runs that they belong to by the same number. So the sum over all standings stays the audience (P1),
+//! the runs that they belong to by the same number. So the sum over all states stays the audience (P1),
 //! whatever the commands above do.
 
 use std::collections::BTreeMap;
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::canary::Verdict;
+use crate::canary::CanaryVerdict;
 use crate::causes::PauseReason;
 use crate::effect::Effect;
 use crate::ids::RunId;
-use crate::rulings::Ruled;
-use crate::state::{Ledger, Run, RunState, Standing};
+use crate::run_events::RunEventKind;
+use crate::state::{Ledger, RecipientState, Run, RunState};
 
 /// A chunk of a page.
-pub(super) type Place = (RunId, u32);
+pub(super) type ChunkKey = (RunId, u32);
 
 impl Ledger {
     /// Moves slots of one chunk that all stand at `from`.
     ///
     /// # Panics
     /// P1: when one of them stands elsewhere. That is a fault of the ledger itself.
-    pub(super) fn shift(&mut self, context: &mut Context, place: Place, slots: &Bitmap, from: Standing, to: Standing) {
+    pub(super) fn transition(
+        &mut self,
+        context: &mut Context,
+        place: ChunkKey,
+        slots: &Bitmap,
+        from: RecipientState,
+        to: RecipientState,
+    ) {
         if slots.is_empty() || from == to {
             return;
         }
@@ -33,12 +40,12 @@ impl Ledger {
         chunk.sets[from as usize].remove(slots);
         chunk.sets[to as usize].add(slots);
         if to.is_terminal() {
-            chunk.suspects.remove(slots);
+            chunk.crash_suspects.remove(slots);
         }
-        if to.is_terminal() && to != Standing::Expired {
+        if to.is_terminal() && to != RecipientState::Expired {
             chunk.deferrals.remove(slots);
         }
-        if from == Standing::Pending {
+        if from == RecipientState::Pending {
             chunk.waves.retain(|_, waiting| {
                 waiting.remove(slots);
                 !waiting.is_empty()
@@ -47,25 +54,25 @@ impl Ledger {
         if chunk.is_at_rest() {
             chunk.rest();
         }
-        self.shift_counts(context, place, slots, from, to);
-        if from == Standing::Claimed || to == Standing::Claimed {
+        self.transition_counts(context, place, slots, from, to);
+        if from == RecipientState::Claimed || to == RecipientState::Claimed {
             self.note_pools(context, place, slots, (from, to));
         }
-        if to == Standing::Pending {
+        if to == RecipientState::Pending {
             self.derived.open_pages.insert(place.0);
             context.emit(Effect::WorkAppeared(place.0));
         }
     }
 
-    fn shift_counts(
+    fn transition_counts(
         &mut self,
         context: &mut Context,
-        (id, chunk): Place,
+        (id, chunk): ChunkKey,
         slots: &Bitmap,
-        from: Standing,
-        to: Standing,
+        from: RecipientState,
+        to: RecipientState,
     ) {
-        let toll = &self.limits().toll;
+        let bounce_breaker = &self.limits().bounce_breaker;
         let (Some(page), Some(lowest)) = (self.pages.edit(&id), slots.min()) else { return };
         note_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
         let base = chunk * CHUNK;
@@ -85,7 +92,7 @@ impl Ledger {
             left -= count;
             let name = RunId { index: id.index, place: id.place + place as u32 };
             let mailed_before = run.counts.mails();
-            run.counts.shift(from, to, count);
+            run.counts.transition(from, to, count);
             if run.counts.mails() != mailed_before {
                 mailed.push((!mailed_before, (run.schedule, run.due, name)));
             }
@@ -106,14 +113,14 @@ impl Ledger {
             run.state = state_after_move(run);
             run.note_canary(chunk, slots, (from, to));
             let of_canary = run.judge_canary().map(|canary| match canary.verdict {
-                Verdict::Held => Ruled::Paused(PauseReason::Canary(canary)),
-                _ => Ruled::CanaryPassed,
+                CanaryVerdict::Held => RunEventKind::Paused(PauseReason::Canary(canary)),
+                _ => RunEventKind::CanaryPassed,
             });
-            let of_toll = run.note_toll((from, to), count, toll).map(Ruled::Paused);
-            if matches!((&of_canary, &of_toll), (Some(Ruled::Paused(_)), _) | (_, Some(_))) {
+            let of_breaker = run.count_bounces((from, to), count, bounce_breaker).map(RunEventKind::Paused);
+            if matches!((&of_canary, &of_breaker), (Some(RunEventKind::Paused(_)), _) | (_, Some(_))) {
                 turned.push((run.schedule, name));
             }
-            judged.extend([of_canary, of_toll].into_iter().flatten().map(|ruled| (name, run.name.clone(), ruled)));
+            judged.extend([of_canary, of_breaker].into_iter().flatten().map(|event| (name, run.name.clone(), event)));
         }
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
@@ -122,11 +129,11 @@ impl Ledger {
             // P17: what the gap looks at.
             let _ = if mails { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
         }
-        for (run, schedule, ruled) in judged {
-            if let Ruled::Paused(reason) = &ruled {
+        for (run, schedule, event) in judged {
+            if let RunEventKind::Paused(reason) = &event {
                 context.alarm(format!("run of {schedule} is paused: {reason}"));
             }
-            self.rule(context, run, ruled, BTreeMap::new());
+            self.record_run_event(context, run, event, BTreeMap::new());
             context.emit(Effect::RunChanged(id));
             context.emit(Effect::WorkAppeared(id));
         }
@@ -153,16 +160,16 @@ impl Ledger {
 pub(super) fn note_claimed(
     claimed: &mut BTreeMap<String, u32>,
     whose: &str,
-    (from, to): (Standing, Standing),
+    (from, to): (RecipientState, RecipientState),
     count: u32,
 ) {
-    if to == Standing::Claimed {
+    if to == RecipientState::Claimed {
         match claimed.get_mut(whose) {
             Some(known) => *known += count,
             None => drop(claimed.insert(whose.to_owned(), count)),
         }
     }
-    if from == Standing::Claimed
+    if from == RecipientState::Claimed
         && let Some(known) = claimed.get_mut(whose)
     {
         *known -= count;

@@ -29,7 +29,7 @@ enum Whom {
 
 impl Ledger {
     /// Looks at every campaign of the tenant, and at runs of the same content, latest first.
-    pub(super) fn not_sent_lately(
+    pub(super) fn check_not_sent_recently(
         &self,
         now: Time,
         named: &CampaignName,
