@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     pub kept: bool,
     /// Plants a bug, or all one after the other, and looks for the first seed that finds it: see
-    /// docs/reliability/simulation.md
+    /// docs/reference/simulation.md
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kept", "trace", "history"])]
     pub planted: Option<planted::Bugs>,
     /// Virtual minutes of each seed

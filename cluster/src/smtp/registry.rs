@@ -24,7 +24,7 @@ use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRul
 /// The rate of a relay without a bound of its own: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
 /// Emails that may go at once after a pause, in seconds of the rate: what a late wake-up may catch up with. In any
-/// second a relay gets at most its rate and this part of it (docs/limits.md).
+/// second a relay gets at most its rate and this part of it (docs/reference/limits.md).
 const BURST_SECONDS: f64 = 0.1;
 
 /// Pools by relay name.

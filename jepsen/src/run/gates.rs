@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use crate::cluster::Cluster;
 use crate::pages;
 
-/// By their names in docs/operations.md.
+/// By their names in docs/reference/monitoring.md.
 const COUNTER: &str = "reveille_gate_passes_total";
 const RESTING: &str = "reveille_nodes_resting";
 const LOOK_EVERY: Duration = Duration::from_millis(500);

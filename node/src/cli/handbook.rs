@@ -5,6 +5,7 @@
 mod blocks;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, Parser};
@@ -17,9 +18,9 @@ use super::failure::{Exit, Failure};
 use super::import::shell;
 use blocks::{Block, blocks, pages, root};
 
-/// The pages that tell people what to type.
-const PAGES: [&str; 5] =
-    ["README.md", "docs/operations.md", "docs/cluster-from-nothing.md", "docs/from-cron.md", "docs/protocol.md"];
+/// Pages whose commands are those of `reveille`; the pages about the judge have commands of their own.
+const FOLDERS: [&str; 3] = ["docs/tutorial", "docs/how-to", "docs/reference"];
+const ABOUT_THE_JUDGE: [&str; 2] = ["docs/reference/fault-runs.md", "docs/reference/simulation.md"];
 
 fn page(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).expect("a page")
@@ -158,8 +159,14 @@ fn every_command_that_a_page_names_exists() {
         .flat_map(|(_, command)| command.get_arguments().filter_map(|argument| argument.get_long()))
         .map(|flag| format!("--{flag}"))
         .collect();
-    for name in PAGES {
-        for (number, line) in page(name).lines().enumerate() {
+    let is_checked = |page: &PathBuf| {
+        let is_in_folder = FOLDERS.iter().any(|folder| page.starts_with(root().join(folder)));
+        let is_named = |names: &[&str]| names.iter().any(|name| *page == root().join(name));
+        is_named(&["README.md", "docs/protocol.md"]) || is_in_folder && !is_named(&ABOUT_THE_JUDGE)
+    };
+    for page in pages().into_iter().filter(is_checked) {
+        let (text, name) = (std::fs::read_to_string(&page).expect("a page"), page.display());
+        for (number, line) in text.lines().enumerate() {
             for code in line.split('`').skip(1).step_by(2) {
                 let first = code.split_whitespace().next().unwrap_or_default();
                 let named = match code.strip_prefix("reveille ") {
@@ -215,12 +222,9 @@ fn exit_codes_are_those_of_the_handbook() {
         Exit::TimedOut,
         Exit::Interrupted,
     ];
-    let page = page("docs/operations.md");
-    let section = page
-        .split("\n## Exit codes of the command line\n")
-        .nth(1)
-        .and_then(|rest| rest.split("\n## ").next())
-        .expect("a section");
+    let page = page("docs/reference/cli.md");
+    let section =
+        page.split("\n## Exit codes\n").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a section");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse::<u8>().ok());
     assert_eq!(rows.collect::<Vec<_>>(), codes.map(Exit::code));
     let help = Cli::command().get_after_long_help().map(ToString::to_string).unwrap_or_default();
@@ -256,7 +260,7 @@ fn texts_of_doctor() -> BTreeSet<String> {
 
 #[test]
 fn the_handbook_has_a_line_for_each_check_of_doctor() {
-    let page = page("docs/operations.md");
+    let page = page("docs/reference/monitoring.md");
     let table = page.split("\n| check | problem | warning |\n").nth(1).expect("a table");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with("| "));
     let cells = rows.filter_map(|row| row.split(" | ").next());
@@ -278,8 +282,8 @@ fn the_handbook_has_a_line_for_each_check_of_doctor() {
 
 #[test]
 fn policies_have_the_values_and_defaults_of_the_handbook() {
-    let page = page("docs/operations.md");
-    let table = page.split("\n## Policies of a schedule\n").nth(1).expect("a section");
+    let page = page("docs/reference/schedules.md");
+    let table = page.split("\n## Policies\n").nth(1).expect("a section");
     let tree = tree();
     let create = tree.find_subcommand("schedule").and_then(|schedule| schedule.find_subcommand("create"));
     let mut policies = 0;

@@ -68,10 +68,16 @@ pub struct Shown {
 pub fn pages() -> Vec<PathBuf> {
     let root = root();
     let mut pages = vec![root.join("README.md")];
-    for folder in [root.join("docs"), root.join("docs/decisions")] {
-        let entries = std::fs::read_dir(&folder).expect("a folder of pages");
-        let files = entries.map(|entry| entry.expect("an entry").path());
-        pages.extend(files.filter(|file| file.extension().is_some_and(|kind| kind == "md")));
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of pages").map(|entry| entry.expect("an entry").path())
+        {
+            match entry.extension() {
+                _ if entry.is_dir() => folders.push(entry),
+                Some(kind) if kind == "md" => pages.push(entry),
+                _ => {}
+            }
+        }
     }
     pages.sort();
     pages

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod compare;
+mod links;
 mod session;
 
 use std::path::Path;
@@ -27,9 +28,17 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
-    cluster_from_nothing: "docs/cluster-from-nothing.md",
-    from_cron: "docs/from-cron.md",
-    operations: "docs/operations.md",
+    campaigns: "docs/how-to/campaigns.md",
+    cli: "docs/reference/cli.md",
+    configuration: "docs/reference/configuration.md",
+    doubt_and_dead_letters: "docs/how-to/doubt-and-dead-letters.md",
+    from_cron: "docs/how-to/from-cron.md",
+    monitor: "docs/how-to/monitor.md",
+    monitoring: "docs/reference/monitoring.md",
+    relays: "docs/how-to/relays.md",
+    schedules: "docs/how-to/schedules.md",
+    tenants: "docs/how-to/tenants.md",
+    three_machines: "docs/tutorial/three-machines.md",
 }
 
 /// Types all of a page, and compares.
@@ -106,7 +115,8 @@ fn every_block_is_typed_or_says_why_not() {
     for page in pages() {
         let name = page.strip_prefix(root()).expect("a page of ours").display().to_string();
         let blocks = blocks(&std::fs::read_to_string(&page).expect("a page"));
-        let commands: usize = blocks.iter().map(|block| block.steps().len()).sum();
+        let typed_blocks = blocks.iter().filter(|block| !matches!(block.purpose, Purpose::NotRun(_)));
+        let commands: usize = typed_blocks.map(|block| block.steps().len()).sum();
         assert!(commands == 0 || TYPED.contains(&name.as_str()), "{name} has commands and is not among the pages");
         for block in &blocks {
             match &block.purpose {

@@ -38,7 +38,8 @@ fn a_gauge_ends_with_what_it_measures() {
     let leads = |node: &Process| value(node, PENDING) == Some(1.0);
     until("the leader has it pending", || nodes.iter().any(leads));
     until("a node leaves the relay alone", || nodes.iter().any(|node| value(node, ALONE) == Some(1.0)));
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).expect("it");
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/monitoring.md")).expect("it");
     for name in nodes.iter().flat_map(names) {
         assert!(page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{")), "{name}");
     }

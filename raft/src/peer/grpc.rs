@@ -1,6 +1,6 @@
 //! The transport of a real node: gRPC over TCP, persistent connections, nothing retried here.
 //!
-//! It speaks plain HTTP/2: who may reach the peer port is the operator's matter (docs/operations).
+//! It speaks plain HTTP/2: who may reach the peer port is the operator's matter (docs/how-to/run-nodes.md).
 
 use std::collections::HashMap;
 use std::error::Error;

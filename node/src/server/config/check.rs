@@ -93,7 +93,7 @@ fn rules_of(relay: &str, file: &Path) -> Result<ReplyRules, ConfigError> {
     ReplyRules::parse(&text).map_err(|bad| {
         let (line, column) = source::place(&text, bad.at);
         let message = format!("{}:{line}:{column}: {}", file.display(), source::explain(&bad.message));
-        refused(message, "correct that rule; docs/operations.md has the form of rules, at \"Relays\"")
+        refused(message, "correct that rule; docs/how-to/relays.md has the form of rules")
     })
 }
 

@@ -2,7 +2,7 @@
 //! its comments and what [`Settings::check`] makes of it. There is no second list that could differ.
 //!
 //! Called by `reveille config init`, which prints [`sample`], by `config show`, and by the test that holds
-//! the table of docs/operations.md against [`keys`].
+//! the table of docs/reference/configuration.md against [`keys`].
 
 use std::fmt::Write;
 

@@ -46,7 +46,7 @@ mod tests {
         ] {
             assert_eq!(read(percent, hold), Some(wanted));
         }
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/limits.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/limits.md");
         let page = std::fs::read_to_string(page).expect("the page of limits");
         assert!(page.contains("| `--canary` | 0.01% to 50% |"));
         for (percent, hold) in [(0.0, None), (50.01, None), (0.005, None), (-1.0, None), (f64::NAN, None)] {

@@ -18,7 +18,7 @@ const DAY: i64 = 86_400;
 const LIMITS: &Limits = limits(LEVEL);
 
 fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/limits.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/limits.md");
     std::fs::read_to_string(path).expect("the page of limits")
 }
 
@@ -200,7 +200,7 @@ fn lines() -> Vec<Line> {
 fn each_limit_of_a_schedule_is_where_the_page_says() {
     let page = page();
     for (what, most, fine, beyond) in lines() {
-        assert!(page.contains(&format!("| {what} | {most} |")), "docs/limits.md lacks `{what}`: {most}");
+        assert!(page.contains(&format!("| {what} | {most} |")), "docs/reference/limits.md lacks `{what}`: {most}");
         for body in fine {
             assert_eq!(is_refused(body), None, "{what}: {most}");
         }

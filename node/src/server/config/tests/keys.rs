@@ -87,11 +87,11 @@ fn refusal(name: &str, number: u64) -> String {
 
 #[test]
 fn the_handbook_has_the_table_of_the_keys() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/configuration.md");
     let page = std::fs::read_to_string(page).expect("the handbook");
     for key in keys() {
         let row = row(&key);
-        assert!(page.contains(&row), "docs/operations.md lacks this line of its table:\n{row}");
+        assert!(page.contains(&row), "docs/reference/configuration.md lacks this line of its table:\n{row}");
     }
 }
 

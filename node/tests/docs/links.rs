@@ -1,0 +1,94 @@
+//! Links between pages, and from comments to pages: each leads to a file, and to a heading of it if it names one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::blocks::{pages, root};
+
+/// The page without its fenced blocks.
+fn prose(page: &str) -> String {
+    let mut is_code = false;
+    let lines = page.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The targets of the links of a page that are no addresses of the web.
+fn targets(page: &str) -> Vec<String> {
+    let prose = prose(page);
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_owned));
+    targets.filter(|target| !target.contains("://")).collect()
+}
+
+/// The anchors of the headings, as GitHub makes them.
+fn anchors(page: &str) -> Vec<String> {
+    let prose = prose(page);
+    let headings = prose
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#')));
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let anchor = |heading: &str| -> String {
+        let kept = heading.to_lowercase().replace(' ', "-");
+        kept.chars().filter(|one| one.is_alphanumeric() || ['-', '_'].contains(one)).collect()
+    };
+    let numbered = headings.map(|heading| {
+        let anchor = anchor(heading);
+        let count = seen.entry(anchor.clone()).and_modify(|count| *count += 1).or_default();
+        if *count == 0 { anchor } else { format!("{anchor}-{count}") }
+    });
+    numbered.collect()
+}
+
+#[test]
+fn each_link_of_a_page_leads_to_a_file_and_a_heading() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for target in targets(&text) {
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
+            let has_anchor =
+                || std::fs::read_to_string(&file).is_ok_and(|text| anchors(&text).iter().any(|one| one == anchor));
+            if !file.exists() || (!anchor.is_empty() && !has_anchor()) {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Files below a folder of the repository that may name a page.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let kind = entry.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+        if entry.is_dir() {
+            sources(&entry, found);
+        } else if ["rs", "toml", "proto", "md"].contains(&kind) {
+            found.push(entry);
+        }
+    }
+}
+
+#[test]
+fn each_page_that_code_names_exists() {
+    let mut files = Vec::new();
+    for folder in ["cluster", "jepsen", "node", "proto", "raft"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let mut missing = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source");
+        for rest in text.split("docs/").skip(1) {
+            let end = rest.find(|one: char| !(one.is_ascii_alphanumeric() || "/-_.".contains(one)));
+            let name = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+            let is_page = [".md", ".jsonl"].iter().any(|kind| name.ends_with(kind));
+            if is_page && !root().join("docs").join(name).exists() {
+                missing.push(format!("{}: docs/{name}", file.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
