@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use reveille_raft::store::{Changes, Row, StateStore, StoreError, open_or_set_aside};
+use reveille_raft::store::{Changes, Row, StateStore, StoreError, open_or_quarantine};
 
 const ROWS: u64 = 100_000;
 const CHANGED: u64 = 5_000;
@@ -39,7 +39,7 @@ fn changes(version: u64) -> Changes {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("state");
-    let (mut store, _) = open_or_set_aside(&path)?;
+    let (mut store, _) = open_or_quarantine(&path)?;
     timed("replace by 100,000 rows", || store.replace(&mut (0..ROWS).map(|number| row(number, 0)), b"0"))?;
     for round in 0..5 {
         timed("20 writes of 5,000 rows each", || {
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })?;
     }
     Box::new(store).close()?;
-    timed("open and load", || open_or_set_aside(&path).map(drop))?;
+    timed("open and load", || open_or_quarantine(&path).map(drop))?;
     Ok(())
 }
 

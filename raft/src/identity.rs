@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 
-use crate::fault::Fault;
+use crate::fatal_error::FatalError;
 
 /// The name of a cluster, drawn once by whoever makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,8 +46,8 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Locks the folder, creating it when it is not there, and reads whose it is.
-    pub fn open(folder: &Path, node: NodeId) -> Result<Identity, Fault> {
-        std::fs::create_dir_all(folder).map_err(|error| Fault::folder("create", folder, error))?;
+    pub fn open(folder: &Path, node: NodeId) -> Result<Identity, FatalError> {
+        std::fs::create_dir_all(folder).map_err(|error| FatalError::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
         refuse_outdated(&folder.join(OUTDATED))?;
         let path = folder.join("identity");
@@ -57,7 +57,7 @@ impl Identity {
                 write(folder, node, None)?;
                 None
             }
-            Err(error) => return Err(Fault::folder("read", &path, error)),
+            Err(error) => return Err(FatalError::folder("read", &path, error)),
         };
         Ok(Identity { folder: folder.to_owned(), node, cluster: Mutex::new(cluster), lock: Mutex::new(Some(lock)) })
     }
@@ -76,7 +76,7 @@ impl Identity {
     }
 
     /// Notes that no process may start with this folder again. Not for a folder that another process may have.
-    pub fn set_aside(&self, why: &str) -> Result<(), Fault> {
+    pub fn mark_outdated(&self, why: &str) -> Result<(), FatalError> {
         if self.lock.lock().is_none() {
             return Ok(());
         }
@@ -85,12 +85,12 @@ impl Identity {
 
     /// Makes this folder one of that cluster, durably. `force`: even though it names another one, which is
     /// only right while nothing was ever logged in it.
-    pub fn join(&self, cluster: ClusterId, force: bool) -> Result<(), Fault> {
+    pub fn join(&self, cluster: ClusterId, force: bool) -> Result<(), FatalError> {
         let mut known = self.cluster.lock();
         match *known {
             Some(known) if known == cluster => return Ok(()),
             Some(known) if !force => {
-                return Err(Fault::Foreign(format!("this node belongs to cluster {known}, not to {cluster}")));
+                return Err(FatalError::Foreign(format!("this node belongs to cluster {known}, not to {cluster}")));
             }
             _ => {}
         }
@@ -100,22 +100,22 @@ impl Identity {
     }
 }
 
-fn lock(path: &Path) -> Result<File, Fault> {
+fn lock(path: &Path) -> Result<File, FatalError> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .open(path)
-        .map_err(|error| Fault::folder("open", path, error))?;
+        .map_err(|error| FatalError::folder("open", path, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Fault::InUse(path.display().to_string())),
-        Err(TryLockError::Error(error)) => Err(Fault::folder("lock", path, error)),
+        Err(TryLockError::WouldBlock) => Err(FatalError::InUse(path.display().to_string())),
+        Err(TryLockError::Error(error)) => Err(FatalError::folder("lock", path, error)),
     }
 }
 
-fn read(path: &Path, text: &str, node: NodeId) -> Result<Option<ClusterId>, Fault> {
-    let wrong = |what: &str| Fault::folder("understand", path, what);
+fn read(path: &Path, text: &str, node: NodeId) -> Result<Option<ClusterId>, FatalError> {
+    let wrong = |what: &str| FatalError::folder("understand", path, what);
     let mut lines = text.lines();
     if lines.next() != Some(FIRST_LINE) {
         return Err(wrong("its first line is not 'reveille 1'"));
@@ -127,7 +127,7 @@ fn read(path: &Path, text: &str, node: NodeId) -> Result<Option<ClusterId>, Faul
         .ok_or_else(|| wrong("its second line is not 'node ID'"))?;
     if found != node.0 {
         let found = NodeId(found);
-        return Err(Fault::Foreign(format!(
+        return Err(FatalError::Foreign(format!(
             "{} belongs to node {found}, this is node {node}: the data folders were mixed up",
             path.display()
         )));
@@ -140,7 +140,7 @@ fn read(path: &Path, text: &str, node: NodeId) -> Result<Option<ClusterId>, Faul
     Ok(Some(ClusterId(cluster)))
 }
 
-fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), Fault> {
+fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), FatalError> {
     let mut text = format!("{FIRST_LINE}\nnode {node}\n");
     if let Some(cluster) = cluster {
         text.push_str(&format!("cluster {cluster}\n"));
@@ -149,7 +149,7 @@ fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), 
 }
 
 /// Replaces a file so that a crash leaves the former or the new one, whole.
-fn put(folder: &Path, name: &str, text: &str) -> Result<(), Fault> {
+fn put(folder: &Path, name: &str, text: &str) -> Result<(), FatalError> {
     let draft = folder.join(format!("{name}.new"));
     let replace = || {
         let mut file = File::create(&draft)?;
@@ -158,14 +158,14 @@ fn put(folder: &Path, name: &str, text: &str) -> Result<(), Fault> {
         std::fs::rename(&draft, folder.join(name))?;
         File::open(folder)?.sync_all()
     };
-    replace().map_err(|error: std::io::Error| Fault::folder("write", &folder.join(name), error))
+    replace().map_err(|error: std::io::Error| FatalError::folder("write", &folder.join(name), error))
 }
 
-fn refuse_outdated(note: &Path) -> Result<(), Fault> {
+fn refuse_outdated(note: &Path) -> Result<(), FatalError> {
     match std::fs::read_to_string(note) {
-        Ok(why) => Err(Fault::Outdated(format!("{} (noted in {})", why.trim_end(), note.display()))),
+        Ok(why) => Err(FatalError::Outdated(format!("{} (noted in {})", why.trim_end(), note.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Fault::folder("read", note, error)),
+        Err(error) => Err(FatalError::folder("read", note, error)),
     }
 }
 
@@ -181,20 +181,20 @@ mod tests {
         let identity = Identity::open(folder.path(), NODE).expect("a new folder");
         assert_eq!(identity.cluster(), None);
         identity.join(ClusterId(7), false).expect("the first cluster");
-        assert!(matches!(identity.join(ClusterId(8), false), Err(Fault::Foreign(_))));
+        assert!(matches!(identity.join(ClusterId(8), false), Err(FatalError::Foreign(_))));
         drop(identity);
 
         let identity = Identity::open(folder.path(), NODE).expect("the same folder");
         assert_eq!(identity.cluster(), Some(ClusterId(7)));
         drop(identity);
-        assert!(matches!(Identity::open(folder.path(), NodeId(1)), Err(Fault::Foreign(_))));
+        assert!(matches!(Identity::open(folder.path(), NodeId(1)), Err(FatalError::Foreign(_))));
     }
 
     #[test]
     fn a_folder_serves_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = Identity::open(folder.path(), NODE).expect("a new folder");
-        assert!(matches!(Identity::open(folder.path(), NODE), Err(Fault::InUse(_))));
+        assert!(matches!(Identity::open(folder.path(), NODE), Err(FatalError::InUse(_))));
         drop(first);
         Identity::open(folder.path(), NODE).expect("the lock is free again");
     }
@@ -203,14 +203,14 @@ mod tests {
     fn a_folder_that_was_set_aside_starts_no_more_until_another_is_put_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::open(folder.path(), NODE).expect("a new folder");
-        identity.set_aside("node 2 remembers its life 7").expect("it is noted");
+        identity.mark_outdated("node 2 remembers its life 7").expect("it is noted");
         drop(identity);
         let again = Identity::open(folder.path(), NODE).map(|_| ());
-        assert!(matches!(&again, Err(Fault::Outdated(why)) if why.contains("its life 7")), "{again:?}");
+        assert!(matches!(&again, Err(FatalError::Outdated(why)) if why.contains("its life 7")), "{again:?}");
         std::fs::remove_file(folder.path().join(OUTDATED)).expect("another folder");
         let identity = Identity::open(folder.path(), NODE).expect("without the note");
         identity.release();
-        identity.set_aside("late").expect("it may be another's by now");
+        identity.mark_outdated("late").expect("it may be another's by now");
         Identity::open(folder.path(), NODE).expect("nothing was noted");
     }
 
@@ -218,6 +218,6 @@ mod tests {
     fn a_damaged_identity_refuses_to_start() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("identity"), "reveille 1\nnode zz\n").expect("a file");
-        assert!(matches!(Identity::open(folder.path(), NODE), Err(Fault::Folder { action: "understand", .. })));
+        assert!(matches!(Identity::open(folder.path(), NODE), Err(FatalError::Folder { action: "understand", .. })));
     }
 }

@@ -14,7 +14,7 @@
 //!   that stands, in the order in which they were stamped.
 //! - **A time-out is not a failure.** Only [`ProposeError::Unknown`] may have happened; every other error
 //!   is certain not to.
-//! - **Loud.** A broken disk or invariant is a [`Fault`]: the node takes no further part, and its owner is
+//! - **Loud.** A broken disk or invariant is a [`FatalError`]: the node takes no further part, and its owner is
 //!   told to stop it.
 //!
 //! What it is not: it knows no mail, no schedule and no lease; [`PeerService`] is where the application
@@ -25,9 +25,9 @@
 //! `openraft_traits` (what openraft calls), [`wal`] (the log), [`store`] (the mirror of the state).
 
 pub mod crash;
-mod drive;
 mod election;
-mod fault;
+mod execution;
+mod fatal_error;
 mod identity;
 pub mod listen;
 mod membership;
@@ -45,14 +45,14 @@ pub mod types;
 pub mod wal;
 mod wire;
 
-pub use drive::Drive;
 pub use election::leader_liveness::LEADERLESS_AFTER;
 pub use election::role::Role;
-pub use fault::Fault;
+pub use execution::Execution;
+pub use fatal_error::FatalError;
 pub use identity::ClusterId;
 pub use membership::{Member, MembershipError};
 pub use options::Options;
-pub use peer::{GrpcTransport, Hiccup, PeerService, Transport};
+pub use peer::{GrpcTransport, PeerError, PeerService, Transport};
 pub use proposer::router::ReadError;
 pub use proposer::{ProposeError, Stamp};
 pub use replica::Replica;

@@ -2,7 +2,7 @@
 //! messages.
 //!
 //! Used by the peer listener here and by the listeners of the node: the admin API, health and pages. It promises that
-//! connections on which nothing is said are closed within [`SPEAKS_WITHIN`], and that their number and the memory of
+//! connections on which nothing is said are closed within [`FIRST_BYTES_WITHIN`], and that their number and the memory of
 //! messages that are worked on are bounded.
 
 use std::io;
@@ -27,7 +27,7 @@ use tonic::transport::server::Connected;
 /// Open connections of one listener: each costs some 30 KB. Further ones wait in the system's queue.
 pub const CONNECTIONS_MAX: usize = 512;
 /// A client that has not begun to speak within this is gone.
-pub const SPEAKS_WITHIN: Duration = Duration::from_secs(10);
+pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
 pub const HTTP2_PREFACE: usize = 24;
 /// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
@@ -46,7 +46,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// `name` stands in the log. Of each connection `preface` bytes must come within [`SPEAKS_WITHIN`]; with zero the
+    /// `name` stands in the log. Of each connection `preface` bytes must come within [`FIRST_BYTES_WITHIN`]; with zero the
     /// caller bounds that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let room = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
@@ -72,7 +72,7 @@ impl Stream for Incoming {
                 Ok((stream, _)) => {
                     // Without it an answer of a few bytes may wait for the acknowledgement of the former one.
                     let _ = stream.set_nodelay(true);
-                    let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(SPEAKS_WITHIN))));
+                    let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
                     return Poll::Ready(Some(Ok(Connection { stream, silent, _place: self.place.take() })));
                 }
                 Err(error) => {
@@ -144,16 +144,16 @@ impl Connected for Connection {
 }
 
 /// The memory for messages of one listener.
-pub fn memory() -> Arc<Semaphore> {
+pub fn message_memory() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MESSAGES_BYTES_MAX))
 }
 
 /// For a middleware: what was read of a request counts against `memory` until its answer begins. None: there was no room
 /// for it, and nothing was done of it. It does not wait: bytes that are not read would fill the window of their
 /// connection, and hold up everything else on it.
-pub async fn within_memory(memory: Arc<Semaphore>, request: Request, next: Next) -> Option<Response> {
-    let held = Arc::new(Mutex::new(Held::default()));
-    let message = |body| Body::new(Message { body, memory, held: Arc::clone(&held) });
+pub async fn meter_memory(memory: Arc<Semaphore>, request: Request, next: Next) -> Option<Response> {
+    let held = Arc::new(Mutex::new(MemoryUse::default()));
+    let message = |body| Body::new(MeteredBody { body, memory, held: Arc::clone(&held) });
     let answer = next.run(request.map(message)).await;
     let is_refused = held.lock().is_refused;
     (!is_refused).then_some(answer)
@@ -161,19 +161,19 @@ pub async fn within_memory(memory: Arc<Semaphore>, request: Request, next: Next)
 
 /// What a request takes of the memory.
 #[derive(Default)]
-struct Held {
+struct MemoryUse {
     taken: Option<OwnedSemaphorePermit>,
     is_refused: bool,
 }
 
 /// A request's body, as it is read.
-struct Message {
+struct MeteredBody {
     body: Body,
     memory: Arc<Semaphore>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<MemoryUse>>,
 }
 
-impl HttpBody for Message {
+impl HttpBody for MeteredBody {
     type Data = Bytes;
     type Error = axum::Error;
 

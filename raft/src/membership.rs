@@ -10,7 +10,7 @@ use reveille_ledger::ids::NodeId;
 use tokio::time::timeout_at;
 
 use crate::Raft;
-use crate::fault::Fault;
+use crate::fatal_error::FatalError;
 use crate::types::{PeerNode, StoredMembership, TypeConfig};
 
 /// A node as the cluster knows it.
@@ -44,7 +44,7 @@ pub enum MembershipError {
     Stopped,
     /// The data folder could not take note of it.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fatal(#[from] FatalError),
 }
 
 /// The members of a stored membership.
@@ -73,7 +73,7 @@ pub(crate) async fn initialize(raft: &Raft, all: &BTreeMap<NodeId, Member>) -> R
 }
 
 /// One change of the membership.
-pub(crate) enum Change {
+pub(crate) enum MembershipChange {
     /// A node begins to learn.
     Learn(NodeId, Member),
     /// A node that learns begins to vote.
@@ -82,15 +82,19 @@ pub(crate) enum Change {
     Remove(NodeId),
 }
 
-pub(crate) async fn change(raft: &Raft, change: Change, deadline: Instant) -> Result<(), MembershipError> {
+pub(crate) async fn change_membership(
+    raft: &Raft,
+    change: MembershipChange,
+    deadline: Instant,
+) -> Result<(), MembershipError> {
     let done = async {
         match change {
             // Does not wait until it has caught up: look at its lag before promoting it.
-            Change::Learn(id, member) => raft.add_learner(id.0, node(&member), false).await.map(drop),
-            Change::Promote(id) => {
+            MembershipChange::Learn(id, member) => raft.add_learner(id.0, node(&member), false).await.map(drop),
+            MembershipChange::Promote(id) => {
                 raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id.0])), false).await.map(drop)
             }
-            Change::Remove(id) => {
+            MembershipChange::Remove(id) => {
                 let ids = BTreeSet::from([id.0]);
                 let votes = raft.voter_ids().any(|voter| voter == id.0);
                 let change = if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };

@@ -9,8 +9,8 @@ use reveille_ledger::ids::{ClaimOwner, NodeId};
 use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::level;
 
-use crate::drive::Drive;
-use crate::fault::Fault;
+use crate::execution::Execution;
+use crate::fatal_error::FatalError;
 use crate::peer::Transport;
 use crate::store::MemoryStore;
 use crate::wal::Disk;
@@ -24,7 +24,7 @@ pub struct Options {
     pub node: NodeId,
     /// Drawn by each process anew: an old data folder that is put back counts to the same incarnation twice (P10).
     /// By default the incarnation's number, for tests.
-    pub life: u64,
+    pub process_nonce: u64,
     /// How peers are reached and listened to.
     pub transport: Arc<dyn Transport>,
     /// A leader shows itself this often.
@@ -48,8 +48,8 @@ pub struct Options {
     pub highest_level: u32,
     /// Threads of Raft's own runtime.
     pub threads: usize,
-    /// Who does what blocks. With [`Drive::Inline`] Raft has no runtime of its own either, and `threads` says nothing.
-    pub drive: Drive,
+    /// Who does what blocks. With [`Execution::Inline`] Raft has no runtime of its own either, and `threads` says nothing.
+    pub execution: Execution,
 }
 
 impl Options {
@@ -58,7 +58,7 @@ impl Options {
         Options {
             data_dir,
             node: me.node,
-            life: me.incarnation.0,
+            process_nonce: me.incarnation.0,
             transport,
             heartbeat_ms: 50,
             election_ms: 300..600,
@@ -69,12 +69,12 @@ impl Options {
             state_store: None,
             highest_level: level::highest(),
             threads: 2,
-            drive: Drive::Thread,
+            execution: Execution::Threads,
         }
     }
 
     /// As openraft wants it.
-    pub(crate) fn config(&self) -> Result<Config, Fault> {
+    pub(crate) fn config(&self) -> Result<Config, FatalError> {
         let election_ms = if injected_bugs::is(Bug::NoElection) { 15_000..20_000 } else { self.election_ms.clone() };
         let config = Config {
             cluster_name: "reveille".to_owned(),
@@ -100,6 +100,6 @@ impl Options {
             backoff: "50ms 100ms 200ms ..500ms".to_owned(),
             ..Config::default()
         };
-        config.validate().map_err(|error| Fault::Broken(format!("Raft refuses its settings: {error}")))
+        config.validate().map_err(|error| FatalError::Broken(format!("Raft refuses its settings: {error}")))
     }
 }

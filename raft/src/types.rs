@@ -33,7 +33,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type Entry = openraft::Entry<<Self::LeaderId as RaftLeaderId>::Committed, Self::Payload>;
     type AsyncRuntime = openraft_rt_tokio::TokioRuntime;
     type Responder<T>
-        = Answer<T>
+        = WriteResponder<T>
     where
         T: openraft::OptionalSend + 'static;
     type Batch<T>
@@ -106,18 +106,18 @@ pub struct ReplyBytes(pub Vec<u8>);
 ///
 /// openraft's own responders warn when nobody waits any more; here that is ordinary, because a caller's deadline may
 /// pass first. The closure also owns the room that the write takes in flight, which is free when the write is done.
-pub struct Answer<T> {
+pub struct WriteResponder<T> {
     then: Box<dyn FnOnce(T) + Send>,
 }
 
-impl<T> Answer<T> {
+impl<T> WriteResponder<T> {
     /// What to do with the outcome. Runs on openraft's tasks: it must not block.
-    pub fn new(then: impl FnOnce(T) + Send + 'static) -> Answer<T> {
-        Answer { then: Box::new(then) }
+    pub fn new(then: impl FnOnce(T) + Send + 'static) -> WriteResponder<T> {
+        WriteResponder { then: Box::new(then) }
     }
 }
 
-impl<T: Send + 'static> Responder<TypeConfig, T> for Answer<T> {
+impl<T: Send + 'static> Responder<TypeConfig, T> for WriteResponder<T> {
     fn on_complete(self, result: T) {
         (self.then)(result);
     }

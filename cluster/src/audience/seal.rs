@@ -131,7 +131,7 @@ async fn write_one(site: &Site, node: NodeId, recipe: &Recipe, number: u32) -> R
             Ok(Ok(hash)) => return Ok(hash),
             // What it says of its disk will not be otherwise in a moment.
             Ok(Err(refusal)) => return Err(refusal),
-            Err(hiccup) => last = hiccup.to_string(),
+            Err(error) => last = error.to_string(),
         }
     }
     Err(last)

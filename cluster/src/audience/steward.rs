@@ -109,7 +109,7 @@ pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io
         let question = FetchPart { part, offset: bytes.len() as u64 };
         let piece = match peer.fetch_part(question, PIECE_WITHIN).await {
             Ok(piece) => piece,
-            Err(hiccup) => return Err(io::Error::other(hiccup.to_string())),
+            Err(error) => return Err(io::Error::other(error.to_string())),
         };
         let Some((piece, total)) = piece else { return Ok(false) };
         if piece.is_empty() || total > PART_BYTES_MAX {

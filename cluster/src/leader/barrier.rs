@@ -58,7 +58,7 @@ pub async fn through_leader(
             match peer.hold_barrier(question, patience).await {
                 Ok(Ok(report)) => return Ok(report),
                 Ok(Err(refusal)) => last = refusal,
-                Err(hiccup) => last = hiccup.to_string(),
+                Err(error) => last = error.to_string(),
             }
         }
         tokio::time::sleep(ASK_AGAIN).await;

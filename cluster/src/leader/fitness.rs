@@ -119,7 +119,7 @@ async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
             () = &mut nap => return granted,
             hint = hints.next() => match hint {
                 // Hints that were lost may have told of one.
-                Some(Hint::LookAtState | Hint::Effect { effect: Effect::ClaimGranted { .. }, .. }) => granted = true,
+                Some(Hint::Resync | Hint::Effect { effect: Effect::ClaimGranted { .. }, .. }) => granted = true,
                 Some(Hint::Effect { .. }) => {}
                 None => {
                     nap.as_mut().await;

@@ -70,7 +70,7 @@ pub async fn to(site: &Arc<Site>, to: NodeId, deadline: Instant) -> Result<(), H
     }
     let peer = site.replica.peer(current).ok_or(HandoverError::NoLeader)?;
     let answer = peer.hand_over(to, deadline.saturating_duration_since(Instant::now())).await;
-    answer.map_err(|hiccup| HandoverError::Refused(hiccup.to_string()))?.map_err(HandoverError::Refused)
+    answer.map_err(|error| HandoverError::Refused(error.to_string()))?.map_err(HandoverError::Refused)
 }
 
 /// This leader is not fit: it rests, and hands over to a voter of which `may` is true. Returns true when it has
@@ -85,7 +85,7 @@ pub(crate) async fn step_down(site: &Site, unfit: Unfit, may: impl Fn(NodeId) ->
     }
     tracing::error!(cause = unfit.cause(), "this leader hands over: {}", unfit.text());
     metrics::counter!("reveille_handovers_total", "cause" => unfit.cause()).increment(1);
-    site.replica.rest(REST);
+    site.replica.pause_candidacy(REST);
     if away(site, may, Instant::now() + ALL).await.is_none() {
         tracing::warn!("nobody took over: the term ends");
     }

@@ -313,7 +313,7 @@ pub(crate) enum Concerns {
 /// Which of the leader's actors may have something to do.
 pub(crate) fn concerns(hint: &Hint) -> Concerns {
     match hint {
-        Hint::LookAtState => Concerns::Everybody,
+        Hint::Resync => Concerns::Everybody,
         Hint::Effect { effect, .. } => match effect {
             Effect::ClockMoved(_) => Concerns::Everybody,
             Effect::DueChanged { .. } => Concerns::Timer,

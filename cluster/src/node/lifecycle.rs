@@ -232,14 +232,14 @@ pub struct Leading {
 
 /// P10: this life becomes known before it may hold a claim.
 async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
-    let (level, life) = (site.replica.highest_level(), site.replica.life());
+    let (level, life) = (site.replica.highest_level(), site.replica.process_nonce());
     let up = NodeUp { owner: site.me, name: options.name.clone(), level, process_nonce: life };
     let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
     let reply = until_taken(site, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StationError::Stopped)?;
     if let CommandOutcome::Refused(refusal) = reply.outcome {
         if let Refusal::OldIncarnation { .. } = refusal {
-            site.replica.set_aside(&refusal.to_string());
+            site.replica.mark_outdated(&refusal.to_string());
         }
         return Err(StationError::NotTaken(refusal));
     }
@@ -279,7 +279,7 @@ async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationT
         let changed = async {
             loop {
                 match hints.next().await {
-                    Some(Hint::LookAtState | Hint::Effect { effect: Effect::RelaysChanged, .. }) | None => return,
+                    Some(Hint::Resync | Hint::Effect { effect: Effect::RelaysChanged, .. }) | None => return,
                     Some(Hint::Effect { index, effect: Effect::Alarm(text) }) => {
                         tracing::warn!(index, "{text}");
                         metrics::counter!("reveille_alarms_total").increment(1);

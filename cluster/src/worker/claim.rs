@@ -133,7 +133,7 @@ pub(crate) async fn run(room: Arc<Room>, stopping: Stopping) {
                     continue;
                 }
                 Some(Hint::Effect { .. }) => continue,
-                Some(Hint::LookAtState) => mine(&room, &mut worked),
+                Some(Hint::Resync) => mine(&room, &mut worked),
                 None => break,
             },
         };

@@ -25,7 +25,7 @@ pub fn holder(node: NodeId, incarnation: u64) -> ClaimOwner {
 
 /// The node of these options: its replica runs, and nobody is at work.
 pub async fn site(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
-    let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.life) };
+    let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.process_nonce) };
     let introduction = Introduction {
         name: format!("n{}", me.node.0),
         address: address.to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
-use reveille_raft::peer::{Destination, Handler, Hiccup, Request, Response, Transport};
+use reveille_raft::peer::{Destination, Handler, PeerError, Request, Response, Transport};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -135,21 +135,21 @@ pub struct MemoryTransport {
 }
 
 impl MemoryTransport {
-    async fn carry(&self, to: &Destination, request: Request) -> Result<Response, Hiccup> {
-        let unreachable = || Hiccup::Unreachable(format!("{to} does not run"));
+    async fn carry(&self, to: &Destination, request: Request) -> Result<Response, PeerError> {
+        let unreachable = || PeerError::Unreachable(format!("{to} does not run"));
         if !self.network.way(self.node, to.node).await {
             return Err(unreachable());
         }
         let name = request.name();
         if self.network.state.lock().unasked.contains(&(self.node, to.node, name)) {
-            return Err(Hiccup::Unreachable(format!("{to} cannot be asked")));
+            return Err(PeerError::Unreachable(format!("{to} cannot be asked")));
         }
         let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;
         let answer = handler.handle(request).await;
         // It was done; whether anybody hears of it is another matter.
         let unheard = self.network.state.lock().unheard.contains(&(self.node, name));
         if unheard || !self.network.way(to.node, self.node).await {
-            return Err(Hiccup::Lost(format!("{to} was not heard")));
+            return Err(PeerError::Lost(format!("{to} was not heard")));
         }
         let change = self.network.state.lock().changed.get(&(to.node, name)).cloned();
         let answer = answer?;
@@ -173,9 +173,9 @@ impl Transport for MemoryTransport {
         Ok(())
     }
 
-    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError> {
         self.network.note(to.node, request.name());
         let carried = tokio::time::timeout(limit, self.carry(to, request)).await;
-        carried.unwrap_or_else(|_| Err(Hiccup::Lost(format!("{to} does not answer"))))
+        carried.unwrap_or_else(|_| Err(PeerError::Lost(format!("{to} does not answer"))))
     }
 }

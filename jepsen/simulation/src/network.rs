@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
-use reveille_raft::peer::{Destination, Handler, Hiccup, Request, Response, Transport};
+use reveille_raft::peer::{Destination, Handler, PeerError, Request, Response, Transport};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -207,13 +207,13 @@ pub struct Way {
 }
 
 impl Way {
-    async fn ask(&self, to: &Destination, request: Request) -> Result<Response, Hiccup> {
-        let gone = || Hiccup::Unreachable(format!("{to} does not run"));
+    async fn ask(&self, to: &Destination, request: Request) -> Result<Response, PeerError> {
+        let gone = || PeerError::Unreachable(format!("{to} does not run"));
         let (network, name) = (&self.network, request.name());
         match network.carry(self.life, node_at(to)).await {
             Carried::Arrived => {}
             Carried::SpeakerIsGone => return Err(gone()),
-            Carried::Lost => return Err(Hiccup::Lost(format!("the connection to {to} was given up"))),
+            Carried::Lost => return Err(PeerError::Lost(format!("the connection to {to} was given up"))),
         }
         let known = network.state.lock().handlers.get(&node_at(to)).map(|(life, handler)| (*life, Arc::clone(handler)));
         let (there, handler) = known.ok_or_else(gone)?;
@@ -221,12 +221,12 @@ impl Way {
         // What was delivered is done, whether or not the one who asked still waits.
         let promises = Asked::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
-        let answer = answer.await.map_err(|_| Hiccup::Lost(format!("{to} broke down")))?;
+        let answer = answer.await.map_err(|_| PeerError::Lost(format!("{to} broke down")))?;
         if let (Some(asked), Ok(response)) = (promises, &answer) {
             network.state.lock().oaths.answered(there.node, asked, response);
         }
         if network.carry(there, self.life.node).await != Carried::Arrived {
-            return Err(Hiccup::Lost(format!("{to} is gone, or the connection to it")));
+            return Err(PeerError::Lost(format!("{to} is gone, or the connection to it")));
         }
         network.trace.note(b'a', &[there.node.0, self.life.node.0, u64::from(answer.is_ok())]);
         Ok(answer?)
@@ -248,8 +248,8 @@ impl Transport for Way {
         Ok(())
     }
 
-    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError> {
         let asked = timeout(limit, self.ask(to, request)).await;
-        asked.unwrap_or_else(|_| Err(Hiccup::Lost(format!("{to} does not answer"))))
+        asked.unwrap_or_else(|_| Err(PeerError::Lost(format!("{to} does not answer"))))
     }
 }

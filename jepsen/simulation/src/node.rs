@@ -21,7 +21,7 @@ use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_raft::store::MemoryStore;
 use reveille_raft::wal::MemoryDisk;
-use reveille_raft::{Drive, Hint, Hints, Options, Replica};
+use reveille_raft::{Execution, Hint, Hints, Options, Replica};
 use tokio::task::JoinHandle;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -138,7 +138,7 @@ impl Node {
         options.log_keep = self.around.snapshot_every / 4;
         options.log_disk = Some(Arc::new(disk.clone()));
         options.state_store = Some(self.store.clone());
-        options.drive = Drive::Inline;
+        options.execution = Execution::Inline;
         options.highest_level = self.level;
         let stop = CancellationToken::new();
         let site = Arc::new(parking_lot::Mutex::new(None));
@@ -230,7 +230,7 @@ async fn work(
     options: lifecycle::Options,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let mut faults = site.replica.fault();
+    let mut faults = site.replica.fatal_error();
     let fault = async {
         match faults.wait_for(Option::is_some).await {
             Ok(fault) => fault.clone().map_or_else(|| anyhow!("no fault"), anyhow::Error::new),
@@ -247,7 +247,7 @@ async fn work(
         Err(_) if stop.is_cancelled() => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let (mut failed, mut faults) = (station.failed(), site.replica.fault());
+    let (mut failed, mut faults) = (station.failed(), site.replica.fatal_error());
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),

@@ -43,7 +43,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use reveille_cluster::node::lifecycle::StationError;
 use reveille_ledger::refusal::Refusal;
-use reveille_raft::Fault;
+use reveille_raft::FatalError;
 
 use crate::format;
 use crate::server::node_identity::LifeError;
@@ -116,13 +116,13 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
 
 /// Must no node start with that data folder again?
 fn is_of_no_use(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Fault::Damaged(_)))
+    matches!(error.downcast_ref(), Some(FatalError::Damaged(_)))
         || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }))
 }
 
 /// Is it an older copy of what the node had (P10)?
 fn is_outdated(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Fault::Outdated(_)))
+    matches!(error.downcast_ref(), Some(FatalError::Outdated(_)))
         || matches!(error.downcast_ref(), Some(StationError::NotTaken(Refusal::OldIncarnation { .. })))
 }
 
@@ -189,12 +189,12 @@ mod tests {
         };
         let (asked, known) = (Incarnation(1), Incarnation(12));
         let old = StationError::NotTaken(Refusal::OldIncarnation { asked, known });
-        let remembered = Fault::Outdated("its life 12 is known".into());
+        let remembered = FatalError::Outdated("its life 12 is known".into());
         for error in [anyhow::Error::new(old), anyhow::Error::new(remembered)] {
             assert!(next(error).contains("put back the data folder"));
         }
-        assert!(next(anyhow::Error::new(Fault::Damaged("wal/1.log".into()))).contains("leave this node stopped"));
-        assert!(next(anyhow::Error::new(Fault::Log("no space".into()))).contains("start it again"));
+        assert!(next(anyhow::Error::new(FatalError::Damaged("wal/1.log".into()))).contains("leave this node stopped"));
+        assert!(next(anyhow::Error::new(FatalError::Log("no space".into()))).contains("start it again"));
     }
 
     #[test]

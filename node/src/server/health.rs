@@ -34,7 +34,7 @@ fn answer(good: bool, text: &str) -> Answer {
 
 /// 200 while nothing is broken: restart the process when it is not.
 async fn live(State(site): State<Arc<Site>>) -> Answer {
-    match &*site.replica.fault().borrow() {
+    match &*site.replica.fatal_error().borrow() {
         None => answer(true, "alive"),
         Some(fault) => answer(false, &fault.to_string()),
     }

@@ -6,7 +6,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use reveille_raft::listen::{Incoming, SPEAKS_WITHIN};
+use reveille_raft::listen::{FIRST_BYTES_WITHIN, Incoming};
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long a client may take for its head, and again for its body.
-pub const SAID_WITHIN: Duration = SPEAKS_WITHIN;
+pub const SAID_WITHIN: Duration = FIRST_BYTES_WITHIN;
 /// No connection lives longer: it carries one request.
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
 

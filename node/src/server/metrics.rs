@@ -81,7 +81,7 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_rate_per_second", "Mails a second that a relay is given at most, now"),
     by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
-    by("rpc", Counter, "reveille_peer_hiccups_total", "Calls between nodes that failed"),
+    by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
     by("kind", Gauge, "reveille_ledger_bytes", "What the applied state weighs, in memory and as stored rows"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),

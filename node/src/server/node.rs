@@ -86,7 +86,7 @@ impl NodeServer {
         };
         let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
         let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me, Arc::new(transport));
-        raft.life = uuid::Uuid::new_v4().as_u128() as u64;
+        raft.process_nonce = uuid::Uuid::new_v4().as_u128() as u64;
         raft.heartbeat_ms = options.raft.heartbeat_ms;
         raft.election_ms = options.raft.election_ms.clone();
         raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
@@ -134,7 +134,7 @@ impl NodeServer {
 
     /// Works until `asked` is cancelled or the node must stop.
     pub async fn run(self, asked: CancellationToken) -> Result<NodeEnd> {
-        let mut faults = self.site.replica.fault();
+        let mut faults = self.site.replica.fatal_error();
         let fault = async move {
             match faults.wait_for(Option::is_some).await {
                 Ok(fault) => fault.clone(),

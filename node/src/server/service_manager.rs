@@ -51,7 +51,7 @@ async fn report(site: Arc<Site>) {
 async fn watch(site: Arc<Site>, every: Duration, other: Handle) {
     loop {
         let answered = tokio::time::timeout(every, other.spawn(async {})).await;
-        if matches!(answered, Ok(Ok(()))) && site.replica.fault().borrow().is_none() {
+        if matches!(answered, Ok(Ok(()))) && site.replica.fatal_error().borrow().is_none() {
             tell(&[NotifyState::Watchdog]);
         }
         tokio::time::sleep(every).await;

@@ -22,19 +22,19 @@ pub const LEADERLESS_AFTER: Duration = Duration::from_secs(3);
 
 /// Shared by whoever hears and whoever asks.
 #[derive(Clone)]
-pub(crate) struct Hearing {
+pub(crate) struct LeaderLiveness {
     raft: Raft,
     sign: Arc<Mutex<Instant>>,
 }
 
-impl Hearing {
+impl LeaderLiveness {
     /// A node that starts has heard of nobody yet, and elections take their time: its silence begins now.
-    pub fn new(raft: Raft) -> Hearing {
-        Hearing { raft, sign: Arc::new(Mutex::new(Instant::now())) }
+    pub fn new(raft: Raft) -> LeaderLiveness {
+        LeaderLiveness { raft, sign: Arc::new(Mutex::new(Instant::now())) }
     }
 
     /// A leader spoke, this node was elected, or its cluster was made just now.
-    pub fn sign(&self) {
+    pub fn record_contact(&self) {
         *self.sign.lock() = Instant::now();
     }
 

@@ -11,7 +11,7 @@ use reveille_ledger::ids::NodeId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::election::leader_liveness::Hearing;
+use crate::election::leader_liveness::LeaderLiveness;
 use crate::types::TypeConfig;
 
 /// What a node believes to be.
@@ -50,14 +50,14 @@ fn role_of(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
 pub(crate) async fn follow(
     mut metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
     role: watch::Sender<Role>,
-    hearing: Hearing,
+    leader_liveness: LeaderLiveness,
     stop: CancellationToken,
 ) {
     loop {
         let current = role_of(&metrics.borrow_and_update());
         let changed = role.send_if_modified(|known| std::mem::replace(known, current) != current);
         if changed && matches!(current, Role::Leader { .. }) {
-            hearing.sign();
+            leader_liveness.record_contact();
         }
         if current == Role::Stopped {
             return;

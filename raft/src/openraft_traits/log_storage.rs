@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::Stream;
+use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
-use openraft::{LogState, OptionalSend};
 use prost::bytes::Bytes;
 
 use crate::types::{
@@ -22,7 +22,8 @@ use crate::types::{
     to_point, to_vote, to_vote_record,
 };
 use crate::wal::{
-    Disk, EntryRecord, FolderDisk, OpenError, OpeningReport, PayloadKind, Stated, Wal, WalHealth, WalOptions, WalReader,
+    Disk, EntryRecord, FolderDisk, LogState, OpenError, OpeningReport, PayloadKind, Wal, WalHealth, WalOptions,
+    WalReader,
 };
 
 /// Payload bytes that one round of replication or of a stream reads at most. With the message's framing it
@@ -65,8 +66,8 @@ impl LogStore {
     }
 
     /// What it holds.
-    pub fn stated(&self) -> Stated {
-        self.wal.stated()
+    pub fn state(&self) -> LogState {
+        self.wal.state()
     }
 
     /// How the log fares; keep it before openraft takes the log away.
@@ -78,9 +79,12 @@ impl LogStore {
 impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = LogReader;
 
-    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
-        let stated = self.wal.stated();
-        Ok(LogState { last_purged_log_id: stated.purged.map(to_log_id), last_log_id: stated.last.map(to_log_id) })
+    async fn get_log_state(&mut self) -> Result<openraft::LogState<TypeConfig>, io::Error> {
+        let state = self.wal.state();
+        Ok(openraft::LogState {
+            last_purged_log_id: state.purged.map(to_log_id),
+            last_log_id: state.last.map(to_log_id),
+        })
     }
 
     async fn get_log_reader(&mut self) -> LogReader {
@@ -92,7 +96,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let done = Box::new(move |outcome| drop(told.send(outcome)));
         self.wal.vote(to_vote_record(vote), done).await?;
         // The writer answers every callback, also when it ends; its silence would be a fault of its own.
-        durable.await.map_err(|_| io::Error::from(crate::wal::Fault::WriterGone))?.map_err(io::Error::from)
+        durable.await.map_err(|_| io::Error::from(crate::wal::WalFailure::WriterGone))?.map_err(io::Error::from)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
@@ -100,7 +104,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
-        Ok(self.wal.stated().committed.map(to_log_id))
+        Ok(self.wal.state().committed.map(to_log_id))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
@@ -163,7 +167,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
-        Ok(self.reader.stated().vote.map(to_vote))
+        Ok(self.reader.state().vote.map(to_vote))
     }
 }
 

@@ -15,11 +15,11 @@ use openraft::raft::{
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
-use crate::peer::client::Caller;
-use crate::peer::{Destination, Hiccup, Rejection};
+use crate::peer::client::PeerClient;
+use crate::peer::{Destination, PeerError, Rejection};
 use crate::snapshot::Manifest;
-use crate::snapshot::manager::Archive;
 use crate::snapshot::manager::OpenraftSnapshot;
+use crate::snapshot::manager::SnapshotManager;
 use crate::snapshot::transfer;
 use crate::types::{PeerNode, TypeConfig, Vote};
 use crate::wire;
@@ -29,8 +29,8 @@ const APPEND_LIMIT: Duration = Duration::from_secs(2);
 
 /// Makes the asking side for each member.
 pub(crate) struct Network {
-    pub caller: Caller,
-    pub archive: Arc<Archive>,
+    pub client: PeerClient,
+    pub snapshots: Arc<SnapshotManager>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -38,25 +38,25 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
     async fn new_client(&mut self, target: u64, node: &PeerNode) -> Link {
         let to = Destination { node: NodeId(target), address: node.address.clone() };
-        Link { caller: self.caller.clone(), archive: Arc::clone(&self.archive), to }
+        Link { client: self.client.clone(), snapshots: Arc::clone(&self.snapshots), to }
     }
 }
 
 /// The way to one member.
 pub(crate) struct Link {
-    pub caller: Caller,
-    pub archive: Arc<Archive>,
+    pub client: PeerClient,
+    pub snapshots: Arc<SnapshotManager>,
     pub to: Destination,
 }
 
 /// Unreachable makes openraft back off; any other error it retries at once.
-fn rpc_error(hiccup: Hiccup) -> RPCError<TypeConfig> {
-    match hiccup {
-        Hiccup::Unreachable(_) | Hiccup::Rejected(Rejection::Stranger(_) | Rejection::NotNow(_)) => {
-            RPCError::Unreachable(Unreachable::new(&hiccup))
+fn rpc_error(error: PeerError) -> RPCError<TypeConfig> {
+    match error {
+        PeerError::Unreachable(_) | PeerError::Rejected(Rejection::Unauthorized(_) | Rejection::Unavailable(_)) => {
+            RPCError::Unreachable(Unreachable::new(&error))
         }
-        Hiccup::Lost(_) | Hiccup::Rejected(Rejection::NoPeer(_) | Rejection::Malformed(_)) => {
-            RPCError::Network(NetworkError::new(&hiccup))
+        PeerError::Lost(_) | PeerError::Rejected(Rejection::Unimplemented(_) | Rejection::Malformed(_)) => {
+            RPCError::Network(NetworkError::new(&error))
         }
     }
 }
@@ -76,7 +76,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let limit = if request.entries.is_empty() { option.hard_ttl() } else { APPEND_LIMIT };
         let is_from_the_start = request.prev_log_id.is_none();
         let request = wire::from_append(request).map_err(malformed)?;
-        let answer = self.caller.ask(&self.to, request, limit).await.map_err(rpc_error)?;
+        let answer = self.client.ask(&self.to, request, limit).await.map_err(rpc_error)?;
         let answer = wire::to_append_response(answer).map_err(malformed)?;
         if answer.is_conflict() && is_from_the_start {
             // Nothing contradicts the empty log: openraft would panic.
@@ -91,7 +91,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         let request = wire::from_vote_request(&request);
-        let answer = self.caller.ask(&self.to, request, option.hard_ttl()).await.map_err(rpc_error)?;
+        let answer = self.client.ask(&self.to, request, option.hard_ttl()).await.map_err(rpc_error)?;
         wire::to_vote_response(answer).map_err(malformed)
     }
 
@@ -101,7 +101,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         let request = wire::from_pre_vote_request(&request);
-        let answer = self.caller.ask(&self.to, request, option.hard_ttl()).await.map_err(rpc_error)?;
+        let answer = self.client.ask(&self.to, request, option.hard_ttl()).await.map_err(rpc_error)?;
         wire::to_pre_vote_response(answer).map_err(malformed)
     }
 
@@ -114,8 +114,8 @@ impl RaftNetworkV2<TypeConfig> for Link {
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
-            sent = transfer::send(&self.caller, &self.archive, &self.to, vote, snapshot.snapshot) => {
-                sent.map(SnapshotResponse::new).map_err(|hiccup| rpc_error(hiccup).into())
+            sent = transfer::send(&self.client, &self.snapshots, &self.to, vote, snapshot.snapshot) => {
+                sent.map(SnapshotResponse::new).map_err(|error| rpc_error(error).into())
             }
         }
     }
@@ -131,10 +131,10 @@ impl RaftNetworkV2<TypeConfig> for Link {
             to_node: *request.to_node_id(),
             last: request.last_log_id().map(wire::from_log_id),
         };
-        let answer = self.caller.ask(&self.to, message, option.hard_ttl()).await.map_err(rpc_error)?;
+        let answer = self.client.ask(&self.to, message, option.hard_ttl()).await.map_err(rpc_error)?;
         if answer.refusal.is_empty() {
             return Ok(Ok(()));
         }
-        Err(rpc_error(Rejection::NotNow(answer.refusal).into()))
+        Err(rpc_error(Rejection::Unavailable(answer.refusal).into()))
     }
 }

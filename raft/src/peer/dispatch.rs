@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
-use super::door::Doorman;
+use super::authenticator::Authenticator;
 use super::{Handler, PeerService, Rejection, Request, Response};
 use crate::Raft;
-use crate::election::eligibility::Admission;
+use crate::election::eligibility::Eligibility;
 use crate::proposer::router::Router;
 use crate::proposer::{ProposeError, check_forwarded};
-use crate::snapshot::transfer::Receiver;
+use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::reply_bytes;
 use crate::wire;
 
@@ -41,11 +41,11 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Everything that answers peers.
 pub(crate) struct Dispatch {
-    pub doorman: Arc<Doorman>,
+    pub authenticator: Arc<Authenticator>,
     pub raft: Raft,
     pub router: Arc<Router>,
-    pub admission: Admission,
-    pub snapshots: Receiver,
+    pub eligibility: Eligibility,
+    pub snapshots: SnapshotReceiver,
     pub service: Arc<dyn PeerService>,
     /// When a refused request was last logged.
     pub refusal_logged: Mutex<Option<Instant>>,
@@ -53,17 +53,17 @@ pub(crate) struct Dispatch {
 
 /// What the transport hands requests to, from the first moment: the port is open as soon as the state is; until Raft
 /// runs, a caller is told to come again.
-pub(crate) struct Door {
+pub(crate) struct StartupHandler {
     /// Set once, when Raft runs.
-    pub behind: OnceLock<Dispatch>,
+    pub dispatch: OnceLock<Dispatch>,
 }
 
 #[async_trait]
-impl Handler for Door {
+impl Handler for StartupHandler {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
-        match self.behind.get() {
+        match self.dispatch.get() {
             Some(dispatch) => dispatch.handle(request).await,
-            None => Err(Rejection::NotNow("this node is starting".to_owned())),
+            None => Err(Rejection::Unavailable("this node is starting".to_owned())),
         }
     }
 }
@@ -84,7 +84,7 @@ impl Handler for Dispatch {
             return Ok(Response::Describe(if self.refusal(&request).is_ok() { told } else { stranger() }));
         }
         self.check_sender(&request)?;
-        let from = self.doorman.admit(&request)?;
+        let from = self.authenticator.authenticate(&request)?;
         match request {
             Request::Append(request) => self.append(request).await.map(Response::Append),
             Request::Vote(request) => self.vote(request).await.map(Response::Vote),
@@ -146,12 +146,12 @@ impl Handler for Dispatch {
 }
 
 async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T, Rejection> {
-    let late = |_| Rejection::NotNow(format!("no answer within {} ms", limit.as_millis()));
+    let late = |_| Rejection::Unavailable(format!("no answer within {} ms", limit.as_millis()));
     tokio::time::timeout(limit, answer).await.map_err(late)
 }
 
 async fn raft<T, E: std::fmt::Display>(answer: impl Future<Output = Result<T, E>>) -> Result<T, Rejection> {
-    within(RAFT_LIMIT, answer).await?.map_err(|error| Rejection::NotNow(error.to_string()))
+    within(RAFT_LIMIT, answer).await?.map_err(|error| Rejection::Unavailable(error.to_string()))
 }
 
 fn deadline(remaining_ms: u64) -> Instant {
@@ -166,12 +166,12 @@ impl Dispatch {
         let committed = request.leader_commit;
         let answer = raft(self.raft.append_entries(request)).await?;
         if !matches!(answer, AppendEntriesResponse::HigherVote(_)) {
-            self.router.hearing.sign();
+            self.router.leader_liveness.record_contact();
         }
         if answer.is_success()
             && let (Some(matched), Some(committed)) = (matched, committed)
         {
-            self.admission.heard_leader(matched.index, committed.index);
+            self.eligibility.record_append(matched.index, committed.index);
         }
         Ok(wire::from_append_response(&answer))
     }
@@ -179,7 +179,9 @@ impl Dispatch {
     /// The one question that a stranger may ask.
     async fn describe(&self) -> Result<v1::DescribeResponse, Rejection> {
         let description = within(SERVICE_LIMIT, self.service.describe()).await?;
-        description.map(wire::from_description).ok_or_else(|| Rejection::NotNow("this node is starting".to_owned()))
+        description
+            .map(wire::from_description)
+            .ok_or_else(|| Rejection::Unavailable("this node is starting".to_owned()))
     }
 
     /// Refuses a caller that is no member, a vote in the name of another node, and a term that no election reaches.
@@ -204,7 +206,7 @@ impl Dispatch {
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership();
         if members.nodes().next().is_some() && members.get_node(&from).is_none() {
-            return Err(Rejection::Stranger(format!("node {from} is no member of this cluster")));
+            return Err(Rejection::Unauthorized(format!("node {from} is no member of this cluster")));
         }
         let ballot = match request {
             Request::Append(request) => request.vote.as_ref(),
@@ -227,10 +229,12 @@ impl Dispatch {
     }
 
     fn check_may_vote(&self) -> Result<(), Rejection> {
-        if self.admission.may_vote() {
+        if self.eligibility.may_vote() {
             return Ok(());
         }
-        Err(Rejection::NotNow("this node lost the tail of its log and does not vote until it has caught up".to_owned()))
+        Err(Rejection::Unavailable(
+            "this node lost the tail of its log and does not vote until it has caught up".to_owned(),
+        ))
     }
 
     async fn vote(&self, request: v1::VoteRequest) -> Result<v1::VoteResponse, Rejection> {
@@ -251,7 +255,7 @@ impl Dispatch {
         &self,
         request: v1::TransferLeaderRequest,
     ) -> Result<v1::TransferLeaderResponse, Rejection> {
-        if request.to_node == self.doorman.identity.node().0 && !self.admission.may_stand() {
+        if request.to_node == self.authenticator.identity.node().0 && !self.eligibility.may_campaign() {
             return Ok(v1::TransferLeaderResponse { refusal: "this node does not stand for election now".to_owned() });
         }
         let from = wire::to_required_vote(request.from_leader)?;

@@ -24,7 +24,7 @@ use tonic::{Code, Status};
 
 use crate::listen::{self, HTTP2_PREFACE, Incoming};
 
-use super::{Destination, Handler, Hiccup, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
+use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
 
 /// A connection that is not made within this is given up; the next call tries again.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -40,15 +40,15 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// Which connection a request takes: a chunk of a snapshot or a piece of a part must not stand before
 /// a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Lane {
+enum Priority {
     Prompt,
     Bulk,
 }
 
-fn lane_of(request: &Request) -> Lane {
+fn priority_of(request: &Request) -> Priority {
     match request {
-        Request::SendChunk(_) | Request::FetchPart(_) => Lane::Bulk,
-        _ => Lane::Prompt,
+        Request::SendChunk(_) | Request::FetchPart(_) => Priority::Bulk,
+        _ => Priority::Prompt,
     }
 }
 
@@ -56,7 +56,7 @@ fn lane_of(request: &Request) -> Lane {
 pub struct GrpcTransport {
     address: SocketAddr,
     listener: Mutex<Option<std::net::TcpListener>>,
-    channels: Mutex<HashMap<(String, Lane), Channel>>,
+    channels: Mutex<HashMap<(String, Priority), Channel>>,
     /// Where connections live: the runtime that serves, whoever calls.
     home: OnceLock<Handle>,
 }
@@ -79,13 +79,13 @@ impl GrpcTransport {
         self.address
     }
 
-    fn channel(&self, to: &Destination, lane: Lane) -> Result<Channel, Hiccup> {
+    fn channel(&self, to: &Destination, priority: Priority) -> Result<Channel, PeerError> {
         let mut channels = self.channels.lock();
-        if let Some(channel) = channels.get(&(to.address.clone(), lane)) {
+        if let Some(channel) = channels.get(&(to.address.clone(), priority)) {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{}", to.address))
-            .map_err(|error| Hiccup::Unreachable(format!("'{}' is no address: {error}", to.address)))?
+            .map_err(|error| PeerError::Unreachable(format!("'{}' is no address: {error}", to.address)))?
             .connect_timeout(CONNECT_LIMIT)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(PING_EVERY)
@@ -93,7 +93,7 @@ impl GrpcTransport {
             .keep_alive_while_idle(true);
         let _inside = self.home.get().map(Handle::enter);
         let channel = endpoint.connect_lazy();
-        channels.insert((to.address.clone(), lane), channel.clone());
+        channels.insert((to.address.clone(), priority), channel.clone());
         Ok(channel)
     }
 }
@@ -109,8 +109,8 @@ impl Transport for GrpcTransport {
         let service = PeerServiceServer::new(Receiver { handler })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let bounded = from_fn_with_state(listen::memory(), |State(memory), request, next| async {
-            let answer = listen::within_memory(memory, request, next).await;
+        let bounded = from_fn_with_state(listen::message_memory(), |State(memory), request, next| async {
+            let answer = listen::meter_memory(memory, request, next).await;
             answer.unwrap_or_else(|| Status::aborted("this node works on too many large messages").into_http())
         });
         let routes = Routes::new(service).into_axum_router().layer(bounded);
@@ -136,28 +136,28 @@ impl Transport for GrpcTransport {
         Ok(())
     }
 
-    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
-        let mut client = PeerServiceClient::new(self.channel(to, lane_of(&request))?)
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError> {
+        let mut client = PeerServiceClient::new(self.channel(to, priority_of(&request))?)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let name = request.name();
         match tokio::time::timeout(limit, send(&mut client, request, limit)).await {
-            Ok(answer) => answer.map_err(hiccup),
-            Err(_) => Err(Hiccup::Lost(format!("{name} to {to}: nothing within {} ms", limit.as_millis()))),
+            Ok(answer) => answer.map_err(error),
+            Err(_) => Err(PeerError::Lost(format!("{name} to {to}: nothing within {} ms", limit.as_millis()))),
         }
     }
 }
 
 /// What a status of the peer or of the connection means for the one who asked.
-fn hiccup(status: Status) -> Hiccup {
+fn error(status: Status) -> PeerError {
     let text = status.message().to_owned();
     match status.code() {
-        Code::FailedPrecondition => Rejection::Stranger(text).into(),
+        Code::FailedPrecondition => Rejection::Unauthorized(text).into(),
         Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Rejection::Malformed(text).into(),
-        Code::Aborted => Rejection::NotNow(text).into(),
-        Code::Unimplemented => Rejection::NoPeer(text).into(),
-        _ if was_never_sent(&status) => Hiccup::Unreachable(text),
-        code => Hiccup::Lost(format!("{code:?}: {text}")),
+        Code::Aborted => Rejection::Unavailable(text).into(),
+        Code::Unimplemented => Rejection::Unimplemented(text).into(),
+        _ if was_never_sent(&status) => PeerError::Unreachable(text),
+        code => PeerError::Lost(format!("{code:?}: {text}")),
     }
 }
 
@@ -174,15 +174,16 @@ fn was_never_sent(status: &Status) -> bool {
 
 fn status(rejection: Rejection) -> Status {
     let code = match rejection {
-        Rejection::Stranger(_) => Code::FailedPrecondition,
-        Rejection::NoPeer(_) => Code::Unimplemented,
+        Rejection::Unauthorized(_) => Code::FailedPrecondition,
+        Rejection::Unimplemented(_) => Code::Unimplemented,
         Rejection::Malformed(_) => Code::InvalidArgument,
-        Rejection::NotNow(_) => Code::Aborted,
+        Rejection::Unavailable(_) => Code::Aborted,
     };
     let text = match rejection {
-        Rejection::Stranger(text) | Rejection::NoPeer(text) | Rejection::Malformed(text) | Rejection::NotNow(text) => {
-            text
-        }
+        Rejection::Unauthorized(text)
+        | Rejection::Unimplemented(text)
+        | Rejection::Malformed(text)
+        | Rejection::Unavailable(text) => text,
     };
     Status::new(code, text)
 }

@@ -17,9 +17,9 @@ use async_trait::async_trait;
 use reveille_ledger::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) mod authenticator;
 pub(crate) mod client;
 pub(crate) mod dispatch;
-pub(crate) mod door;
 mod grpc;
 mod rpc;
 mod service;
@@ -53,7 +53,7 @@ impl fmt::Display for Destination {
 
 /// Why a peer did not answer. Transient: policy retries, or does without.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Hiccup {
+pub enum PeerError {
     /// No connection: the request was not delivered, and nothing happened there.
     #[error("not reachable: {0}")]
     Unreachable(String),
@@ -70,16 +70,16 @@ pub enum Hiccup {
 pub enum Rejection {
     /// The one who asks belongs elsewhere, or means somebody else.
     #[error("{0}")]
-    Stranger(String),
+    Unauthorized(String),
     /// Who listens there serves no peers.
     #[error("it does not know what peers ask: {0}")]
-    NoPeer(String),
+    Unimplemented(String),
     /// The request makes no sense.
     #[error("malformed request: {0}")]
     Malformed(String),
     /// Not now: the node starts, stops, or does not vote yet.
     #[error("{0}")]
-    NotNow(String),
+    Unavailable(String),
 }
 
 /// What answers the requests that arrive at this node.
@@ -92,7 +92,7 @@ pub trait Handler: Send + Sync + 'static {
 /// How requests travel between nodes. Contract:
 ///
 /// - Requests to one peer may overtake each other and may be lost; none is delivered twice.
-/// - [`Hiccup::Unreachable`] is only said when the request surely was not delivered.
+/// - [`PeerError::Unreachable`] is only said when the request surely was not delivered.
 /// - A call ends within its limit, whatever the network does.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
@@ -100,5 +100,5 @@ pub trait Transport: Send + Sync + 'static {
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()>;
 
     /// Asks a peer, and waits for the answer at most `limit`.
-    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup>;
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError>;
 }

@@ -2,7 +2,7 @@
 
 use reveille_proto::peer::v1;
 
-use super::Hiccup;
+use super::PeerError;
 
 /// A request message that knows its response.
 pub trait Rpc: Sized {
@@ -11,7 +11,7 @@ pub trait Rpc: Sized {
     /// As a member of the closed list.
     fn into_request(self) -> Request;
     /// Takes the answer out of the closed list; a transport that mixes them up has lost the answer.
-    fn from_response(response: Response) -> Result<Self::Response, Hiccup>;
+    fn from_response(response: Response) -> Result<Self::Response, PeerError>;
 }
 
 macro_rules! rpcs {
@@ -58,10 +58,10 @@ macro_rules! rpcs {
                 Request::$name(self)
             }
 
-            fn from_response(response: Response) -> Result<v1::$response, Hiccup> {
+            fn from_response(response: Response) -> Result<v1::$response, PeerError> {
                 match response {
                     Response::$name(response) => Ok(response),
-                    _ => Err(Hiccup::Lost(concat!("another answer than that of ", stringify!($name)).to_owned())),
+                    _ => Err(PeerError::Lost(concat!("another answer than that of ", stringify!($name)).to_owned())),
                 }
             }
         })*

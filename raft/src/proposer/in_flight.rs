@@ -29,7 +29,7 @@ pub(crate) struct InFlight {
 }
 
 /// A place in flight; dropping it gives it back.
-pub(crate) struct Room {
+pub(crate) struct InFlightPermit {
     _count: OwnedSemaphorePermit,
     _bytes: OwnedSemaphorePermit,
 }
@@ -44,15 +44,15 @@ impl InFlight {
     }
 
     /// Waits for room until the deadline. In the order of arrival, so that nobody starves.
-    pub async fn room(&self, bytes: usize, deadline: Instant) -> Result<Arc<Room>, ProposeError> {
+    pub async fn acquire(&self, bytes: usize, deadline: Instant) -> Result<Arc<InFlightPermit>, ProposeError> {
         let charge = u32::try_from(bytes).unwrap_or(u32::MAX);
         let both = async {
             let count = Arc::clone(&self.count).acquire_owned().await?;
             let bytes = Arc::clone(&self.bytes).acquire_many_owned(charge).await?;
-            Ok::<_, AcquireError>(Arc::new(Room { _count: count, _bytes: bytes }))
+            Ok::<_, AcquireError>(Arc::new(InFlightPermit { _count: count, _bytes: bytes }))
         };
         match timeout_at(deadline.into(), both).await {
-            Ok(Ok(room)) => Ok(room),
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) => Err(ProposeError::Stopped),
             Err(_) => Err(ProposeError::Busy),
         }
@@ -72,12 +72,12 @@ mod tests {
     #[tokio::test]
     async fn a_proposal_without_room_waits_until_its_deadline_and_not_longer() {
         let in_flight = InFlight::of(2, 100);
-        let first = in_flight.room(60, soon()).await.expect("there is room");
+        let first = in_flight.acquire(60, soon()).await.expect("there is room");
         let past = Instant::now();
-        assert_eq!(in_flight.room(60, past).await.err(), Some(ProposeError::Busy), "too many bytes");
-        let _second = in_flight.room(40, soon()).await.expect("just enough room");
-        assert_eq!(in_flight.room(0, past).await.err(), Some(ProposeError::Busy), "too many");
+        assert_eq!(in_flight.acquire(60, past).await.err(), Some(ProposeError::Busy), "too many bytes");
+        let _second = in_flight.acquire(40, soon()).await.expect("just enough room");
+        assert_eq!(in_flight.acquire(0, past).await.err(), Some(ProposeError::Busy), "too many");
         drop(first);
-        in_flight.room(60, soon()).await.expect("what is done gives its room back");
+        in_flight.acquire(60, soon()).await.expect("what is done gives its permit back");
     }
 }

@@ -30,9 +30,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
 use crate::Raft;
-use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, Room};
+use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, InFlightPermit};
 use crate::state_machine::apply_thread::decode_reply;
-use crate::types::{Answer, EntryBytes, LeaderId, TypeConfig};
+use crate::types::{EntryBytes, LeaderId, TypeConfig, WriteResponder};
 
 /// A stamp in front of a command: the form, and two numbers of at most ten bytes.
 const STAMP_BYTES_MAX: usize = 21;
@@ -96,7 +96,7 @@ struct Proposal {
     command: Bytes,
     /// The one epoch under which it may be stamped; none: whichever stands.
     only: Option<Epoch>,
-    room: Arc<Room>,
+    permit: Arc<InFlightPermit>,
     deadline: Instant,
     outcome: oneshot::Sender<Attempt>,
 }
@@ -131,9 +131,15 @@ impl Proposer {
     }
 
     /// One try on this node.
-    pub async fn attempt(&self, command: Bytes, only: Option<Epoch>, room: Arc<Room>, deadline: Instant) -> Attempt {
+    pub async fn attempt(
+        &self,
+        command: Bytes,
+        only: Option<Epoch>,
+        permit: Arc<InFlightPermit>,
+        deadline: Instant,
+    ) -> Attempt {
         let (outcome, told) = oneshot::channel();
-        let proposal = Proposal { command, only, room, deadline, outcome };
+        let proposal = Proposal { command, only, permit, deadline, outcome };
         // The queue has a place for every proposal that found room; it closes when the node stops.
         if self.queue.send(proposal).await.is_err() {
             return Attempt::Failed(ProposeError::Stopped);
@@ -233,7 +239,7 @@ async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: wat
         } else {
             proposal.outcome
         };
-        let submitted = raft.write(entry).responder(answer(Some(proposal.room), outcome)).await;
+        let submitted = raft.write(entry).responder(answer(Some(proposal.permit), outcome)).await;
         if submitted.is_err() {
             // Raft has stopped, and dropped the responder with it: the proposer is told Unknown.
             break;
@@ -258,18 +264,18 @@ fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -
 }
 
 /// Tells the proposer, then gives back the room.
-fn answer(room: Option<Arc<Room>>, outcome: oneshot::Sender<Attempt>) -> WriteResponderOf<TypeConfig> {
-    Answer::new(move |result: ClientWriteResult<TypeConfig>| {
+fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<Attempt>) -> WriteResponderOf<TypeConfig> {
+    WriteResponder::new(move |result: ClientWriteResult<TypeConfig>| {
         // A proposer whose deadline has passed does not listen any more.
-        let _ = outcome.send(judge(result));
-        drop(room);
+        let _ = outcome.send(classify(result));
+        drop(permit);
     })
 }
 
-fn judge(result: ClientWriteResult<TypeConfig>) -> Attempt {
+fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
     match result {
         Ok(written) => match decode_reply(&written.data.0) {
-            Some(reply) => judge_reply(reply),
+            Some(reply) => classify_reply(reply),
             None => Attempt::Failed(ProposeError::Unknown),
         },
         // Entered no log: this node does not lead, or can not reach a quorum.
@@ -281,7 +287,7 @@ fn judge(result: ClientWriteResult<TypeConfig>) -> Attempt {
 }
 
 /// A refusal of the stamp changed nothing and says nothing about the command.
-fn judge_reply(reply: CommandReply) -> Attempt {
+fn classify_reply(reply: CommandReply) -> Attempt {
     match reply.outcome {
         CommandOutcome::Refused(Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. }) => {
             Attempt::Again(ProposeError::NotReady)
@@ -291,19 +297,19 @@ fn judge_reply(reply: CommandReply) -> Attempt {
 }
 
 /// How long to wait before the next try: short at first, so that a fail-over costs little.
-pub(crate) struct Pause {
+pub(crate) struct Backoff {
     next: Duration,
 }
 
-impl Pause {
-    pub fn new() -> Pause {
-        Pause { next: Duration::from_millis(5) }
+impl Backoff {
+    pub fn new() -> Backoff {
+        Backoff { next: Duration::from_millis(5) }
     }
 
     pub fn take(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = (pause * 2).min(Duration::from_millis(100));
-        pause
+        let backoff = self.next;
+        self.next = (backoff * 2).min(Duration::from_millis(100));
+        backoff
     }
 }
 
@@ -316,8 +322,8 @@ mod tests {
 
     #[test]
     fn a_stamped_command_is_the_entry_that_the_ledger_reads() {
-        let pause = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
-        for command in [Command::Tick, Command::RelayRemove("a".to_owned()), Command::RunPause(pause)] {
+        let backoff = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
+        for command in [Command::Tick, Command::RelayRemove("a".to_owned()), Command::RunPause(backoff)] {
             for (epoch, now) in [(0, 0), (u64::MAX, i64::MIN), (1042, 1_788_000_000_000)] {
                 let entry = Entry { epoch: Epoch(epoch), now: Time(now), command: command.clone() };
                 let bytes = encode(&command).expect("a small command");

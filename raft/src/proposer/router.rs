@@ -15,12 +15,12 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use crate::Raft;
-use crate::election::leader_liveness::Hearing;
+use crate::election::leader_liveness::LeaderLiveness;
 use crate::election::role::Role;
-use crate::peer::client::Caller;
-use crate::peer::{Destination, Hiccup};
-use crate::proposer::{Attempt, Pause, ProposeError, Proposer, encode};
-use crate::state_machine::applied_state::Core;
+use crate::peer::client::PeerClient;
+use crate::peer::{Destination, PeerError};
+use crate::proposer::{Attempt, Backoff, ProposeError, Proposer, encode};
+use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
 
@@ -43,9 +43,9 @@ pub enum ReadError {
 
 /// How long a proposal that nobody takes goes on trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum RetryPolicy {
     /// Until its deadline: whoever asks has nothing else to do.
-    ToDeadline,
+    UntilDeadline,
     /// Until no leader was heard for longer than an election takes: somebody waits for the answer.
     WhileLed,
 }
@@ -53,19 +53,24 @@ pub(crate) enum Patience {
 /// Finds the leader and tries again, within a deadline.
 pub(crate) struct Router {
     pub raft: Raft,
-    pub core: Arc<Core>,
-    pub caller: Caller,
+    pub applied_state: Arc<AppliedState>,
+    pub client: PeerClient,
     pub proposer: Proposer,
     pub role: watch::Receiver<Role>,
-    pub hearing: Hearing,
+    pub leader_liveness: LeaderLiveness,
 }
 
 impl Router {
     /// Must be called on Raft's runtime.
-    pub fn new(raft: Raft, core: Arc<Core>, caller: Caller, role: watch::Receiver<Role>) -> Router {
-        let proposer = Proposer::start(raft.clone(), caller.identity.node());
-        let hearing = Hearing::new(raft.clone());
-        Router { raft, core, caller, proposer, role, hearing }
+    pub fn new(
+        raft: Raft,
+        applied_state: Arc<AppliedState>,
+        client: PeerClient,
+        role: watch::Receiver<Role>,
+    ) -> Router {
+        let proposer = Proposer::start(raft.clone(), client.identity.node());
+        let leader_liveness = LeaderLiveness::new(raft.clone());
+        Router { raft, applied_state, client, proposer, role, leader_liveness }
     }
 
     /// Where a member is found.
@@ -81,19 +86,21 @@ impl Router {
         &self,
         command: &Command,
         deadline: Instant,
-        patience: Patience,
+        policy: RetryPolicy,
     ) -> Result<CommandReply, ProposeError> {
         let command = self.encode(command)?;
-        let room = self.proposer.in_flight.room(command.len(), deadline).await?;
-        let mut pause = Pause::new();
+        let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
+        let mut backoff = Backoff::new();
         loop {
             let role = *self.role.borrow();
             // Looked at before an attempt: what has entered a log may happen, and is waited for.
-            if patience == Patience::WhileLed && self.hearing.leaderless_for().is_some() {
+            if policy == RetryPolicy::WhileLed && self.leader_liveness.leaderless_for().is_some() {
                 return Err(if role == Role::Stopped { ProposeError::Stopped } else { ProposeError::NoLeader });
             }
             let attempt = match role {
-                Role::Leader { .. } => self.proposer.attempt(command.clone(), None, Arc::clone(&room), deadline).await,
+                Role::Leader { .. } => {
+                    self.proposer.attempt(command.clone(), None, Arc::clone(&permit), deadline).await
+                }
                 Role::Follower { leader: Some(leader) } => self.forward(leader, command.clone(), deadline).await,
                 Role::Follower { leader: None } | Role::Candidate => Attempt::Again(ProposeError::NoLeader),
                 Role::Stopped => Attempt::Failed(ProposeError::Stopped),
@@ -101,24 +108,24 @@ impl Router {
             match attempt {
                 Attempt::Done(reply) => return Ok(reply),
                 Attempt::Failed(error) => return Err(error),
-                Attempt::Again(error) => self.wait(&mut pause, role, deadline).await.ok_or(error)?,
+                Attempt::Again(error) => self.wait(&mut backoff, role, deadline).await.ok_or(error)?,
             }
         }
     }
 
     /// Brings a peer's command into the log if this node leads; never sends it on.
     pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<CommandReply, ProposeError> {
-        let room = self.proposer.in_flight.room(command.len(), deadline).await?;
-        let mut pause = Pause::new();
+        let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
+        let mut backoff = Backoff::new();
         loop {
             let role = *self.role.borrow();
             if !matches!(role, Role::Leader { .. }) {
                 return Err(ProposeError::NoLeader);
             }
-            match self.proposer.attempt(command.clone(), None, Arc::clone(&room), deadline).await {
+            match self.proposer.attempt(command.clone(), None, Arc::clone(&permit), deadline).await {
                 Attempt::Done(reply) => return Ok(reply),
                 Attempt::Failed(error) => return Err(error),
-                Attempt::Again(error) => self.wait(&mut pause, role, deadline).await.ok_or(error)?,
+                Attempt::Again(error) => self.wait(&mut backoff, role, deadline).await.ok_or(error)?,
             }
         }
     }
@@ -133,8 +140,8 @@ impl Router {
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
         let command = self.encode(command)?;
-        let room = self.proposer.in_flight.room(command.len(), deadline).await?;
-        match self.proposer.attempt(command, Some(epoch), room, deadline).await {
+        let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
+        match self.proposer.attempt(command, Some(epoch), permit, deadline).await {
             Attempt::Done(reply) => Ok(reply),
             // No stamp, or one that was refused: that leadership is over.
             Attempt::Again(ProposeError::NotReady) => Err(ProposeError::EpochOver),
@@ -147,7 +154,7 @@ impl Router {
     fn encode(&self, command: &Command) -> Result<Bytes, ProposeError> {
         let needs = command.level();
         if needs > GENESIS_LEVEL {
-            let ledger = self.core.ledger.read().head().level;
+            let ledger = self.applied_state.ledger.read().head().level;
             if needs > ledger {
                 return Err(ProposeError::AboveLevel { needs, ledger });
             }
@@ -159,19 +166,19 @@ impl Router {
         let Some(to) = self.destination(leader) else { return Attempt::Again(ProposeError::NoLeader) };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let request = v1::ProposeRequest { header: None, command, remaining_ms: milliseconds(remaining) };
-        match self.caller.ask(&to, request, remaining + ANSWER_GRACE).await {
-            Ok(answer) => understand(answer),
-            Err(Hiccup::Unreachable(_) | Hiccup::Rejected(_)) => Attempt::Again(ProposeError::NoLeader),
-            Err(Hiccup::Lost(_)) => Attempt::Failed(ProposeError::Unknown),
+        match self.client.ask(&to, request, remaining + ANSWER_GRACE).await {
+            Ok(answer) => classify_response(answer),
+            Err(PeerError::Unreachable(_) | PeerError::Rejected(_)) => Attempt::Again(ProposeError::NoLeader),
+            Err(PeerError::Lost(_)) => Attempt::Failed(ProposeError::Unknown),
         }
     }
 
     /// Waits until a next try is worth it: the role or the term changed, or a pause went by. `None`: the
     /// deadline came first.
-    async fn wait(&self, pause: &mut Pause, seen: Role, deadline: Instant) -> Option<()> {
+    async fn wait(&self, backoff: &mut Backoff, seen: Role, deadline: Instant) -> Option<()> {
         let mut role = self.role.clone();
         let mut stamp = self.proposer.stamp();
-        let nap = tokio::time::sleep(pause.take());
+        let nap = tokio::time::sleep(backoff.take());
         let change = async {
             tokio::select! {
                 () = nap => {}
@@ -184,7 +191,7 @@ impl Router {
 
     /// Waits until every write that was answered before this call is applied here; gives the index that is.
     pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut pause = Pause::new();
+        let mut backoff = Backoff::new();
         let index = loop {
             let role = *self.role.borrow();
             let found = match role {
@@ -195,7 +202,7 @@ impl Router {
             };
             match found {
                 Some(index) => break index,
-                None => self.wait(&mut pause, role, deadline).await.ok_or(ReadError::NoLeader)?,
+                None => self.wait(&mut backoff, role, deadline).await.ok_or(ReadError::NoLeader)?,
             }
         };
         self.wait_applied(index, deadline).await.ok_or(ReadError::Behind(index))
@@ -213,20 +220,20 @@ impl Router {
         let to = self.destination(leader)?;
         let remaining = deadline.saturating_duration_since(Instant::now());
         let request = v1::ReadIndexRequest { header: None, remaining_ms: milliseconds(remaining) };
-        let answer = self.caller.ask(&to, request, remaining).await.ok()?;
+        let answer = self.client.ask(&to, request, remaining).await.ok()?;
         (answer.index > 0).then_some(answer.index)
     }
 
     /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
-        let mut applied = self.core.applied.subscribe();
+        let mut applied = self.applied_state.applied.subscribe();
         let reached = applied.wait_for(|applied| *applied >= index);
         timeout_at(deadline.into(), reached).await.ok()?.ok().map(|applied| *applied)
     }
 }
 
 /// What the leader says of a proposal that was sent to it.
-fn understand(answer: v1::ProposeResponse) -> Attempt {
+fn classify_response(answer: v1::ProposeResponse) -> Attempt {
     use v1::not_proposed::Cause;
     use v1::propose_response::Outcome;
     let not_proposed = match answer.outcome {

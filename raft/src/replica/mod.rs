@@ -19,17 +19,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Raft;
-use crate::drive::Drive;
-use crate::election::eligibility::Admission;
+use crate::election::eligibility::Eligibility;
 use crate::election::leader_liveness::last_quorum_acked;
 use crate::election::role::Role;
-use crate::fault::{Fault, FaultCell};
+use crate::execution::Execution;
+use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::{ClusterId, Identity};
-use crate::membership::{Change, Member, MembershipError, change, initialize, members};
-use crate::peer::{Description, Destination, Hiccup, Peer, PeerService};
-use crate::proposer::router::{Patience, ReadError, Router};
+use crate::membership::{Member, MembershipChange, MembershipError, change_membership, initialize, members};
+use crate::peer::{Description, Destination, Peer, PeerError, PeerService};
+use crate::proposer::router::{ReadError, RetryPolicy, Router};
 use crate::proposer::{ProposeError, Stamp};
-use crate::state_machine::applied_state::Core;
+use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
 
@@ -44,15 +44,15 @@ pub struct Replica {
 
 pub(crate) struct Inner {
     pub raft: Raft,
-    pub core: Arc<Core>,
+    pub applied_state: Arc<AppliedState>,
     pub identity: Arc<Identity>,
-    pub life: u64,
+    pub process_nonce: u64,
     pub router: Arc<Router>,
-    pub admission: Admission,
+    pub eligibility: Eligibility,
     pub service: Arc<dyn PeerService>,
-    pub faults: FaultCell,
+    pub fatal_errors: FatalErrorCell,
     pub log: WalHealth,
-    pub drive: Drive,
+    pub execution: Execution,
     pub runtime: Handle,
     pub stop: CancellationToken,
     pub ended: watch::Receiver<bool>,
@@ -72,20 +72,20 @@ impl Replica {
         }
         // The name first: a log that is not empty always belongs to a cluster.
         self.inner.identity.join(cluster, true)?;
-        self.inner.router.hearing.sign();
+        self.inner.router.leader_liveness.record_contact();
         initialize(&self.inner.raft, members).await
     }
 
     /// Brings a command into the log and gives the ledger's reply, refusals among them. Any node takes it.
     /// Only [`ProposeError::Unknown`] may have happened.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
-        self.inner.router.propose(command, deadline, Patience::ToDeadline).await
+        self.inner.router.propose(command, deadline, RetryPolicy::UntilDeadline).await
     }
 
     /// As [`Replica::propose`], for whoever waits at a terminal: ends with [`ProposeError::NoLeader`] as soon
     /// as there is no leader for longer than an election takes, unless it may have happened already.
     pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
-        self.inner.router.propose(command, deadline, Patience::WhileLed).await
+        self.inner.router.propose(command, deadline, RetryPolicy::WhileLed).await
     }
 
     /// Brings a command of one leadership into the log, under its epoch or not at all (P13): it is neither
@@ -135,7 +135,7 @@ impl Replica {
     /// Reads the state that this node has applied. No entry is applied meanwhile: be short, and never wait
     /// in it.
     pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
-        self.inner.core.read(read)
+        self.inner.applied_state.read(read)
     }
 
     /// Waits until every write that was answered before this call, on any node, is applied here; gives the
@@ -150,13 +150,13 @@ impl Replica {
         tokio::select! {
             biased;
             read = self.inner.router.linearizable(deadline) => read,
-            () = self.inner.router.hearing.leaderless() => Err(ReadError::NoLeader),
+            () = self.inner.router.leader_liveness.leaderless() => Err(ReadError::NoLeader),
         }
     }
 
     /// The applied index, now and whenever it grows.
     pub fn applied(&self) -> watch::Receiver<u64> {
-        self.inner.core.applied.subscribe()
+        self.inner.applied_state.applied.subscribe()
     }
 
     /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
@@ -166,18 +166,18 @@ impl Replica {
 
     /// Hashes of the state at indexes that other nodes have hashed too (I11), by index.
     pub fn checkpoints(&self) -> BTreeMap<u64, Hash> {
-        self.inner.core.checkpoints.all()
+        self.inner.applied_state.checkpoints.all()
     }
 
     /// Takes the hash of the state when nothing was applied since index `seen`, and it is not too large to be walked
     /// while entries wait; gives the index that is applied now.
     pub fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
-        self.read(|ledger| self.inner.core.checkpoints.take_when_quiet(ledger, seen))
+        self.read(|ledger| self.inner.applied_state.checkpoints.take_when_quiet(ledger, seen))
     }
 
     /// A reader of effects from here on. Look at the state first.
     pub fn effects(&self) -> Hints {
-        Hints::new(self.inner.core.hints.subscribe())
+        Hints::new(self.inner.applied_state.hints.subscribe())
     }
 
     /// What this node believes to be.
@@ -194,7 +194,7 @@ impl Replica {
     /// For how long this node had no sign of a leader that a quorum stands behind, once that is longer than
     /// an election takes ([`LEADERLESS_AFTER`](crate::LEADERLESS_AFTER)).
     pub fn leaderless_for(&self) -> Option<Duration> {
-        self.inner.router.hearing.leaderless_for()
+        self.inner.router.leader_liveness.leaderless_for()
     }
 
     /// The members, as far as this node knows.
@@ -234,38 +234,38 @@ impl Replica {
 
     /// Does not stand for election for this long (P13: a leader that handed over because it could not do
     /// its work), unless for five seconds no leader is heard of. It still votes.
-    pub fn rest(&self, duration: Duration) {
-        self.inner.admission.rest(duration);
+    pub fn pause_candidacy(&self, duration: Duration) {
+        self.inner.eligibility.pause_candidacy(duration);
     }
 
     /// Adds a node that learns; on the leader. It votes after [`Replica::promote`].
     pub async fn add_learner(&self, node: NodeId, member: Member, deadline: Instant) -> Result<(), MembershipError> {
-        change(&self.inner.raft, Change::Learn(node, member), deadline).await
+        change_membership(&self.inner.raft, MembershipChange::Learn(node, member), deadline).await
     }
 
     /// Lets a node that learns vote; on the leader.
     pub async fn promote(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
-        change(&self.inner.raft, Change::Promote(node), deadline).await
+        change_membership(&self.inner.raft, MembershipChange::Promote(node), deadline).await
     }
 
     /// Takes a node out of the cluster; on the leader. Drain it first (P22); its id is never used again.
     pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
-        change(&self.inner.raft, Change::Remove(node), deadline).await
+        change_membership(&self.inner.raft, MembershipChange::Remove(node), deadline).await
     }
 
     /// Asks whoever listens at a peer address who it is: how the founders of a cluster find each other.
-    pub async fn introduce(&self, address: &str, limit: Duration) -> Result<Description, Hiccup> {
-        self.inner.router.caller.introduce(address, limit).await
+    pub async fn introduce(&self, address: &str, limit: Duration) -> Result<Description, PeerError> {
+        self.inner.router.client.introduce(address, limit).await
     }
 
     /// The way to a member, this node among them. `None`: not a member.
     pub fn peer(&self, node: NodeId) -> Option<Peer> {
-        let caller = self.inner.router.caller.clone();
+        let client = self.inner.router.client.clone();
         if node == self.inner.identity.node() {
             let to = Destination { node, address: String::new() };
-            return Some(Peer { caller, to, own: Some(Arc::clone(&self.inner.service)) });
+            return Some(Peer { client, to, own: Some(Arc::clone(&self.inner.service)) });
         }
-        Some(Peer { caller, to: self.inner.router.destination(node)?, own: None })
+        Some(Peer { client, to: self.inner.router.destination(node)?, own: None })
     }
 
     /// This node.
@@ -275,21 +275,21 @@ impl Replica {
 
     /// The highest level of the ledger that this node applies: see [`Options::highest_level`].
     pub fn highest_level(&self) -> u32 {
-        self.inner.core.highest_level
+        self.inner.applied_state.highest_level
     }
 
     /// What this process drew for its life: see [`Options::life`].
-    pub fn life(&self) -> u64 {
-        self.inner.life
+    pub fn process_nonce(&self) -> u64 {
+        self.inner.process_nonce
     }
 
     /// The ledger knows a later life of this node than its data folder does: it stops, and no process starts with
     /// that folder again (P10).
-    pub fn set_aside(&self, why: &str) {
-        if let Err(fault) = self.inner.identity.set_aside(why) {
-            tracing::error!(%fault, "the data folder could not take note that it is too old: do not start it again");
+    pub fn mark_outdated(&self, why: &str) {
+        if let Err(fatal_error) = self.inner.identity.mark_outdated(why) {
+            tracing::error!(error = %fatal_error, "the data folder could not take note that it is too old: do not start it again");
         }
-        self.inner.faults.raise(Fault::Outdated(why.to_owned()));
+        self.inner.fatal_errors.raise(FatalError::Outdated(why.to_owned()));
     }
 
     /// The cluster that this node belongs to, if any yet.
@@ -308,7 +308,7 @@ impl Replica {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, tokio::task::JoinError> {
-        self.inner.drive.blocking(work).await
+        self.inner.execution.blocking(work).await
     }
 
     /// For how long the log's disk has been at the write or sync that runs now. `None`: it is idle.
@@ -322,8 +322,8 @@ impl Replica {
     }
 
     /// Set when this node must stop, and say why.
-    pub fn fault(&self) -> watch::Receiver<Option<Fault>> {
-        self.inner.faults.watch()
+    pub fn fatal_error(&self) -> watch::Receiver<Option<FatalError>> {
+        self.inner.fatal_errors.watch()
     }
 
     /// Stops taking part and closes the data folder. `false`: not all of it was done by the deadline; the

@@ -12,35 +12,35 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Drive;
-use crate::election::eligibility::Admission;
+use crate::election::eligibility::Eligibility;
 use crate::election::role::{self, Role};
-use crate::fault::{Fault, FaultCell};
+use crate::execution::Execution;
+use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::Identity;
 use crate::openraft_traits::log_storage::LogStore;
 use crate::openraft_traits::network::Network;
 use crate::openraft_traits::state_machine::StateMachine;
 use crate::options::Options;
-use crate::peer::client::Caller;
-use crate::peer::dispatch::{Dispatch, Door};
-use crate::peer::door::Doorman;
+use crate::peer::authenticator::Authenticator;
+use crate::peer::client::PeerClient;
+use crate::peer::dispatch::{Dispatch, StartupHandler};
 use crate::peer::{Handler, PeerService};
 use crate::proposer::router::Router;
 use crate::replica::{Inner, Replica, runtime_watchdog};
-use crate::snapshot::manager::{self, Archive};
-use crate::snapshot::transfer::Receiver;
-use crate::state_machine::applied_state::Core;
-use crate::state_machine::apply_thread::Machine;
-use crate::state_machine::state_mirror::Keeper;
+use crate::snapshot::manager::{self, SnapshotManager};
+use crate::snapshot::transfer::SnapshotReceiver;
+use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::apply_thread::ApplyThread;
+use crate::state_machine::state_mirror::StateMirror;
 use crate::state_machine::{position, scales, state_mirror};
-use crate::wal::{Stated, WalHealth, WalOptions};
+use crate::wal::{LogState, WalHealth, WalOptions};
 use crate::{Raft, crash};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
 const RAFT_END: Duration = Duration::from_secs(5);
 const RUNTIME_END: Duration = Duration::from_secs(1);
 
-type Started = Result<Replica, Fault>;
+type Started = Result<Replica, FatalError>;
 
 impl Replica {
     /// Opens what lies in the data folder, begins to listen for peers and takes part. Returns when the
@@ -49,33 +49,33 @@ impl Replica {
     /// Raft and its peers get a runtime of their own, on threads of their own, unless [`Options::drive`] says
     /// otherwise.
     pub async fn start(options: Options, service: Arc<dyn PeerService>) -> Started {
-        if options.drive == Drive::Inline {
+        if options.execution == Execution::Inline {
             return start_inline(options, service).await;
         }
         let (started, told) = oneshot::channel();
         std::thread::Builder::new()
             .name("raft".to_owned())
-            .spawn(move || live(options, service, started))
-            .map_err(|error| Fault::Broken(format!("Raft's thread does not start: {error}")))?;
-        told.await.unwrap_or_else(|_| Err(Fault::Broken("Raft's thread died at its start".to_owned())))
+            .spawn(move || run_on_thread(options, service, started))
+            .map_err(|error| FatalError::Broken(format!("Raft's thread does not start: {error}")))?;
+        told.await.unwrap_or_else(|_| Err(FatalError::Broken("Raft's thread died at its start".to_owned())))
     }
 }
 
 /// The same on the runtime of the caller, and on no other thread.
 async fn start_inline(options: Options, service: Arc<dyn PeerService>) -> Started {
     let (ended, end) = watch::channel(false);
-    let (replica, life) = begin(options, service, end).await?;
+    let (replica, running) = open(options, service, end).await?;
     let stop = replica.inner.stop.clone();
     tokio::spawn(async move {
         stop.cancelled().await;
-        life.end().await.release();
+        running.end().await.release();
         let _ = ended.send(true);
     });
     Ok(replica)
 }
 
 /// The whole life of a replica.
-fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sender<Started>) {
+fn run_on_thread(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sender<Started>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads)
         .thread_name("raft-worker")
@@ -84,22 +84,22 @@ fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sende
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            let _ = started.send(Err(Fault::Broken(format!("Raft's runtime does not start: {error}"))));
+            let _ = started.send(Err(FatalError::Broken(format!("Raft's runtime does not start: {error}"))));
             return;
         }
     };
     let (ended, end) = watch::channel(false);
     let identity = runtime.block_on(async {
-        match begin(options, service, end).await {
-            Ok((replica, life)) => {
+        match open(options, service, end).await {
+            Ok((replica, running)) => {
                 let stop = replica.inner.stop.clone();
                 // Whoever started it has gone: dropping the replica stops it.
                 let _ = started.send(Ok(replica));
                 stop.cancelled().await;
-                Some(life.end().await)
+                Some(running.end().await)
             }
-            Err(fault) => {
-                let _ = started.send(Err(fault));
+            Err(fatal_error) => {
+                let _ = started.send(Err(fatal_error));
                 None
             }
         }
@@ -112,49 +112,49 @@ fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sende
 }
 
 /// What has to be ended.
-struct Life {
+struct RunningRaft {
     raft: Raft,
     identity: Arc<Identity>,
-    machine_ended: oneshot::Receiver<()>,
+    apply_ended: oneshot::Receiver<()>,
 }
 
-impl Life {
+impl RunningRaft {
     /// Ends Raft, which lets go of the log, and waits for the machine's thread, which closes the store. What
     /// is left is the lock on the folder.
     async fn end(self) -> Arc<Identity> {
         if tokio::time::timeout(RAFT_END, self.raft.shutdown()).await.is_err() {
             tracing::warn!("Raft did not end in time");
         }
-        if tokio::time::timeout(RAFT_END, self.machine_ended).await.is_err() {
+        if tokio::time::timeout(RAFT_END, self.apply_ended).await.is_err() {
             tracing::warn!("the thread that applies did not end in time");
         }
         self.identity
     }
 }
 
-async fn begin(
+async fn open(
     options: Options,
     service: Arc<dyn PeerService>,
     ended: watch::Receiver<bool>,
-) -> Result<(Replica, Life), Fault> {
+) -> Result<(Replica, RunningRaft), FatalError> {
     let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
-    let begun = begin_in(options, Arc::clone(&identity), service, ended).await;
-    if begun.is_err() {
+    let opened = open_locked(options, Arc::clone(&identity), service, ended).await;
+    if opened.is_err() {
         // The peer listener may know it a little longer.
         identity.release();
     }
-    begun
+    opened
 }
 
-async fn begin_in(
+async fn open_locked(
     options: Options,
     identity: Arc<Identity>,
     service: Arc<dyn PeerService>,
     ended: watch::Receiver<bool>,
-) -> Result<(Replica, Life), Fault> {
+) -> Result<(Replica, RunningRaft), FatalError> {
     let config = Arc::new(options.config()?);
-    let drive = options.drive;
-    let log_options = WalOptions { drive, ..WalOptions::new(options.node.0) };
+    let execution = options.execution;
+    let log_options = WalOptions { execution, ..WalOptions::new(options.node.0) };
     let (log, report) = match options.log_disk {
         Some(disk) => LogStore::open_on(disk, &log_options)?,
         None => LogStore::open(&options.data_dir.join("wal"), &log_options)?,
@@ -162,97 +162,104 @@ async fn begin_in(
     let health = log.health();
     let has_history = report.records > 0;
     if has_history && identity.cluster().is_none() {
-        return Err(Fault::Foreign(format!(
+        return Err(FatalError::Foreign(format!(
             "{} has a log, and its identity names no cluster: put back the file 'identity'",
             options.data_dir.display()
         )));
     }
 
-    let faults = FaultCell::new();
+    let fatal_errors = FatalErrorCell::new();
     let opened = state_mirror::open(&options.data_dir.join("state"), options.state_store, options.highest_level)?;
-    let core = Core::new(opened.ledger, opened.place, opened.anew, faults.clone());
-    let core = Arc::new(core.of_log(health.clone(), options.highest_level));
-    let keeper = Keeper::start(opened.store, Arc::clone(&core), drive)?;
-    let archive = Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core), drive).map(Arc::new)?;
-    check_continued(&log.stated(), &core, &archive)?;
-    let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper, drive)?;
+    let applied_state = AppliedState::new(opened.ledger, opened.position, opened.anew, fatal_errors.clone());
+    let applied_state = Arc::new(applied_state.of_log(health.clone(), options.highest_level));
+    let mirror = StateMirror::start(opened.store, Arc::clone(&applied_state), execution)?;
+    let snapshots = SnapshotManager::open(&options.data_dir.join("snapshots"), Arc::clone(&applied_state), execution)
+        .map(Arc::new)?;
+    check_continued(&log.state(), &applied_state, &snapshots)?;
+    let (apply_thread, apply_ended) = ApplyThread::start(Arc::clone(&applied_state), mirror, execution)?;
 
-    let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
-    let doorman = Arc::new(Doorman { identity: Arc::clone(&identity) });
-    let door = Arc::new(Door { behind: OnceLock::new() });
+    let client = PeerClient { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
+    let authenticator = Arc::new(Authenticator { identity: Arc::clone(&identity) });
+    let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
     // Whatever fails from here on shuts the door again.
     let shut = stop.clone().drop_guard();
-    let listening = options.transport.serve(Arc::clone(&door) as Arc<dyn Handler>, stop.clone()).await;
-    listening.map_err(|error| Fault::Listen(error.to_string()))?;
+    let listening = options.transport.serve(Arc::clone(&handler) as Arc<dyn Handler>, stop.clone()).await;
+    listening.map_err(|error| FatalError::Listen(error.to_string()))?;
 
     if has_history {
         crash::point("lifecycle.catch-up-start");
         let delay = if injected_bugs::is(Bug::NoStartupDelay) { Duration::ZERO } else { options.startup_delay };
         tokio::time::sleep(delay).await;
     }
-    let network = Network { caller: caller.clone(), archive: Arc::clone(&archive) };
-    let state_machine = StateMachine { machine, archive: Arc::clone(&archive) };
+    let network = Network { client: client.clone(), snapshots: Arc::clone(&snapshots) };
+    let state_machine = StateMachine { apply_thread, snapshots: Arc::clone(&snapshots) };
     let raft = Raft::new(options.node.0, config, network, log, state_machine)
         .await
-        .map_err(|error| faults.get().unwrap_or_else(|| Fault::State(error.to_string())))?;
+        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
     // Raft answers once it has published its first view of itself, which members and status are read from.
-    raft.is_initialized().await.map_err(|error| faults.get().unwrap_or_else(|| Fault::State(error.to_string())))?;
-    core.go_live();
+    raft.is_initialized()
+        .await
+        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
+    applied_state.go_live();
 
     let role = watch::Sender::new(Role::Follower { leader: None });
-    let router = Arc::new(Router::new(raft.clone(), Arc::clone(&core), caller, role.subscribe()));
-    let admission = Admission::new(report.cut, health.clone());
+    let router = Arc::new(Router::new(raft.clone(), Arc::clone(&applied_state), client, role.subscribe()));
+    let eligibility = Eligibility::new(report.tail_truncated, health.clone());
     if raft.voter_ids().eq([options.node.0]) {
-        admission.is_alone();
+        eligibility.set_only_voter();
     }
     let dispatch = Dispatch {
-        doorman,
+        authenticator,
         raft: raft.clone(),
         router: Arc::clone(&router),
-        admission: admission.clone(),
-        snapshots: Receiver::new(Arc::clone(&archive)),
+        eligibility: eligibility.clone(),
+        snapshots: SnapshotReceiver::new(Arc::clone(&snapshots)),
         service: Arc::clone(&service),
         refusal_logged: Mutex::new(None),
     };
     // It was empty: this is the only place that fills it.
-    let _ = door.behind.set(dispatch);
+    let _ = handler.dispatch.set(dispatch);
 
-    tokio::spawn(role::follow(raft.server_metrics(), role, router.hearing.clone(), stop.clone()));
+    tokio::spawn(role::follow(raft.server_metrics(), role, router.leader_liveness.clone(), stop.clone()));
     let switched = raft.clone();
-    let throw = move |may_stand| switched.runtime_config().elect(may_stand);
-    tokio::spawn(admission.clone().keep(throw, stop.clone()));
+    let throw = move |may_campaign| switched.runtime_config().elect(may_campaign);
+    tokio::spawn(eligibility.clone().keep(throw, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
-    tokio::spawn(scales::keep(Arc::clone(&core), drive, stop.clone()));
-    let kept = manager::keep(archive, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
+    tokio::spawn(scales::keep(Arc::clone(&applied_state), execution, stop.clone()));
+    let kept = manager::keep(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
-    tokio::spawn(watch_faults(raft.clone(), health.clone(), faults.clone(), stop.clone()));
+    tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));
 
     let inner = Inner {
         raft: raft.clone(),
-        core,
+        applied_state,
         identity: Arc::clone(&identity),
-        life: options.life,
+        process_nonce: options.process_nonce,
         router,
-        admission,
+        eligibility,
         service,
-        faults,
+        fatal_errors,
         log: health,
-        drive,
+        execution,
         runtime: Handle::current(),
         stop: shut.disarm(),
         ended,
     };
-    let life = Life { raft, identity, machine_ended };
-    Ok((Replica { inner: Arc::new(inner) }, life))
+    let running = RunningRaft { raft, identity, apply_ended };
+    Ok((Replica { inner: Arc::new(inner) }, running))
 }
 
 /// What the log no longer holds is in the state or in a snapshot; else nothing here can be brought up to date.
-fn check_continued(log: &Stated, core: &Core, archive: &Archive) -> Result<(), Fault> {
-    let snapshot = archive.current().and_then(|manifest| position::decode_place(&manifest.meta).ok()?.last);
-    let reached = core.place.lock().last.max(snapshot).map_or(0, |id| id.index);
+fn check_continued(
+    log: &LogState,
+    applied_state: &AppliedState,
+    snapshots: &SnapshotManager,
+) -> Result<(), FatalError> {
+    let snapshot = snapshots.current().and_then(|manifest| position::decode_position(&manifest.meta).ok()?.last);
+    let reached = applied_state.position.lock().last.max(snapshot).map_or(0, |id| id.index);
     match log.purged {
-        Some(purged) if purged.index > reached => Err(Fault::Damaged(format!(
+        Some(purged) if purged.index > reached => Err(FatalError::Damaged(format!(
             "it begins behind entry {}, and what is in the folders 'state' and 'snapshots' ends at entry {reached}: they \
              are gone or damaged",
             purged.index
@@ -262,17 +269,17 @@ fn check_continued(log: &Stated, core: &Core, archive: &Archive) -> Result<(), F
 }
 
 /// Raises what ends the log or Raft itself. What ends the machine was raised by its thread.
-async fn watch_faults(raft: Raft, log: WalHealth, faults: FaultCell, stop: CancellationToken) {
+async fn watch_fatal_errors(raft: Raft, log: WalHealth, fatal_errors: FatalErrorCell, stop: CancellationToken) {
     use openraft::async_runtime::WatchReceiver;
-    let mut log = log.fault();
+    let mut log = log.failure();
     let mut metrics = raft.metrics();
     loop {
-        if let Some(fault) = log.borrow_and_update().clone() {
-            return faults.raise(Fault::Log(fault.to_string()));
+        if let Some(fatal_error) = log.borrow_and_update().clone() {
+            return fatal_errors.raise(FatalError::Log(fatal_error.to_string()));
         }
         if let Err(fatal) = &metrics.borrow_and_update().running_state {
             if !stop.is_cancelled() {
-                faults.raise(Fault::State(fatal.to_string()));
+                fatal_errors.raise(FatalError::State(fatal.to_string()));
             }
             return;
         }
@@ -281,7 +288,7 @@ async fn watch_faults(raft: Raft, log: WalHealth, faults: FaultCell, stop: Cance
             changed = metrics.changed() => if changed.is_err() {
                 // Whoever told of Raft is gone without a last word.
                 if !stop.is_cancelled() {
-                    faults.raise(Fault::Broken("Raft's task panicked".to_owned()));
+                    fatal_errors.raise(FatalError::Broken("Raft's task panicked".to_owned()));
                 }
                 return;
             },

@@ -53,7 +53,7 @@ impl Replica {
     /// This node's view of Raft now.
     pub fn status(&self) -> Status {
         let inner = &self.inner;
-        let leaderless_for = inner.router.hearing.leaderless_for();
+        let leaderless_for = inner.router.leader_liveness.leaderless_for();
         let metrics = inner.raft.metrics();
         let metrics = metrics.borrow_watched();
         let last_index = metrics.last_log_index.unwrap_or_default();
@@ -73,7 +73,7 @@ impl Replica {
             term: metrics.current_term,
             last_index,
             committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
-            applied_index: *inner.core.applied.borrow(),
+            applied_index: *inner.applied_state.applied.borrow(),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
             purged_index: metrics.purged.map_or(0, |id| id.index),
             members: members(&metrics.membership_config).into_iter().map(standing).collect(),

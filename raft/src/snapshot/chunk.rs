@@ -52,12 +52,12 @@ impl fmt::Debug for ChunkHash {
 }
 
 /// A chunk ready to be written.
-pub(super) struct Packed {
+pub(super) struct PackedChunk {
     pub(super) bytes: Vec<u8>,
     rows: u32,
 }
 
-impl Packed {
+impl PackedChunk {
     pub(super) fn entry(&self) -> ChunkEntry {
         ChunkEntry { hash: ChunkHash::of(&self.bytes), bytes: self.bytes.len() as u64, rows: self.rows }
     }
@@ -66,16 +66,16 @@ impl Packed {
 /// Packs ascending rows into chunks. For each row: `cut_before`, then `push`; at the end `finish`. Each of them may
 /// hand out a chunk that is complete.
 #[derive(Default)]
-pub(super) struct Packer {
+pub(super) struct ChunkPacker {
     open: Vec<u8>,
     rows: u32,
     last_key: Option<Vec<u8>>,
     seen: u64,
 }
 
-impl Packer {
+impl ChunkPacker {
     /// Ends the open chunk if this row would make it too large. Refuses a row that is not above the one before.
-    pub(super) fn cut_before(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Packed>, SnapshotError> {
+    pub(super) fn cut_before(&mut self, key: &[u8], value: &[u8]) -> Result<Option<PackedChunk>, SnapshotError> {
         self.seen += 1;
         if self.last_key.as_deref().is_some_and(|last| last >= key) {
             return Err(SnapshotError::Unsorted { number: self.seen });
@@ -85,7 +85,7 @@ impl Packer {
     }
 
     /// Adds a row; ends the chunk after it if its key says so.
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Packed> {
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<PackedChunk> {
         if self.open.is_empty() {
             self.open.extend_from_slice(MAGIC);
         }
@@ -100,10 +100,10 @@ impl Packer {
     }
 
     /// The open chunk, if it holds a row.
-    pub(super) fn finish(&mut self) -> Option<Packed> {
+    pub(super) fn finish(&mut self) -> Option<PackedChunk> {
         let rows = std::mem::take(&mut self.rows);
         let bytes = std::mem::take(&mut self.open);
-        (rows > 0).then_some(Packed { bytes, rows })
+        (rows > 0).then_some(PackedChunk { bytes, rows })
     }
 }
 

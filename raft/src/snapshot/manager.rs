@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::{ChunkHash, Manifest, SnapshotError, Snapshots};
 use crate::Raft;
 use crate::crash;
-use crate::drive::Drive;
-use crate::fault::Fault;
-use crate::state_machine::applied_state::Core;
-use crate::state_machine::position::Place;
-use crate::state_machine::position::{assemble, check_level, decode_place, encode_place};
+use crate::execution::Execution;
+use crate::fatal_error::FatalError;
+use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::position::AppliedPosition;
+use crate::state_machine::position::{assemble, check_level, decode_position, encode_position};
 use crate::store::Row;
 use crate::types::TypeConfig;
 use crate::wal::WalHealth;
@@ -40,16 +40,16 @@ pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
 /// A manifest with what openraft wants to know of it.
 pub(crate) fn as_snapshot(manifest: Manifest) -> Result<OpenraftSnapshot, io::Error> {
-    let place = decode_place(&manifest.meta).map_err(io::Error::other)?;
-    let meta = SnapshotMeta { last_log_id: place.last, last_membership: place.membership };
+    let position = decode_position(&manifest.meta).map_err(io::Error::other)?;
+    let meta = SnapshotMeta { last_log_id: position.last, last_membership: position.membership };
     Ok(OpenraftSnapshot { meta, snapshot: manifest })
 }
 
 /// Everything about snapshots that blocks goes through here.
-pub(crate) struct Archive {
+pub(crate) struct SnapshotManager {
     folder: Snapshots,
-    core: Arc<Core>,
-    drive: Drive,
+    applied_state: Arc<AppliedState>,
+    execution: Execution,
     /// The newest snapshot that was read back whole.
     current: Mutex<Option<Manifest>>,
     /// Snapshots that are being sent or received: their chunks must stay.
@@ -58,36 +58,46 @@ pub(crate) struct Archive {
 
 /// Why a snapshot is not what it should be.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ArchiveError {
+pub(crate) enum SnapshotManagerError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error("the rows of a snapshot make no state: {0}")]
     NoState(String),
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fatal(#[from] FatalError),
     #[error("the thread that works on snapshots died")]
     Died,
 }
 
 /// Keeps the chunks of a snapshot for as long as it lives.
-pub(crate) struct Held {
-    archive: Arc<Archive>,
+pub(crate) struct PinnedSnapshot {
+    snapshots: Arc<SnapshotManager>,
     pub manifest: Arc<Manifest>,
 }
 
-impl Drop for Held {
+impl Drop for PinnedSnapshot {
     fn drop(&mut self) {
-        self.archive.in_transfer.lock().retain(|held| !Arc::ptr_eq(held, &self.manifest));
+        self.snapshots.in_transfer.lock().retain(|pinned| !Arc::ptr_eq(pinned, &self.manifest));
     }
 }
 
-impl Archive {
+impl SnapshotManager {
     /// Opens the folder and checks the newest snapshot. Blocks: it reads all of it.
-    pub fn open(folder: &Path, core: Arc<Core>, drive: Drive) -> Result<Archive, Fault> {
-        let wrong = |error: SnapshotError| Fault::State(error.to_string());
+    pub fn open(
+        folder: &Path,
+        applied_state: Arc<AppliedState>,
+        execution: Execution,
+    ) -> Result<SnapshotManager, FatalError> {
+        let wrong = |error: SnapshotError| FatalError::State(error.to_string());
         let folder = Snapshots::open(folder).map_err(wrong)?;
         let current = folder.latest_verified().map_err(wrong)?;
-        Ok(Archive { folder, core, drive, current: Mutex::new(current), in_transfer: Mutex::new(Vec::new()) })
+        Ok(SnapshotManager {
+            folder,
+            applied_state,
+            execution,
+            current: Mutex::new(current),
+            in_transfer: Mutex::new(Vec::new()),
+        })
     }
 
     /// The newest snapshot.
@@ -96,29 +106,29 @@ impl Archive {
     }
 
     /// Keeps the chunks of this snapshot from being collected.
-    pub fn hold(self: &Arc<Self>, manifest: Manifest) -> Held {
+    pub fn pin(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
         let manifest = Arc::new(manifest);
         self.in_transfer.lock().push(Arc::clone(&manifest));
-        Held { archive: Arc::clone(self), manifest }
+        PinnedSnapshot { snapshots: Arc::clone(self), manifest }
     }
 
     /// Runs what blocks where it may.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Archive) -> Result<T, ArchiveError> + Send + 'static,
-    ) -> Result<T, ArchiveError> {
-        let archive = Arc::clone(self);
-        self.drive.blocking(move || work(&archive)).await.unwrap_or(Err(ArchiveError::Died))
+        work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotManagerError> + Send + 'static,
+    ) -> Result<T, SnapshotManagerError> {
+        let snapshots = Arc::clone(self);
+        self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotManagerError::Died))
     }
 
     /// Makes a snapshot of the applied state, reads it back, and collects what is not needed any more.
     /// Nothing is applied during a walk over the state; the disk holds up nobody.
-    pub fn build(&self) -> Result<Manifest, ArchiveError> {
+    pub fn build(&self) -> Result<Manifest, SnapshotManagerError> {
         crash::point("snapshot.build-start");
-        let (place, rows) = self.view()?;
-        let index = place.last.map_or(0, |id| id.index);
-        self.core.wait_for_log()?;
-        let built = self.folder.build(index, encode_place(&place)?, hash(&rows), rows)?;
+        let (position, rows) = self.view()?;
+        let index = position.last.map_or(0, |id| id.index);
+        self.applied_state.wait_for_log()?;
+        let built = self.folder.build(index, encode_position(&position)?, hash(&rows), rows)?;
         crash::point("snapshot.build-end");
         let verified = self.folder.latest_verified()?;
         if verified.as_ref() != Some(&built.manifest) {
@@ -136,15 +146,15 @@ impl Archive {
         Ok(built.manifest)
     }
 
-    fn view(&self) -> Result<(Place, Vec<Row>), ArchiveError> {
-        let ledger = self.core.ledger.read();
-        self.core.check_whole()?;
-        let place = self.core.place.lock().clone();
-        Ok((place, self.core.walk(ledger, |ledger| ledger.all_rows().collect())))
+    fn view(&self) -> Result<(AppliedPosition, Vec<Row>), SnapshotManagerError> {
+        let ledger = self.applied_state.ledger.read();
+        self.applied_state.check_whole()?;
+        let position = self.applied_state.position.lock().clone();
+        Ok((position, self.applied_state.walk(ledger, |ledger| ledger.all_rows().collect())))
     }
 
     /// Reads a snapshot whose chunks are all here, makes it this node's newest, and gives its state.
-    pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, Place), ArchiveError> {
+    pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
         crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
         crash::point("snapshot.install-after-rename");
@@ -154,26 +164,26 @@ impl Archive {
         Ok(state)
     }
 
-    fn load(&self, manifest: &Manifest) -> Result<(Ledger, Place), ArchiveError> {
+    fn load(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
         let rows = self.folder.read(manifest).collect::<Result<Vec<Row>, _>>()?;
         if hash(&rows) != manifest.state_hash {
-            return Err(ArchiveError::NoState("their hash is not that of the state it was made of".to_owned()));
+            return Err(SnapshotManagerError::NoState("their hash is not that of the state it was made of".to_owned()));
         }
-        let place = decode_place(&manifest.meta).map_err(ArchiveError::NoState)?;
-        check_level(&place, self.core.highest_level)?;
-        assemble(place, rows).map_err(ArchiveError::NoState)
+        let position = decode_position(&manifest.meta).map_err(SnapshotManagerError::NoState)?;
+        check_level(&position, self.applied_state.highest_level)?;
+        assemble(position, rows).map_err(SnapshotManagerError::NoState)
     }
 
     /// The chunks of a snapshot that are not here.
-    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, ArchiveError> {
+    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotManagerError> {
         Ok(self.folder.missing(manifest)?)
     }
 
-    pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, ArchiveError> {
+    pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotManagerError> {
         Ok(self.folder.read_chunk(hash)?)
     }
 
-    pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), ArchiveError> {
+    pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), SnapshotManagerError> {
         self.folder.put_chunk(hash, bytes)?;
         crash::point("snapshot.take-chunk");
         Ok(())
@@ -181,7 +191,7 @@ impl Archive {
 
     /// What is left over costs room and nothing else, so a failure is said and forgotten.
     fn collect(&self) {
-        let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|held| Manifest::clone(held)).collect();
+        let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         if let Err(error) = self.folder.collect_garbage(KEPT, &in_transfer) {
             tracing::warn!(%error, "old snapshots were not removed");
         }
@@ -201,18 +211,24 @@ fn hash(rows: &[Row]) -> [u8; 32] {
 
 /// Makes a snapshot whenever `every` entries were applied since the last one, or the log has grown too
 /// large, and tells openraft, which then lets the log before it go.
-pub(crate) async fn keep(archive: Arc<Archive>, raft: Raft, log: WalHealth, every: u64, stop: CancellationToken) {
-    let mut applied = archive.core.applied.subscribe();
+pub(crate) async fn keep(
+    snapshots: Arc<SnapshotManager>,
+    raft: Raft,
+    log: WalHealth,
+    every: u64,
+    stop: CancellationToken,
+) {
+    let mut applied = snapshots.applied_state.applied.subscribe();
     let mut log_bytes = log.counters().bytes();
     while !stop.is_cancelled() {
-        let since = archive.current.lock().as_ref().map_or(0, |manifest| manifest.index);
+        let since = snapshots.current.lock().as_ref().map_or(0, |manifest| manifest.index);
         let due = since.saturating_add(every);
         let ripe = tokio::time::timeout(LOOK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
         let grown = log.counters().bytes().saturating_sub(log_bytes) >= LOG_BYTES_MAX;
         if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
             continue;
         }
-        match archive.blocking(|archive| archive.build()).await {
+        match snapshots.blocking(|snapshots| snapshots.build()).await {
             Ok(_) => {
                 log_bytes = log.counters().bytes();
                 if raft.trigger().snapshot().await.is_err() {

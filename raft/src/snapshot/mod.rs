@@ -42,9 +42,9 @@ use crate::store::Row;
 pub use chunk::{CHUNK_MAX_BYTES, ChunkHash};
 pub use error::SnapshotError;
 pub use manifest::{ChunkEntry, Manifest};
-pub use rows::Rows;
+pub use rows::SnapshotRows;
 
-use chunk::Packer;
+use chunk::ChunkPacker;
 use chunk_folder::ChunkFolder;
 use files::doing;
 
@@ -132,9 +132,9 @@ impl Snapshots {
         rows: impl IntoIterator<Item = Row>,
         new: &mut Vec<ChunkEntry>,
     ) -> Result<Vec<ChunkEntry>, SnapshotError> {
-        let mut packer = Packer::default();
+        let mut packer = ChunkPacker::default();
         let mut entries = Vec::new();
-        let mut write = |packed: Option<chunk::Packed>| {
+        let mut write = |packed: Option<chunk::PackedChunk>| {
             let Some(packed) = packed else { return Ok(()) };
             let entry = packed.entry();
             if self.chunks.put(entry.hash, &packed.bytes)? {
@@ -211,8 +211,8 @@ impl Snapshots {
 
     /// All rows, ascending by key, each chunk checked before its first row comes out. Memory: one chunk. After an
     /// error the iterator ends; rows that came before it are right but not all.
-    pub fn read(&self, manifest: &Manifest) -> Rows<'_> {
-        Rows::new(&self.chunks, manifest)
+    pub fn read(&self, manifest: &Manifest) -> SnapshotRows<'_> {
+        SnapshotRows::new(&self.chunks, manifest)
     }
 
     /// The chunks of `manifest` that this node has to fetch, each once: those that are not here, and those here that

@@ -7,17 +7,17 @@ use super::{ChunkEntry, Manifest, SnapshotError, chunk};
 use crate::store::Row;
 
 /// Iterator over the rows of a snapshot; see [`super::Snapshots::read`].
-pub struct Rows<'a> {
+pub struct SnapshotRows<'a> {
     folder: &'a ChunkFolder,
     chunks: VecDeque<ChunkEntry>,
     open: std::vec::IntoIter<Row>,
     last_key: Option<Vec<u8>>,
 }
 
-impl Rows<'_> {
-    pub(super) fn new<'a>(folder: &'a ChunkFolder, manifest: &Manifest) -> Rows<'a> {
+impl SnapshotRows<'_> {
+    pub(super) fn new<'a>(folder: &'a ChunkFolder, manifest: &Manifest) -> SnapshotRows<'a> {
         let chunks = manifest.chunks.iter().copied().collect();
-        Rows { folder, chunks, open: Vec::new().into_iter(), last_key: None }
+        SnapshotRows { folder, chunks, open: Vec::new().into_iter(), last_key: None }
     }
 
     /// Reads a chunk and checks it against its entry and against what came before.
@@ -36,7 +36,7 @@ impl Rows<'_> {
     }
 }
 
-impl Iterator for Rows<'_> {
+impl Iterator for SnapshotRows<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>), SnapshotError>;
 
     fn next(&mut self) -> Option<Self::Item> {

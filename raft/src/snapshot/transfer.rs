@@ -14,9 +14,9 @@ use reveille_proto::peer::v1;
 
 use crate::Raft;
 use crate::crash;
-use crate::peer::client::Caller;
-use crate::peer::{Destination, Hiccup, Rejection};
-use crate::snapshot::manager::{Archive, ArchiveError, Held, as_snapshot};
+use crate::peer::client::PeerClient;
+use crate::peer::{Destination, PeerError, Rejection};
+use crate::snapshot::manager::{PinnedSnapshot, SnapshotManager, SnapshotManagerError, as_snapshot};
 use crate::snapshot::{ChunkHash, Manifest};
 use crate::types::Vote;
 use crate::wire;
@@ -28,68 +28,68 @@ const CHUNK_LIMIT: Duration = Duration::from_secs(10);
 /// The follower reads the whole state and puts it in the place of its own.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 
-fn here(error: ArchiveError) -> Hiccup {
-    Hiccup::Unreachable(format!("the snapshot can not be sent: {error}"))
+fn here(error: SnapshotManagerError) -> PeerError {
+    PeerError::Unreachable(format!("the snapshot can not be sent: {error}"))
 }
 
 /// Sends a snapshot of this node. Gives the follower's vote afterwards.
 pub(crate) async fn send(
-    caller: &Caller,
-    archive: &Arc<Archive>,
+    client: &PeerClient,
+    snapshots: &Arc<SnapshotManager>,
     to: &Destination,
     vote: Vote,
     manifest: Manifest,
-) -> Result<Vote, Hiccup> {
-    let held = archive.hold(manifest);
-    let manifest: Bytes = held.manifest.to_bytes().map_err(|error| here(error.into()))?.into();
+) -> Result<Vote, PeerError> {
+    let pinned = snapshots.pin(manifest);
+    let manifest: Bytes = pinned.manifest.to_bytes().map_err(|error| here(error.into()))?.into();
 
     let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
-    let answer = caller.ask(to, offer, OFFER_LIMIT).await?;
-    tracing::info!(%to, index = held.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
+    let answer = client.ask(to, offer, OFFER_LIMIT).await?;
+    tracing::info!(%to, index = pinned.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
         let name = ChunkHash(wire::to_hash(hash)?.0);
-        let content = archive.blocking(move |archive| archive.read_chunk(name)).await.map_err(here)?;
+        let content = snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await.map_err(here)?;
         let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
-        caller.ask(to, chunk, CHUNK_LIMIT).await?;
+        client.ask(to, chunk, CHUNK_LIMIT).await?;
         crash::point("snapshot.send-chunk");
     }
     let install = v1::InstallSnapshotRequest { header: None, vote: Some(wire::from_vote(&vote)), manifest };
-    let answer = caller.ask(to, install, INSTALL_LIMIT).await?;
+    let answer = client.ask(to, install, INSTALL_LIMIT).await?;
     Ok(wire::to_required_vote(answer.vote)?)
 }
 
 /// Receives the snapshots that leaders send, one at a time: a new offer takes the place of the former.
-pub(crate) struct Receiver {
-    archive: Arc<Archive>,
+pub(crate) struct SnapshotReceiver {
+    snapshots: Arc<SnapshotManager>,
     offered: Mutex<Option<Offered>>,
 }
 
 struct Offered {
-    held: Arc<Held>,
+    pinned: Arc<PinnedSnapshot>,
     /// Chunks that were asked for: nothing else is written.
     asked: BTreeSet<ChunkHash>,
 }
 
 fn not_now(error: impl std::fmt::Display) -> Rejection {
-    Rejection::NotNow(error.to_string())
+    Rejection::Unavailable(error.to_string())
 }
 
 fn to_manifest(bytes: &[u8]) -> Result<Manifest, Rejection> {
     Manifest::from_bytes(bytes).map_err(|error| Rejection::Malformed(error.to_string()))
 }
 
-impl Receiver {
-    pub fn new(archive: Arc<Archive>) -> Receiver {
-        Receiver { archive, offered: Mutex::new(None) }
+impl SnapshotReceiver {
+    pub fn new(snapshots: Arc<SnapshotManager>) -> SnapshotReceiver {
+        SnapshotReceiver { snapshots, offered: Mutex::new(None) }
     }
 
     pub async fn offer(&self, request: v1::OfferSnapshotRequest) -> Result<v1::OfferSnapshotResponse, Rejection> {
-        let held = Arc::new(self.archive.hold(to_manifest(&request.manifest)?));
-        let manifest = Arc::clone(&held.manifest);
-        let missing = self.archive.blocking(move |archive| archive.missing(&manifest)).await.map_err(not_now)?;
+        let pinned = Arc::new(self.snapshots.pin(to_manifest(&request.manifest)?));
+        let manifest = Arc::clone(&pinned.manifest);
+        let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&manifest)).await.map_err(not_now)?;
         crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
-        *self.offered.lock() = Some(Offered { held, asked: missing.into_iter().collect() });
+        *self.offered.lock() = Some(Offered { pinned, asked: missing.into_iter().collect() });
         Ok(v1::OfferSnapshotResponse { missing: names })
     }
 
@@ -100,7 +100,7 @@ impl Receiver {
             return Err(not_now("no chunk of this name was asked for: offer the snapshot again"));
         }
         let content = request.content;
-        self.archive.blocking(move |archive| archive.put_chunk(hash, &content)).await.map_err(not_now)?;
+        self.snapshots.blocking(move |snapshots| snapshots.put_chunk(hash, &content)).await.map_err(not_now)?;
         Ok(v1::SendChunkResponse {})
     }
 
@@ -111,20 +111,20 @@ impl Receiver {
     ) -> Result<v1::InstallSnapshotResponse, Rejection> {
         let vote = wire::to_required_vote(request.vote)?;
         let manifest = to_manifest(&request.manifest)?;
-        let held = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.held));
-        let Some(held) = held.filter(|held| *held.manifest == manifest) else {
+        let pinned = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.pinned));
+        let Some(pinned) = pinned.filter(|pinned| *pinned.manifest == manifest) else {
             return Err(not_now("this snapshot was not offered: offer it again"));
         };
         // Raft ends when an installation fails, so it begins only when every chunk was read.
-        let whole = Arc::clone(&held.manifest);
-        let missing = self.archive.blocking(move |archive| archive.missing(&whole)).await.map_err(not_now)?;
+        let whole = Arc::clone(&pinned.manifest);
+        let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(not_now)?;
         if !missing.is_empty() {
             return Err(not_now(format!("{} chunks are missing: offer the snapshot again", missing.len())));
         }
         let snapshot = as_snapshot(manifest).map_err(|error| Rejection::Malformed(error.to_string()))?;
         let installed = tokio::time::timeout(INSTALL_LIMIT, raft.install_full_snapshot(vote, snapshot)).await;
         let answer = installed.map_err(not_now)?.map_err(not_now)?;
-        self.offered.lock().take_if(|offered| Arc::ptr_eq(&offered.held, &held));
+        self.offered.lock().take_if(|offered| Arc::ptr_eq(&offered.pinned, &pinned));
         Ok(v1::InstallSnapshotResponse { vote: Some(wire::from_vote(&answer.vote)) })
     }
 }

@@ -6,24 +6,24 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use reveille_ledger::{Ledger, level};
 use tokio::sync::{broadcast, watch};
 
-use super::position::Place;
-use crate::fault::{Fault, FaultCell};
+use super::position::AppliedPosition;
+use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::{HINTS_MAX, Hint};
 use crate::wal::WalHealth;
 
 /// The state and its announcements.
-pub(crate) struct Core {
+pub(crate) struct AppliedState {
     pub ledger: RwLock<Ledger>,
     /// Changed only while the ledger's lock is held for writing.
-    pub place: Mutex<Place>,
+    pub position: Mutex<AppliedPosition>,
     /// The state store lacks more than the rows that are marked as changed: it is to be written anew. Changed only
     /// while the ledger's lock is held for writing.
     pub anew: AtomicBool,
     pub applied: watch::Sender<u64>,
     pub checkpoints: Checkpoints,
     pub hints: broadcast::Sender<Hint>,
-    pub faults: FaultCell,
+    pub fatal_errors: FatalErrorCell,
     /// The highest level that this replica applies (P23).
     pub highest_level: u32,
     /// The log of these entries; none in tests.
@@ -43,18 +43,18 @@ impl Drop for Walk<'_> {
     }
 }
 
-impl Core {
-    pub fn new(ledger: Ledger, place: Place, anew: bool, faults: FaultCell) -> Core {
+impl AppliedState {
+    pub fn new(ledger: Ledger, position: AppliedPosition, anew: bool, fatal_errors: FatalErrorCell) -> AppliedState {
         let applied = watch::Sender::new(ledger.head().applied);
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        Core {
+        AppliedState {
             ledger: RwLock::new(ledger),
-            place: Mutex::new(place),
+            position: Mutex::new(position),
             anew: AtomicBool::new(anew),
             applied,
             checkpoints: Checkpoints::default(),
             hints,
-            faults,
+            fatal_errors,
             highest_level: level::highest(),
             log: None,
             live: AtomicBool::new(false),
@@ -63,8 +63,8 @@ impl Core {
     }
 
     /// The state of entries of this log, which applies levels up to this one.
-    pub fn of_log(self, log: WalHealth, highest_level: u32) -> Core {
-        Core { log: Some(log), highest_level, ..self }
+    pub fn of_log(self, log: WalHealth, highest_level: u32) -> AppliedState {
+        AppliedState { log: Some(log), highest_level, ..self }
     }
 
     /// Waits until the log is durable up to every entry that is applied by now. Raft applies an entry as soon as most
@@ -73,9 +73,9 @@ impl Core {
     ///
     /// # Errors
     /// The log has failed.
-    pub fn wait_for_log(&self) -> Result<(), Fault> {
+    pub fn wait_for_log(&self) -> Result<(), FatalError> {
         let Some(log) = &self.log else { return Ok(()) };
-        log.wait_durable().map_err(|fault| Fault::Log(fault.to_string()))
+        log.wait_durable().map_err(|fatal_error| FatalError::Log(fatal_error.to_string()))
     }
 
     /// A look at the state, which is short. While somebody walks over all of it, the machine may be waiting for that;
@@ -100,9 +100,9 @@ impl Core {
     }
 
     /// A state that may be kept: not the empty one that stands in for a half-applied entry. Asked under the ledger's lock.
-    pub fn check_whole(&self) -> Result<(), Fault> {
-        match self.faults.get() {
-            Some(fault @ Fault::Poison { .. }) => Err(fault),
+    pub fn check_whole(&self) -> Result<(), FatalError> {
+        match self.fatal_errors.get() {
+            Some(fatal_error @ FatalError::Poison { .. }) => Err(fatal_error),
             _ => Ok(()),
         }
     }
@@ -121,7 +121,7 @@ impl Core {
     /// From here on effects are given out; whoever subscribed before looks at the state.
     pub fn go_live(&self) {
         self.live.store(true, Ordering::Release);
-        self.hint(Hint::LookAtState);
+        self.hint(Hint::Resync);
     }
 
     /// Are effects given out yet?
@@ -157,22 +157,26 @@ mod tests {
 
     #[test]
     fn while_somebody_walks_over_the_state_and_the_machine_waits_others_look_at_it() {
-        let core = Arc::new(Core::new(Ledger::new(), Place::default(), false, FaultCell::new()));
+        let applied_state =
+            Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, FatalErrorCell::new()));
         let (end, ends) = mpsc::channel::<()>();
-        let walker = Arc::clone(&core);
+        let walker = Arc::clone(&applied_state);
         let walker = thread::spawn(move || walker.walk(walker.ledger.read(), |_| ends.recv().is_ok()));
-        until("it walks", || core.walks.load(Ordering::Acquire) == 1);
-        let machine = Arc::clone(&core);
+        until("it walks", || applied_state.walks.load(Ordering::Acquire) == 1);
+        let machine = Arc::clone(&applied_state);
         let machine = thread::spawn(move || machine.ledger.write().skip(1));
-        until("the machine waits", || core.ledger.try_read().is_none());
+        until("the machine waits", || applied_state.ledger.try_read().is_none());
         let (tell, told) = mpsc::channel();
-        let reader = Arc::clone(&core);
+        let reader = Arc::clone(&applied_state);
         let reader = thread::spawn(move || tell.send(reader.read(|ledger| ledger.head().applied)));
         assert_eq!(told.recv_timeout(PATIENCE), Ok(0), "the state that is walked over");
         end.send(()).expect("it walks still");
         assert!(walker.join().expect("it ends"));
         machine.join().expect("it writes");
         assert!(reader.join().expect("it ends").is_ok());
-        assert_eq!((core.read(|ledger| ledger.head().applied), core.walks.load(Ordering::Acquire)), (1, 0));
+        assert_eq!(
+            (applied_state.read(|ledger| ledger.head().applied), applied_state.walks.load(Ordering::Acquire)),
+            (1, 0)
+        );
     }
 }

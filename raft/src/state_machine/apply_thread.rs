@@ -4,7 +4,7 @@
 //! publishes the applied index, sends the effects as hints, and answers whoever proposed it, in this
 //! order: what a proposer or an actor is told can already be read. The async runtime only waits.
 //!
-//! An entry that can not be read is a [`Fault`], never skipped; so is a panic of `apply`. The ledger's
+//! An entry that can not be read is a [`FatalError`], never skipped; so is a panic of `apply`. The ledger's
 //! lock is held for one batch at most, so a reader that is short delays the leader shortly.
 
 use std::panic::AssertUnwindSafe;
@@ -23,12 +23,12 @@ use reveille_ledger::reply::CommandReply;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::crash;
-use crate::drive::Drive;
-use crate::fault::Fault;
-use crate::state_machine::applied_state::Core;
+use crate::execution::Execution;
+use crate::fatal_error::FatalError;
+use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::hint::Hint;
-use crate::state_machine::position::Place;
-use crate::state_machine::state_mirror::Keeper;
+use crate::state_machine::position::AppliedPosition;
+use crate::state_machine::state_mirror::StateMirror;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
 
 /// Entries and bytes of one batch: what the ledger's lock is held for. At some 10 us an entry this is a
@@ -42,32 +42,36 @@ const JOBS_MAX: usize = 2;
 const CHANGED_MAX: usize = 262_144;
 
 /// What openraft gives to be applied, with who waits for the outcome.
-struct Step {
+struct CommittedEntry {
     id: LogId,
     payload: EntryPayload,
     responder: Option<ApplyResponder<TypeConfig>>,
 }
 
 enum Job {
-    Apply(Vec<Step>, oneshot::Sender<()>),
-    Replace(Box<Ledger>, Place, oneshot::Sender<()>),
+    Apply(Vec<CommittedEntry>, oneshot::Sender<()>),
+    Replace(Box<Ledger>, AppliedPosition, oneshot::Sender<()>),
 }
 
 /// The handle to the thread.
 #[derive(Clone)]
-pub(crate) struct Machine {
-    core: Arc<Core>,
+pub(crate) struct ApplyThread {
+    applied_state: Arc<AppliedState>,
     jobs: mpsc::Sender<Job>,
 }
 
-impl Machine {
+impl ApplyThread {
     /// Starts the thread. The receiver is told when it has ended, which it does when the last handle goes.
-    pub fn start(core: Arc<Core>, keeper: Keeper, drive: Drive) -> Result<(Machine, oneshot::Receiver<()>), Fault> {
+    pub fn start(
+        applied_state: Arc<AppliedState>,
+        mirror: StateMirror,
+        execution: Execution,
+    ) -> Result<(ApplyThread, oneshot::Receiver<()>), FatalError> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
-        let worker = Worker { core: Arc::clone(&core), keeper, work, waiting: None };
-        match drive {
-            Drive::Thread => {
+        let worker = ApplyWorker { applied_state: Arc::clone(&applied_state), mirror, work, waiting: None };
+        match execution {
+            Execution::Threads => {
                 let run = move || {
                     worker.run();
                     let _ = ended.send(());
@@ -75,20 +79,20 @@ impl Machine {
                 std::thread::Builder::new()
                     .name("apply".to_owned())
                     .spawn(run)
-                    .map_err(|error| Fault::Broken(format!("the thread that applies does not start: {error}")))?;
+                    .map_err(|error| FatalError::Broken(format!("the thread that applies does not start: {error}")))?;
             }
-            Drive::Inline => {
+            Execution::Inline => {
                 tokio::spawn(async move {
                     worker.run_inline().await;
                     let _ = ended.send(());
                 });
             }
         }
-        Ok((Machine { core, jobs }, end))
+        Ok((ApplyThread { applied_state, jobs }, end))
     }
 
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub fn applied_state(&self) -> &Arc<AppliedState> {
+        &self.applied_state
     }
 
     /// Applies what the stream gives, in batches, and returns when all of it is applied.
@@ -96,28 +100,28 @@ impl Machine {
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, std::io::Error>> + Unpin + OptionalSend,
     {
-        let mut steps = Vec::new();
+        let mut batch = Vec::new();
         let mut bytes = 0;
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
             if let EntryPayload::Normal(command) = &entry.payload {
                 bytes += command.0.len();
             }
-            steps.push(Step { id: entry.log_id(), payload: entry.payload, responder });
-            if steps.len() >= BATCH_ENTRIES_MAX || bytes >= BATCH_BYTES_MAX {
+            batch.push(CommittedEntry { id: entry.log_id(), payload: entry.payload, responder });
+            if batch.len() >= BATCH_ENTRIES_MAX || bytes >= BATCH_BYTES_MAX {
                 bytes = 0;
-                self.hand_over(|done| Job::Apply(std::mem::take(&mut steps), done)).await?;
+                self.hand_over(|done| Job::Apply(std::mem::take(&mut batch), done)).await?;
             }
         }
-        if steps.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
-        self.hand_over(|done| Job::Apply(steps, done)).await
+        self.hand_over(|done| Job::Apply(batch, done)).await
     }
 
     /// Puts another state in the place of this one.
-    pub async fn replace(&self, ledger: Ledger, place: Place) -> Result<(), std::io::Error> {
-        self.hand_over(|done| Job::Replace(Box::new(ledger), place, done)).await
+    pub async fn replace(&self, ledger: Ledger, position: AppliedPosition) -> Result<(), std::io::Error> {
+        self.hand_over(|done| Job::Replace(Box::new(ledger), position, done)).await
     }
 
     async fn hand_over(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), std::io::Error> {
@@ -126,53 +130,53 @@ impl Machine {
         if handed_over && end.await.is_ok() {
             return Ok(());
         }
-        let gone = || Fault::Broken("the thread that applies is gone".to_owned());
-        Err(std::io::Error::other(self.core.faults.get().unwrap_or_else(gone)))
+        let gone = || FatalError::Broken("the thread that applies is gone".to_owned());
+        Err(std::io::Error::other(self.applied_state.fatal_errors.get().unwrap_or_else(gone)))
     }
 }
 
-struct Worker {
-    core: Arc<Core>,
-    keeper: Keeper,
+struct ApplyWorker {
+    applied_state: Arc<AppliedState>,
+    mirror: StateMirror,
     work: mpsc::Receiver<Job>,
     /// Who waits for the job in work. Let go only after the fault that ended it was raised.
     waiting: Option<oneshot::Sender<()>>,
 }
 
 /// An entry, read.
-enum Read {
+enum DecodedEntry {
     Nothing,
     Membership(Membership),
     Command(Box<LedgerEntry>),
 }
 
 /// What came of applying entries.
-struct Batch {
+struct AppliedBatch {
     replies: Vec<Option<CommandReply>>,
     effects: Vec<(u64, Effect)>,
     /// What ended it before its last entry.
-    fault: Option<Fault>,
+    fatal_error: Option<FatalError>,
 }
 
-fn read(step: &mut Step) -> Result<Read, Fault> {
-    match std::mem::replace(&mut step.payload, EntryPayload::Blank) {
-        EntryPayload::Blank => Ok(Read::Nothing),
-        EntryPayload::Membership(membership) => Ok(Read::Membership(membership)),
+fn read(entry: &mut CommittedEntry) -> Result<DecodedEntry, FatalError> {
+    match std::mem::replace(&mut entry.payload, EntryPayload::Blank) {
+        EntryPayload::Blank => Ok(DecodedEntry::Nothing),
+        EntryPayload::Membership(membership) => Ok(DecodedEntry::Membership(membership)),
         EntryPayload::Normal(command) => match LedgerEntry::from_bytes(&command.0) {
-            Ok(entry) => Ok(Read::Command(Box::new(entry))),
-            Err(error) => Err(Fault::Unreadable { index: step.id.index, detail: error.to_string() }),
+            Ok(entry) => Ok(DecodedEntry::Command(Box::new(entry))),
+            Err(error) => Err(FatalError::Unreadable { index: entry.id.index, detail: error.to_string() }),
         },
     }
 }
 
-impl Worker {
+impl ApplyWorker {
     fn run(mut self) {
         while let Some(job) = self.work.blocking_recv() {
             if !self.do_guarded(job) {
                 break;
             }
         }
-        self.keeper.close();
+        self.mirror.close();
     }
 
     /// The same as a task.
@@ -182,21 +186,21 @@ impl Worker {
                 break;
             }
         }
-        self.keeper.close();
+        self.mirror.close();
     }
 
     /// Does a job and tells who waits. False: it ended in a fault, which was raised before anybody was told.
     fn do_guarded(&mut self, job: Job) -> bool {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.do_one(job)));
-        let fault = match done {
+        let fatal_error = match done {
             Ok(Ok(())) => None,
-            Ok(Err(fault)) => Some(fault),
-            Err(_) => Some(Fault::Broken("the thread that applies panicked".to_owned())),
+            Ok(Err(fatal_error)) => Some(fatal_error),
+            Err(_) => Some(FatalError::Broken("the thread that applies panicked".to_owned())),
         };
-        let goes_on = fault.is_none();
-        match (fault, self.waiting.take()) {
+        let goes_on = fatal_error.is_none();
+        match (fatal_error, self.waiting.take()) {
             // Dropped: the silence says that it did not come to pass.
-            (Some(fault), _waiting) => self.core.faults.raise(fault),
+            (Some(fatal_error), _waiting) => self.applied_state.fatal_errors.raise(fatal_error),
             // Raft may have ended meanwhile.
             (None, Some(waiting)) => drop(waiting.send(())),
             (None, None) => {}
@@ -204,112 +208,114 @@ impl Worker {
         goes_on
     }
 
-    fn do_one(&mut self, job: Job) -> Result<(), Fault> {
+    fn do_one(&mut self, job: Job) -> Result<(), FatalError> {
         match job {
-            Job::Apply(steps, done) => {
+            Job::Apply(entries, done) => {
                 self.waiting = Some(done);
-                self.apply(steps)
+                self.apply(entries)
             }
-            Job::Replace(ledger, place, done) => {
+            Job::Replace(ledger, position, done) => {
                 self.waiting = Some(done);
-                self.replace(*ledger, place);
+                self.replace(*ledger, position);
                 Ok(())
             }
         }
     }
 
-    fn apply(&mut self, mut steps: Vec<Step>) -> Result<(), Fault> {
-        let commands = steps.iter_mut().map(read).collect::<Result<Vec<_>, _>>()?;
-        let core = Arc::clone(&self.core);
-        let mut ledger = core.ledger.write();
-        let mut place = core.place.lock().clone();
+    fn apply(&mut self, mut entries: Vec<CommittedEntry>) -> Result<(), FatalError> {
+        let commands = entries.iter_mut().map(read).collect::<Result<Vec<_>, _>>()?;
+        let applied_state = Arc::clone(&self.applied_state);
+        let mut ledger = applied_state.ledger.write();
+        let mut position = applied_state.position.lock().clone();
         let mut index = 0;
-        let work = AssertUnwindSafe(|| apply_all(&core, (&mut ledger, &mut place), &mut index, &steps, commands));
-        let Ok(Batch { replies, effects, fault }) = std::panic::catch_unwind(work) else {
+        let work = AssertUnwindSafe(|| {
+            apply_all(&applied_state, (&mut ledger, &mut position), &mut index, &entries, commands)
+        });
+        let Ok(AppliedBatch { replies, effects, fatal_error }) = std::panic::catch_unwind(work) else {
             // Half an entry was applied. No read and no gate may see that, so an empty ledger takes its place, and the
             // mirror keeps what it has, while the lock is still held.
             *ledger = Ledger::new();
-            let fault = Fault::Poison { index };
-            core.faults.raise(fault.clone());
-            return Err(fault);
+            let fatal_error = FatalError::Poison { index };
+            applied_state.fatal_errors.raise(fatal_error.clone());
+            return Err(fatal_error);
         };
         let applied = ledger.head().applied;
-        *core.place.lock() = place;
-        core.bound_changes(&mut ledger, CHANGED_MAX);
+        *applied_state.position.lock() = position;
+        applied_state.bound_changes(&mut ledger, CHANGED_MAX);
         drop(ledger);
 
-        core.applied.send_replace(applied);
-        if core.is_live() {
-            effects.into_iter().for_each(|(index, effect)| core.hint(Hint::Effect { index, effect }));
+        applied_state.applied.send_replace(applied);
+        if applied_state.is_live() {
+            effects.into_iter().for_each(|(index, effect)| applied_state.hint(Hint::Effect { index, effect }));
         }
-        for (step, reply) in steps.into_iter().zip(replies) {
-            if let Some(responder) = step.responder {
+        for (entry, reply) in entries.into_iter().zip(replies) {
+            if let Some(responder) = entry.responder {
                 responder.send(reply.as_ref().map(encode_reply).unwrap_or_default());
             }
         }
         crash::point("machine.after-apply-before-persist");
-        self.keeper.note();
-        fault.map_or(Ok(()), Err)
+        self.mirror.note();
+        fatal_error.map_or(Ok(()), Err)
     }
 
-    fn replace(&mut self, ledger: Ledger, place: Place) {
+    fn replace(&mut self, ledger: Ledger, position: AppliedPosition) {
         let applied = ledger.head().applied;
-        let core = &self.core;
+        let applied_state = &self.applied_state;
         let former = {
-            let mut current = core.ledger.write();
-            *core.place.lock() = place;
-            core.anew.store(true, Ordering::Relaxed);
+            let mut current = applied_state.ledger.write();
+            *applied_state.position.lock() = position;
+            applied_state.anew.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *current, ledger)
         };
         drop(former);
         crash::point("machine.replace");
-        self.keeper.rebuild();
-        core.applied.send_replace(applied);
-        core.hint(Hint::LookAtState);
+        self.mirror.rebuild();
+        applied_state.applied.send_replace(applied);
+        applied_state.hint(Hint::Resync);
     }
 }
 
 /// Applies entries in order, up to the first that this build must not apply. `applying` is the index of the one in
 /// work, which names it if it panics.
 fn apply_all(
-    core: &Core,
-    (ledger, place): (&mut Ledger, &mut Place),
+    applied_state: &AppliedState,
+    (ledger, position): (&mut Ledger, &mut AppliedPosition),
     applying: &mut u64,
-    steps: &[Step],
-    commands: Vec<Read>,
-) -> Batch {
-    let mut batch = Batch { replies: Vec::with_capacity(steps.len()), effects: Vec::new(), fault: None };
-    for (step, command) in steps.iter().zip(commands) {
-        let index = step.id.index;
+    entries: &[CommittedEntry],
+    commands: Vec<DecodedEntry>,
+) -> AppliedBatch {
+    let mut batch = AppliedBatch { replies: Vec::with_capacity(entries.len()), effects: Vec::new(), fatal_error: None };
+    for (committed, command) in entries.iter().zip(commands) {
+        let index = committed.id.index;
         *applying = index;
         // P23: from such an entry on, what follows may mean something that this build does not know.
-        if let Read::Command(entry) = &command
-            && let Some(level) = ledger.raises_to(entry).filter(|level| *level > core.highest_level)
+        if let DecodedEntry::Command(entry) = &command
+            && let Some(level) = ledger.raises_to(entry).filter(|level| *level > applied_state.highest_level)
         {
-            let highest = core.highest_level;
+            let highest = applied_state.highest_level;
             let detail = format!("it raises the ledger to level {level}, and this build applies up to {highest}");
-            batch.fault = Some(Fault::Unreadable { index, detail });
+            batch.fatal_error = Some(FatalError::Unreadable { index, detail });
             break;
         }
         batch.replies.push(match command {
-            Read::Command(entry) => {
+            DecodedEntry::Command(entry) => {
                 let applied = ledger.apply(index, &entry);
                 batch.effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
                 Some(applied.reply)
             }
-            Read::Membership(membership) => {
-                place.membership = StoredMembership::new(Some(step.id), membership);
+            DecodedEntry::Membership(membership) => {
+                position.membership = StoredMembership::new(Some(committed.id), membership);
                 skip(ledger, index);
                 None
             }
-            Read::Nothing => {
+            DecodedEntry::Nothing => {
                 skip(ledger, index);
                 None
             }
         });
-        place.last = Some(step.id);
-        place.level = ledger.head().level;
-        core.checkpoints.take_when_due(ledger);
+        position.last = Some(committed.id);
+        position.level = ledger.head().level;
+        applied_state.checkpoints.take_when_due(ledger);
         crash::point("machine.mid-apply-batch");
     }
     batch
@@ -328,7 +334,7 @@ fn encode_reply(reply: &CommandReply) -> ReplyBytes {
     ReplyBytes(postcard::to_stdvec(reply).unwrap_or_default())
 }
 
-/// Reads what [`Machine`] answered.
+/// Reads what [`ApplyThread`] answered.
 pub(crate) fn decode_reply(bytes: &[u8]) -> Option<CommandReply> {
     postcard::from_bytes(bytes).ok()
 }
@@ -341,35 +347,41 @@ pub(crate) fn reply_bytes(reply: &CommandReply) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::FaultCell;
+    use crate::fatal_error::FatalErrorCell;
     use crate::store::{Contents, MemoryStore, StateStore};
 
-    fn blank(index: u64) -> Step {
+    fn blank(index: u64) -> CommittedEntry {
         let id = crate::wire::to_log_id(&reveille_proto::peer::v1::LogId { term: 1, leader: 1, index });
-        Step { id, payload: EntryPayload::Blank, responder: None }
+        CommittedEntry { id, payload: EntryPayload::Blank, responder: None }
     }
 
     /// What a panic of `apply` has half done is neither read nor kept: the mirror stays at the entry before.
     #[tokio::test]
     async fn panic_of_apply_stops_node_and_leaves_no_half_applied_state() {
-        let faults = FaultCell::new();
-        let core = Arc::new(Core::new(Ledger::new(), Place::default(), false, faults.clone()));
+        let fatal_errors = FatalErrorCell::new();
+        let applied_state =
+            Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, fatal_errors.clone()));
         let store = MemoryStore::default();
-        let keeper = Keeper::start(Box::new(store.clone()), Arc::clone(&core), Drive::Thread).unwrap();
-        let (machine, ended) = Machine::start(Arc::clone(&core), keeper, Drive::Thread).unwrap();
-        machine.hand_over(|done| Job::Apply(vec![blank(1), blank(2)], done)).await.unwrap();
-        core.check_whole().expect("two entries are applied");
+        let mirror =
+            StateMirror::start(Box::new(store.clone()), Arc::clone(&applied_state), Execution::Threads).unwrap();
+        let (apply_thread, ended) = ApplyThread::start(Arc::clone(&applied_state), mirror, Execution::Threads).unwrap();
+        apply_thread.hand_over(|done| Job::Apply(vec![blank(1), blank(2)], done)).await.unwrap();
+        applied_state.check_whole().expect("two entries are applied");
 
         // An entry below the last one: `apply` panics on a place that the replica has lost.
-        let failed = machine.hand_over(|done| Job::Apply(vec![blank(3), blank(3)], done)).await;
+        let failed = apply_thread.hand_over(|done| Job::Apply(vec![blank(3), blank(3)], done)).await;
         assert!(failed.is_err());
-        assert_eq!(faults.get(), Some(Fault::Poison { index: 3 }));
-        assert!(core.check_whole().is_err());
-        assert_eq!(core.read(|ledger| ledger.row_count()), Ledger::new().row_count(), "nothing half-applied is read");
+        assert_eq!(fatal_errors.get(), Some(FatalError::Poison { index: 3 }));
+        assert!(applied_state.check_whole().is_err());
+        assert_eq!(
+            applied_state.read(|ledger| ledger.row_count()),
+            Ledger::new().row_count(),
+            "nothing half-applied is read"
+        );
         ended.await.expect("the thread ends");
         if let Contents::State { meta, rows } = store.clone().load().unwrap() {
-            let place = crate::state_machine::position::decode_place(&meta).unwrap();
-            let (ledger, _) = crate::state_machine::position::assemble(place, rows).expect("one state");
+            let position = crate::state_machine::position::decode_position(&meta).unwrap();
+            let (ledger, _) = crate::state_machine::position::assemble(position, rows).expect("one state");
             assert_eq!(ledger.head().applied, 2);
         }
     }

@@ -21,7 +21,7 @@ pub enum Hint {
         effect: Effect,
     },
     /// Some were lost, or the state was replaced: look at the whole state again.
-    LookAtState,
+    Resync,
 }
 
 /// One reader of effects, from the moment it subscribed.
@@ -38,7 +38,7 @@ impl Hints {
     pub async fn next(&mut self) -> Option<Hint> {
         match self.receiver.recv().await {
             Ok(hint) => Some(hint),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(Hint::LookAtState),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Hint::Resync),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
@@ -55,7 +55,7 @@ mod tests {
         for index in 1..=3 {
             sender.send(Hint::Effect { index, effect: Effect::RelaysChanged }).expect("there is a reader");
         }
-        assert_eq!(hints.next().await, Some(Hint::LookAtState));
+        assert_eq!(hints.next().await, Some(Hint::Resync));
         assert_eq!(hints.next().await, Some(Hint::Effect { index: 2, effect: Effect::RelaysChanged }));
         drop(sender);
         assert_eq!(hints.next().await, Some(Hint::Effect { index: 3, effect: Effect::RelaysChanged }));

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use reveille_ledger::Weight;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Drive;
-use crate::state_machine::applied_state::Core;
+use crate::execution::Execution;
+use crate::state_machine::applied_state::AppliedState;
 
 /// Bytes of rows that are weighed under one lock: some hundreds of microseconds.
 const PORTION: u64 = 64 * 1024;
@@ -19,14 +19,14 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_TIMES: u32 = 50;
 
 /// Runs until `stop`.
-pub(crate) async fn keep(core: Arc<Core>, drive: Drive, stop: CancellationToken) {
+pub(crate) async fn keep(applied_state: Arc<AppliedState>, execution: Execution, stop: CancellationToken) {
     let mut weighed = None;
     loop {
-        let applied = *core.applied.borrow();
+        let applied = *applied_state.applied.borrow();
         let begun = Instant::now();
         if weighed != Some(applied) {
-            let core = Arc::clone(&core);
-            let Ok(weight) = drive.blocking(move || look(&core)).await else { return };
+            let applied_state = Arc::clone(&applied_state);
+            let Ok(weight) = execution.blocking(move || look(&applied_state)).await else { return };
             metrics::gauge!("reveille_ledger_bytes", "kind" => "memory").set(weight.memory as f64);
             metrics::gauge!("reveille_ledger_bytes", "kind" => "disk").set(weight.disk as f64);
             weighed = Some(applied);
@@ -39,11 +39,11 @@ pub(crate) async fn keep(core: Arc<Core>, drive: Drive, stop: CancellationToken)
 }
 
 /// Each portion is of a state of its own: of a state that changes, the sum is about right.
-fn look(core: &Core) -> Weight {
+fn look(applied_state: &AppliedState) -> Weight {
     let mut weight = Weight::default();
     let mut from = Some(Vec::new());
     while let Some(start) = from {
-        let (some, next) = core.ledger.read().weigh(&start, PORTION);
+        let (some, next) = applied_state.ledger.read().weigh(&start, PORTION);
         weight += some;
         from = next;
     }

@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLockWriteGuard;
 use reveille_ledger::Ledger;
 
-use crate::drive::Drive;
-use crate::fault::Fault;
-use crate::state_machine::applied_state::Core;
-use crate::state_machine::position::{Place, assemble, check_level, decode_place, encode_place};
-use crate::store::{Contents, MIRROR_EVERY, MemoryStore, Mirror, Rows, Source, StateStore, Taken, open_or_set_aside};
+use crate::execution::Execution;
+use crate::fatal_error::FatalError;
+use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::position::{AppliedPosition, assemble, check_level, decode_position, encode_position};
+use crate::store::{
+    Contents, MIRROR_EVERY, MemoryStore, Mirror, Source, StateStore, StateUpdate, UpdatedRows, open_or_quarantine,
+};
 
 /// A store that failed is filled anew at most this often: it costs a write of the whole state.
 const REBUILD_EVERY: Duration = Duration::from_secs(60);
@@ -26,61 +28,61 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// What a folder held.
 pub(crate) struct Opened {
     pub ledger: Ledger,
-    pub place: Place,
+    pub position: AppliedPosition,
     pub store: Box<dyn StateStore>,
     /// The store holds rows that make no state: it must be written anew.
     pub anew: bool,
 }
 
 /// Opens the store: that in a folder, unless there is one in memory. Blocks: it reads all of it.
-pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>, highest_level: u32) -> Result<Opened, Fault> {
+pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>, highest_level: u32) -> Result<Opened, FatalError> {
     let opened = match memory {
         Some(mut store) => store.load().map(|contents| (Box::new(store) as Box<dyn StateStore>, contents)),
-        None => open_or_set_aside(folder).map(|(store, contents)| (Box::new(store) as Box<dyn StateStore>, contents)),
+        None => open_or_quarantine(folder).map(|(store, contents)| (Box::new(store) as Box<dyn StateStore>, contents)),
     };
-    let (store, contents) = opened.map_err(|error| Fault::State(error.to_string()))?;
+    let (store, contents) = opened.map_err(|error| FatalError::State(error.to_string()))?;
     let made = match contents {
-        Contents::State { meta, rows } => match decode_place(&meta) {
-            Ok(place) => {
-                check_level(&place, highest_level)?;
-                assemble(place, rows)
+        Contents::State { meta, rows } => match decode_position(&meta) {
+            Ok(position) => {
+                check_level(&position, highest_level)?;
+                assemble(position, rows)
             }
             Err(error) => Err(error),
         },
-        Contents::Empty => Ok((Ledger::new(), Place::default())),
+        Contents::Empty => Ok((Ledger::new(), AppliedPosition::default())),
     };
     Ok(match made {
-        Ok((ledger, place)) => Opened { ledger, place, store, anew: false },
+        Ok((ledger, position)) => Opened { ledger, position, store, anew: false },
         Err(error) => {
             tracing::warn!(%error, "the state store makes no state; it is filled anew from snapshot and log");
-            Opened { ledger: Ledger::new(), place: Place::default(), store, anew: true }
+            Opened { ledger: Ledger::new(), position: AppliedPosition::default(), store, anew: true }
         }
     })
 }
 
 /// The applied state, as the mirror sees it.
-struct Applied(Arc<Core>);
+struct Applied(Arc<AppliedState>);
 
 impl Source for Applied {
     /// Holds the ledger's lock for writing for a few pointers, and for reading while it encodes. Nothing is applied
     /// in between, so rows and place are of one state. Gives them when the log is as far on disk as they are.
-    fn take(&mut self, all: bool) -> Result<Taken, String> {
-        let core = &self.0;
-        let mut ledger = core.ledger.write();
-        core.check_whole().map_err(|fault| fault.to_string())?;
+    fn take(&mut self, all: bool) -> Result<StateUpdate, String> {
+        let applied_state = &self.0;
+        let mut ledger = applied_state.ledger.write();
+        applied_state.check_whole().map_err(|fatal_error| fatal_error.to_string())?;
         let changed = ledger.take_changed();
-        let all = core.anew.swap(false, Ordering::Relaxed) || all;
-        let place = core.place.lock().clone();
-        let rows = core.walk(RwLockWriteGuard::downgrade(ledger), |ledger| match all {
-            true => Rows::All(ledger.all_rows().collect()),
-            false => Rows::Changed(ledger.changed_rows(&changed).collect()),
+        let all = applied_state.anew.swap(false, Ordering::Relaxed) || all;
+        let position = applied_state.position.lock().clone();
+        let rows = applied_state.walk(RwLockWriteGuard::downgrade(ledger), |ledger| match all {
+            true => UpdatedRows::All(ledger.all_rows().collect()),
+            false => UpdatedRows::Changed(ledger.changed_rows(&changed).collect()),
         });
-        core.wait_for_log().map_err(|fault| fault.to_string())?;
-        match encode_place(&place) {
-            Ok(meta) => Ok(Taken { rows, meta }),
-            Err(fault) => {
-                let why = fault.to_string();
-                core.faults.raise(fault);
+        applied_state.wait_for_log().map_err(|fatal_error| fatal_error.to_string())?;
+        match encode_position(&position) {
+            Ok(meta) => Ok(StateUpdate { rows, meta }),
+            Err(fatal_error) => {
+                let why = fatal_error.to_string();
+                applied_state.fatal_errors.raise(fatal_error);
                 Err(why)
             }
         }
@@ -88,24 +90,28 @@ impl Source for Applied {
 }
 
 /// Keeps the state on disk. The machine's thread rings it.
-pub(crate) struct Keeper {
+pub(crate) struct StateMirror {
     mirror: Mirror,
-    drive: Drive,
+    execution: Execution,
     failed: Arc<AtomicBool>,
     rebuilt: Instant,
 }
 
-impl Keeper {
+impl StateMirror {
     /// Starts to follow the state that was read from `store`.
-    pub fn start(store: Box<dyn StateStore>, core: Arc<Core>, drive: Drive) -> Result<Keeper, Fault> {
+    pub fn start(
+        store: Box<dyn StateStore>,
+        applied_state: Arc<AppliedState>,
+        execution: Execution,
+    ) -> Result<StateMirror, FatalError> {
         let failed = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&failed);
-        let mirror = Mirror::start(drive, store, Box::new(Applied(core)), MIRROR_EVERY, move |error| {
+        let mirror = Mirror::start(execution, store, Box::new(Applied(applied_state)), MIRROR_EVERY, move |error| {
             tracing::warn!(%error, "the state store failed; it is filled anew");
             tell.store(true, Ordering::Release);
         })
-        .map_err(|error| Fault::State(error.to_string()))?;
-        Ok(Keeper { mirror, drive, failed, rebuilt: Instant::now() })
+        .map_err(|error| FatalError::State(error.to_string()))?;
+        Ok(StateMirror { mirror, execution, failed, rebuilt: Instant::now() })
     }
 
     /// The state has changed. Never waits for the disk.
@@ -126,7 +132,7 @@ impl Keeper {
 
     /// Writes what waits, and closes the store. Without a thread of its own the mirror ends by itself, soon.
     pub fn close(self) {
-        if self.drive == Drive::Inline {
+        if self.execution == Execution::Inline {
             return drop(self.mirror);
         }
         if let Err(error) = self.mirror.stop(STOP_LIMIT) {
@@ -145,46 +151,46 @@ mod tests {
     use reveille_proto::peer::v1;
 
     use super::*;
-    use crate::fault::FaultCell;
+    use crate::fatal_error::FatalErrorCell;
     use crate::store::Row;
     use crate::wire;
 
-    fn new() -> Arc<Core> {
-        Arc::new(Core::new(Ledger::new(), Place::default(), false, FaultCell::new()))
+    fn new() -> Arc<AppliedState> {
+        Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, FatalErrorCell::new()))
     }
 
     /// Applies an entry, as the machine does.
-    fn apply(core: &Core, index: u64) {
-        let mut ledger = core.ledger.write();
+    fn apply(applied_state: &AppliedState, index: u64) {
+        let mut ledger = applied_state.ledger.write();
         ledger.skip(index);
-        core.place.lock().last = Some(wire::to_log_id(&v1::LogId { term: 1, leader: 1, index }));
+        applied_state.position.lock().last = Some(wire::to_log_id(&v1::LogId { term: 1, leader: 1, index }));
     }
 
     /// Applied index of the rows, and of their meta.
-    fn indices(taken: &Taken) -> (u64, u64) {
+    fn indices(taken: &StateUpdate) -> (u64, u64) {
         let rows: Vec<Row> = match &taken.rows {
-            Rows::Changed(changes) => {
+            UpdatedRows::Changed(changes) => {
                 changes.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect()
             }
-            Rows::All(rows) => rows.clone(),
+            UpdatedRows::All(rows) => rows.clone(),
         };
         let ledger = Ledger::from_rows(rows).unwrap();
-        (ledger.head().applied, decode_place(&taken.meta).unwrap().last.map_or(0, |id| id.index))
+        (ledger.head().applied, decode_position(&taken.meta).unwrap().last.map_or(0, |id| id.index))
     }
 
     #[test]
     fn rows_and_meta_are_of_one_state_whatever_is_applied_meanwhile() {
         const ENTRIES: u64 = 20_000;
-        let core = new();
+        let applied_state = new();
         let applied = Arc::new(AtomicU64::new(0));
-        let (of_thread, progress) = (Arc::clone(&core), Arc::clone(&applied));
+        let (of_thread, progress) = (Arc::clone(&applied_state), Arc::clone(&applied));
         let machine = std::thread::spawn(move || {
             for index in 1..=ENTRIES {
                 apply(&of_thread, index);
                 progress.store(index, Ordering::Release);
             }
         });
-        let mut source = Applied(Arc::clone(&core));
+        let mut source = Applied(Arc::clone(&applied_state));
         let mut looks = 0;
         while applied.load(Ordering::Acquire) < ENTRIES || looks < 3 {
             let before = applied.load(Ordering::Acquire);
@@ -197,35 +203,38 @@ mod tests {
     }
 
     /// Applies an entry that changes a row beside the head.
-    fn opt_out(core: &Core, index: u64) {
+    fn opt_out(applied_state: &AppliedState, index: u64) {
         let who = OptOut { tenant: "default".to_owned(), keys: vec![index.to_string()] };
         let entry = Entry { epoch: Epoch(1), now: Time(1), command: Command::OptOut(who) };
-        let told = core.ledger.write().apply(index, &entry);
+        let told = applied_state.ledger.write().apply(index, &entry);
         assert_eq!(told.reply.outcome, CommandOutcome::Moved(1));
-        core.place.lock().last = Some(wire::to_log_id(&v1::LogId { term: 1, leader: 1, index }));
+        applied_state.position.lock().last = Some(wire::to_log_id(&v1::LogId { term: 1, leader: 1, index }));
     }
 
     #[test]
     fn a_state_whose_changes_were_forgotten_is_given_as_a_whole_and_once() {
-        let core = new();
-        let mut source = Applied(Arc::clone(&core));
+        let applied_state = new();
+        let mut source = Applied(Arc::clone(&applied_state));
         let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
         let entry = Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) };
-        core.ledger.write().apply(1, &entry);
+        applied_state.ledger.write().apply(1, &entry);
         drop(source.take(false).unwrap());
-        opt_out(&core, 2);
-        core.bound_changes(&mut core.ledger.write(), 1);
-        assert_eq!(core.ledger.read().changed_count(), 1);
-        assert!(matches!(source.take(false).unwrap().rows, Rows::Changed(rows) if rows.len() == 2), "with the head");
-        opt_out(&core, 3);
-        opt_out(&core, 4);
-        core.bound_changes(&mut core.ledger.write(), 1);
-        assert_eq!(core.ledger.read().changed_count(), 0, "nothing gathers without bound");
-        opt_out(&core, 5);
+        opt_out(&applied_state, 2);
+        applied_state.bound_changes(&mut applied_state.ledger.write(), 1);
+        assert_eq!(applied_state.ledger.read().changed_count(), 1);
+        assert!(
+            matches!(source.take(false).unwrap().rows, UpdatedRows::Changed(rows) if rows.len() == 2),
+            "with the head"
+        );
+        opt_out(&applied_state, 3);
+        opt_out(&applied_state, 4);
+        applied_state.bound_changes(&mut applied_state.ledger.write(), 1);
+        assert_eq!(applied_state.ledger.read().changed_count(), 0, "nothing gathers without bound");
+        opt_out(&applied_state, 5);
         let taken = source.take(false).unwrap();
         assert_eq!(indices(&taken), (5, 5));
-        assert!(matches!(taken.rows, Rows::All(rows) if rows.len() == 5), "four, and the head");
-        assert!(matches!(source.take(false).unwrap().rows, Rows::Changed(_)));
+        assert!(matches!(taken.rows, UpdatedRows::All(rows) if rows.len() == 5), "four, and the head");
+        assert!(matches!(source.take(false).unwrap().rows, UpdatedRows::Changed(_)));
     }
 }

@@ -28,12 +28,12 @@ pub(super) type CellHash = u64;
 
 /// Count and sum (modulo 2^64) of the hashes of all cells but the meta cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Totals {
+pub(super) struct CellTotals {
     cells: u64,
     sum: u64,
 }
 
-impl Totals {
+impl CellTotals {
     pub(super) fn add(&mut self, hash: CellHash) {
         self.cells = self.cells.wrapping_add(1);
         self.sum = self.sum.wrapping_add(hash);
@@ -47,26 +47,26 @@ impl Totals {
 
 /// The meta cell.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Meta {
+pub(super) enum MetaCell {
     /// A write in several batches began and did not end: the rows are a mix.
     Unfinished,
     /// The rows are whole.
     Whole {
         /// Over all other cells.
-        totals: Totals,
+        totals: CellTotals,
         /// The caller's.
         blob: Vec<u8>,
     },
 }
 
-impl Meta {
+impl MetaCell {
     pub(super) fn to_value(&self) -> Result<Vec<u8>, StoreError> {
         let payload = postcard::to_stdvec(self)
             .map_err(|error| StoreError::damaged(format!("the meta row cannot be written: {error}")))?;
         Ok(seal(META_KEY, &payload).1)
     }
 
-    pub(super) fn from_value(value: &[u8]) -> Result<Meta, StoreError> {
+    pub(super) fn from_value(value: &[u8]) -> Result<MetaCell, StoreError> {
         let (_, payload) = unseal(META_KEY, value)?;
         postcard::from_bytes(payload).map_err(|_| StoreError::damaged("the meta row cannot be read"))
     }
@@ -148,15 +148,15 @@ pub(super) fn inspect(cell_key: &[u8], value: &[u8]) -> Result<(CellHash, u32), 
 
 /// Puts the rows together again from their cells, which come in the order of the tree, and checks everything.
 #[derive(Default)]
-pub(super) struct Assembly {
+pub(super) struct RowAssembly {
     rows: Vec<Row>,
-    totals: Totals,
+    totals: CellTotals,
     /// Parts of the last row: those that came, and those that must come.
     came: u32,
     expected: u32,
 }
 
-impl Assembly {
+impl RowAssembly {
     pub(super) fn push(&mut self, cell_key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let (key, part) = split_cell_key(cell_key).ok_or_else(|| StoreError::damaged("a row has an unreadable key"))?;
         let (hash, payload) = unseal(cell_key, value)?;
@@ -185,7 +185,7 @@ impl Assembly {
     }
 
     /// All rows ascending by key, if they are exactly those that `totals` were counted over.
-    pub(super) fn finish(self, totals: Totals) -> Result<Vec<Row>, StoreError> {
+    pub(super) fn finish(self, totals: CellTotals) -> Result<Vec<Row>, StoreError> {
         self.finish_row()?;
         if self.totals != totals {
             return Err(StoreError::damaged(format!(

@@ -43,7 +43,8 @@ impl History {
 
     /// Opens the store in `folder` as a node would; `None` when it was found damaged and set aside.
     fn found(&self, folder: &tempfile::TempDir, what: &str) -> Option<usize> {
-        let (store, contents) = open_or_set_aside(&path_in(folder)).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let (store, contents) =
+            open_or_quarantine(&path_in(folder)).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         Box::new(store).close().unwrap();
         match contents {
             Contents::Empty => {
@@ -137,7 +138,7 @@ fn a_store_that_outlived_a_flip_writes_on_without_wrong_rows() {
         let mut random = Random(seed);
         let db = path_in(&folder).join("db");
         flip(&db, random.below(fs::metadata(&db).unwrap().len() * 8));
-        let (mut store, contents) = open_or_set_aside(&path_in(&folder)).unwrap();
+        let (mut store, contents) = open_or_quarantine(&path_in(&folder)).unwrap();
         let Contents::State { meta, .. } = contents else { continue };
         let mut model = Model::default();
         let rows = history.states[usize::from(meta[0])].iter();
@@ -148,7 +149,7 @@ fn a_store_that_outlived_a_flip_writes_on_without_wrong_rows() {
             continue;
         }
         Box::new(store).close().unwrap();
-        match open_or_set_aside(&path_in(&folder)).unwrap().1 {
+        match open_or_quarantine(&path_in(&folder)).unwrap().1 {
             Contents::Empty => {}
             Contents::State { meta, rows } => assert!(meta == b"on" && rows == model.rows(), "seed {seed}"),
         }
@@ -217,7 +218,7 @@ fn a_lost_row_and_an_old_row_are_noticed_by_the_totals() {
     let no_meta = |tree: &sled::Db| drop(tree.remove(cell::META_KEY).unwrap());
     let emptied = |tree: &sled::Db| tree.clear().unwrap();
     let unfinished = |tree: &sled::Db| {
-        tree.insert(cell::META_KEY, cell::Meta::Unfinished.to_value().unwrap()).unwrap();
+        tree.insert(cell::META_KEY, cell::MetaCell::Unfinished.to_value().unwrap()).unwrap();
     };
     type Harm<'a> = (&'a str, &'a dyn Fn(&sled::Db), &'a str);
     let harms: [Harm<'_>; 6] = [
@@ -241,7 +242,7 @@ fn a_lost_row_and_an_old_row_are_noticed_by_the_totals() {
         }
         let error = SledStore::open(&path_in(&folder)).and_then(|mut store| store.load()).unwrap_err();
         assert!(matches!(&error, StoreError::Damaged { why } if why.contains(words)), "{what}: {error}");
-        assert_eq!(open_or_set_aside(&path_in(&folder)).unwrap().1, Contents::Empty, "{what}");
+        assert_eq!(open_or_quarantine(&path_in(&folder)).unwrap().1, Contents::Empty, "{what}");
     }
 }
 
@@ -249,16 +250,16 @@ fn a_lost_row_and_an_old_row_are_noticed_by_the_totals() {
 fn a_damaged_store_is_moved_away_and_the_new_one_works() {
     let folder = tempfile::tempdir().unwrap();
     for round in 1..=4 {
-        let (mut store, contents) = open_or_set_aside(&path_in(&folder)).unwrap();
+        let (mut store, contents) = open_or_quarantine(&path_in(&folder)).unwrap();
         assert_eq!(contents, Contents::Empty);
         store.replace(&mut [(b"a".to_vec(), b"1".to_vec())].into_iter(), b"filled").unwrap();
         Box::new(store).close().unwrap();
-        let (store, contents) = open_or_set_aside(&path_in(&folder)).unwrap();
+        let (store, contents) = open_or_quarantine(&path_in(&folder)).unwrap();
         assert!(matches!(contents, Contents::State { .. }), "round {round}: what was rebuilt is there");
         Box::new(store).close().unwrap();
         fs::write(path_in(&folder).join("db"), b"").unwrap();
     }
-    assert_eq!(open_or_set_aside(&path_in(&folder)).unwrap().1, Contents::Empty);
+    assert_eq!(open_or_quarantine(&path_in(&folder)).unwrap().1, Contents::Empty);
     assert_eq!(set_aside_folders(&folder), ["state.damaged-3", "state.damaged-4"], "only the newest are kept");
 }
 
@@ -288,7 +289,7 @@ fn a_store_in_use_is_busy_and_is_not_moved_away() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = SledStore::open(&path_in(&folder)).unwrap();
     store.write(&changes(&[("a", Some("1"))]), b"1").unwrap();
-    assert!(matches!(open_or_set_aside(&path_in(&folder)), Err(StoreError::Busy)));
+    assert!(matches!(open_or_quarantine(&path_in(&folder)), Err(StoreError::Busy)));
     assert_eq!(set_aside_folders(&folder), Vec::<String>::new());
     store.write(&changes(&[("a", Some("2"))]), b"2").unwrap();
 }
@@ -306,5 +307,5 @@ fn a_full_disk_is_told_as_such_and_a_replace_mends_the_store() {
     store.replace(&mut [(b"a".to_vec(), b"1".to_vec())].into_iter(), b"2").unwrap();
     Box::new(store).close().unwrap();
     let rows = vec![(b"a".to_vec(), b"1".to_vec())];
-    assert_eq!(open_or_set_aside(&path_in(&folder)).unwrap().1, Contents::State { meta: b"2".to_vec(), rows });
+    assert_eq!(open_or_quarantine(&path_in(&folder)).unwrap().1, Contents::State { meta: b"2".to_vec(), rows });
 }

@@ -17,7 +17,7 @@ fn step(number: u64) -> Changes {
 
 /// The life of the process that is killed: it writes step after step and says so.
 fn write_until_killed(folder: &Path) {
-    let (mut store, contents) = open_or_set_aside(folder).unwrap();
+    let (mut store, contents) = open_or_quarantine(folder).unwrap();
     let done = number_of(&contents);
     // Bounded, so that no writer outlives a test that died.
     for number in done + 1..done + 2_000 {
@@ -56,7 +56,7 @@ fn a_killed_process_leaves_a_state_that_was_written() {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        let (store, contents) = open_or_set_aside(&path_in(&folder)).unwrap();
+        let (store, contents) = open_or_quarantine(&path_in(&folder)).unwrap();
         Box::new(store).close().unwrap();
         let number = number_of(&contents);
         assert!(number >= said && number > last, "round {round}: {said} was acknowledged, {number} is there");

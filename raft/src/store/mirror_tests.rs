@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::suite::{Model, Random, changes, path_in};
 use super::*;
-use crate::drive::Drive;
+use crate::execution::Execution;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -103,17 +103,19 @@ impl State {
 }
 
 impl Source for State {
-    fn take(&mut self, all: bool) -> Result<Taken, String> {
+    fn take(&mut self, all: bool) -> Result<StateUpdate, String> {
         let mut inside = self.0.lock();
         if inside.broken {
             return Err("it is broken".to_owned());
         }
         let changed = std::mem::take(&mut inside.changed);
         let rows = match std::mem::take(&mut inside.forgotten) || all {
-            true => Rows::All(inside.model.rows()),
-            false => Rows::Changed(changed.into_iter().map(|key| (key.clone(), inside.model.get(&key))).collect()),
+            true => UpdatedRows::All(inside.model.rows()),
+            false => {
+                UpdatedRows::Changed(changed.into_iter().map(|key| (key.clone(), inside.model.get(&key))).collect())
+            }
         };
-        Ok(Taken { rows, meta: inside.meta.clone() })
+        Ok(StateUpdate { rows, meta: inside.meta.clone() })
     }
 }
 
@@ -131,7 +133,8 @@ impl Stage {
         let (probe, state) = (Probe::default(), State::default());
         let (store, source) = (Box::new(probe.clone()), Box::new(state.clone()));
         let mirror =
-            Mirror::start(Drive::Thread, store, source, every, move |error| sender.try_send(error).unwrap()).unwrap();
+            Mirror::start(Execution::Threads, store, source, every, move |error| sender.try_send(error).unwrap())
+                .unwrap();
         Stage { probe, state, mirror, told }
     }
 
@@ -284,12 +287,12 @@ fn a_source_that_has_forgotten_what_changed_is_written_anew() {
 #[test]
 fn on_a_real_disk_the_store_ends_equal_to_the_state() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, contents) = open_or_set_aside(&path_in(&folder)).unwrap();
+    let (store, contents) = open_or_quarantine(&path_in(&folder)).unwrap();
     assert_eq!(contents, Contents::Empty);
     let source = State::default();
     let every = Duration::from_millis(5);
     let mirror =
-        Mirror::start(Drive::Thread, Box::new(store), Box::new(source.clone()), every, |error| panic!("{error}"))
+        Mirror::start(Execution::Threads, Box::new(store), Box::new(source.clone()), every, |error| panic!("{error}"))
             .unwrap();
     let mut random = Random(3);
     for step in 0..200_u8 {
@@ -301,5 +304,5 @@ fn on_a_real_disk_the_store_ends_equal_to_the_state() {
     }
     mirror.stop(PATIENCE).unwrap();
     let expected = Contents::State { meta: vec![199], rows: source.0.lock().model.rows() };
-    assert_eq!(open_or_set_aside(&path_in(&folder)).unwrap().1, expected);
+    assert_eq!(open_or_quarantine(&path_in(&folder)).unwrap().1, expected);
 }

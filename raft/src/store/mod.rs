@@ -7,16 +7,16 @@
 //! **It is a mirror, not a source.** The log and the snapshots are the truth; everything here can be rebuilt from
 //! them, and nothing may be purged from the log because a store holds it. So a store is allowed to lose its last
 //! writes, and even everything; it is never allowed to answer *wrong* rows. Whatever looks wrong is
-//! [`StoreError::Damaged`], the folder is moved away ([`open_or_set_aside`]) and a new one is filled.
+//! [`StoreError::Damaged`], the folder is moved away ([`open_or_quarantine`]) and a new one is filled.
 //!
 //! Reading order: this page, `memory.rs` (the contract in forty lines), `cell.rs` (how a row lies on disk),
 //! `sled_store.rs`, `mirror/`.
 
-mod aside;
 mod cell;
-mod guarded;
-mod memory;
+mod memory_store;
 mod mirror;
+mod quarantine;
+mod sled_guard;
 mod sled_store;
 
 #[cfg(test)]
@@ -33,9 +33,9 @@ mod suite;
 use std::collections::BTreeMap;
 use std::io;
 
-pub use memory::MemoryStore;
-pub use mirror::{MIRROR_EVERY, Mirror, MirrorError, MirrorFailure, Rows, Source, Taken};
-pub use sled_store::{SledStore, open_or_set_aside};
+pub use memory_store::MemoryStore;
+pub use mirror::{MIRROR_EVERY, Mirror, MirrorError, MirrorFailure, Source, StateUpdate, UpdatedRows};
+pub use sled_store::{SledStore, open_or_quarantine};
 
 /// A row: key bytes and value bytes. Keys are unique and are ordered as bytes.
 pub type Row = (Vec<u8>, Vec<u8>);

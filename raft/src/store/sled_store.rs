@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::cell::{self, Assembly, META_KEY, Meta, Totals};
-use super::guarded::{from_sled, guarded};
-use super::{Changes, Contents, Row, StateStore, StoreError, aside};
+use super::cell::{self, CellTotals, META_KEY, MetaCell, RowAssembly};
+use super::sled_guard::{from_sled, guarded};
+use super::{Changes, Contents, Row, StateStore, StoreError, quarantine};
 
 /// sled's page cache. The state is in memory already, so the disk copy needs little.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -47,7 +47,7 @@ pub struct SledStore {
 /// Opens the store at `path` and loads all of it. One that does not open, is unexpectedly empty or fails a check is
 /// moved to `<path>.damaged-<n>` with a log line, and the answer is a new store that is `Empty`: the caller rebuilds
 /// it from snapshot and log. Errors: `Busy`, `Full`, `Io`, never `Damaged` unless a new store is damaged too.
-pub fn open_or_set_aside(path: &Path) -> Result<(SledStore, Contents), StoreError> {
+pub fn open_or_quarantine(path: &Path) -> Result<(SledStore, Contents), StoreError> {
     let load = || {
         let mut store = SledStore::open(path)?;
         let contents = store.load()?;
@@ -55,7 +55,7 @@ pub fn open_or_set_aside(path: &Path) -> Result<(SledStore, Contents), StoreErro
     };
     match load() {
         Err(why @ StoreError::Damaged { .. }) => {
-            aside::set_aside(path, &why)?;
+            quarantine::quarantine(path, &why)?;
             load()
         }
         other => other,
@@ -105,8 +105,8 @@ impl StateStore for SledStore {
 
     fn write(&mut self, changes: &Changes, meta: &[u8]) -> Result<(), StoreError> {
         self.with_tree("write the state store", |tree, path| {
-            aside::expect_rows(path)?;
-            let mut writing = Writing::new(tree);
+            quarantine::expect_rows(path)?;
+            let mut writing = CellWriter::new(tree);
             for (key, value) in changes {
                 writing.put(key, value.as_deref())?;
             }
@@ -117,13 +117,13 @@ impl StateStore for SledStore {
     fn replace(&mut self, rows: &mut dyn Iterator<Item = Row>, meta: &[u8]) -> Result<(), StoreError> {
         self.let_go();
         match self.damaged.take() {
-            Some(why) => aside::set_aside(&self.path, &why)?,
-            None => aside::remove(&self.path)?,
+            Some(why) => quarantine::quarantine(&self.path, &why)?,
+            None => quarantine::remove(&self.path)?,
         }
         self.tree = Some(Tree::open(&self.path)?);
         self.with_tree("fill the state store", |tree, path| {
-            aside::expect_rows(path)?;
-            let mut writing = Writing::new(tree);
+            quarantine::expect_rows(path)?;
+            let mut writing = CellWriter::new(tree);
             writing.unfinished()?;
             for (key, value) in rows {
                 writing.put(&key, Some(&value))?;
@@ -141,7 +141,7 @@ impl StateStore for SledStore {
 /// The open tree and the totals of the cells in it (`None`: it holds no state).
 struct Tree {
     db: sled::Db,
-    totals: Option<Totals>,
+    totals: Option<CellTotals>,
 }
 
 impl Tree {
@@ -160,12 +160,12 @@ impl Tree {
         })
     }
 
-    fn meta(&self) -> Result<Option<(Totals, Vec<u8>)>, StoreError> {
+    fn meta(&self) -> Result<Option<(CellTotals, Vec<u8>)>, StoreError> {
         match self.get(META_KEY)? {
             None => Ok(None),
-            Some(value) => match Meta::from_value(&value)? {
-                Meta::Unfinished => Err(StoreError::damaged("a large write did not end")),
-                Meta::Whole { totals, blob } => Ok(Some((totals, blob))),
+            Some(value) => match MetaCell::from_value(&value)? {
+                MetaCell::Unfinished => Err(StoreError::damaged("a large write did not end")),
+                MetaCell::Whole { totals, blob } => Ok(Some((totals, blob))),
             },
         }
     }
@@ -173,12 +173,12 @@ impl Tree {
     fn load(&mut self, path: &Path) -> Result<Contents, StoreError> {
         let Some((totals, meta)) = self.meta()? else {
             return match self.db.iter().next() {
-                None if aside::rows_expected(path) => Err(StoreError::damaged("it is unexpectedly empty")),
+                None if quarantine::rows_expected(path) => Err(StoreError::damaged("it is unexpectedly empty")),
                 None => Ok(Contents::Empty),
                 Some(_) => Err(StoreError::damaged("the meta row is missing")),
             };
         };
-        let mut assembly = Assembly::default();
+        let mut assembly = RowAssembly::default();
         for cell in self.db.iter() {
             let (key, value) = cell.map_err(|error| from_sled("read a row", error))?;
             if key != META_KEY {
@@ -209,17 +209,17 @@ fn open_sled(path: &Path) -> Result<sled::Db, StoreError> {
 }
 
 /// One write: gathers cells into batches and keeps the totals.
-struct Writing<'a> {
+struct CellWriter<'a> {
     tree: &'a mut Tree,
-    totals: Totals,
+    totals: CellTotals,
     batch: sled::Batch,
     cells: usize,
 }
 
-impl Writing<'_> {
-    fn new(tree: &mut Tree) -> Writing<'_> {
+impl CellWriter<'_> {
+    fn new(tree: &mut Tree) -> CellWriter<'_> {
         let totals = tree.totals.unwrap_or_default();
-        Writing { tree, totals, batch: sled::Batch::default(), cells: 0 }
+        CellWriter { tree, totals, batch: sled::Batch::default(), cells: 0 }
     }
 
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
@@ -261,16 +261,16 @@ impl Writing<'_> {
 
     /// Writes what has gathered and says in the same batch that more will come.
     fn unfinished(&mut self) -> Result<(), StoreError> {
-        self.apply(&Meta::Unfinished)
+        self.apply(&MetaCell::Unfinished)
     }
 
     fn finish(mut self, meta: &[u8]) -> Result<(), StoreError> {
-        self.apply(&Meta::Whole { totals: self.totals, blob: meta.to_vec() })?;
+        self.apply(&MetaCell::Whole { totals: self.totals, blob: meta.to_vec() })?;
         self.tree.totals = Some(self.totals);
         self.tree.flush()
     }
 
-    fn apply(&mut self, meta: &Meta) -> Result<(), StoreError> {
+    fn apply(&mut self, meta: &MetaCell) -> Result<(), StoreError> {
         let mut batch = std::mem::take(&mut self.batch);
         self.cells = 0;
         batch.insert(META_KEY, meta.to_value()?);

@@ -100,7 +100,7 @@ impl Fields<'_> {
 
 /// Where a batch stands in the stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct BatchPosition {
     pub identity: u64,
     pub segment: u64,
     pub batch: u64,
@@ -109,29 +109,29 @@ pub(super) struct Standing {
 
 /// Where a record lies in its frame: offset and length, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct RecordSpan {
     pub offset: usize,
     pub length: usize,
 }
 
 /// Writes a frame into `frame` (which is emptied first); gives the span of each record in it.
 pub(super) fn encode<'r>(
-    standing: Standing,
+    position: BatchPosition,
     records: impl IntoIterator<Item = &'r Record>,
     frame: &mut Vec<u8>,
-) -> Vec<Span> {
+) -> Vec<RecordSpan> {
     frame.clear();
     frame.resize(HEADER_BYTES, 0);
     let mut spans = Vec::new();
     for record in records {
         let offset = frame.len();
         record.encode(frame);
-        spans.push(Span { offset, length: frame.len() - offset });
+        spans.push(RecordSpan { offset, length: frame.len() - offset });
     }
     // Batches are bounded by QUEUE_BYTES_MAX and their records by its smallest charge, far below 2^32.
     let body_bytes = (frame.len() - HEADER_BYTES) as u32;
     frame.resize(frame.len().next_multiple_of(SECTOR_BYTES), 0);
-    let Standing { identity, segment, batch, synced } = standing;
+    let BatchPosition { identity, segment, batch, synced } = position;
     let mut header = Header {
         version: VERSION,
         body_bytes,
@@ -149,20 +149,20 @@ pub(super) fn encode<'r>(
 }
 
 fn put_header(frame: &mut [u8], header: &Header) {
-    if let Some(place) = frame.first_chunk_mut::<HEADER_BYTES>() {
-        *place = header.encode();
+    if let Some(location) = frame.first_chunk_mut::<HEADER_BYTES>() {
+        *location = header.encode();
     }
 }
 
 /// Reads all records of a frame whose header is `header`, each with its span.
-pub(super) fn decode(header: &Header, frame: &[u8]) -> Result<Vec<(Record, Span)>, (usize, Mismatch)> {
+pub(super) fn decode(header: &Header, frame: &[u8]) -> Result<Vec<(Record, RecordSpan)>, (usize, Mismatch)> {
     let end = HEADER_BYTES + header.body_bytes as usize;
     let mut offset = HEADER_BYTES;
     let mut records = Vec::new();
     while offset < end {
         let rest = frame.get(offset..end).unwrap_or_default();
         let (record, length) = Record::decode(rest).map_err(|mismatch| (offset, mismatch))?;
-        records.push((record, Span { offset, length }));
+        records.push((record, RecordSpan { offset, length }));
         offset += length;
     }
     if records.len() != header.records as usize {
@@ -170,7 +170,7 @@ pub(super) fn decode(header: &Header, frame: &[u8]) -> Result<Vec<(Record, Span)
     }
     let padding = frame.get(end..).unwrap_or_default();
     match padding.iter().position(|byte| *byte != 0) {
-        Some(place) => Err((end + place, mismatch("zeros to the end of the sector", "another byte"))),
+        Some(location) => Err((end + location, mismatch("zeros to the end of the sector", "another byte"))),
         None => Ok(records),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
 
     fn framed(records: &[Record]) -> Vec<u8> {
         let mut frame = Vec::new();
-        encode(Standing { identity: 1, segment: 2, batch: 3, synced: 1024 }, records, &mut frame);
+        encode(BatchPosition { identity: 1, segment: 2, batch: 3, synced: 1024 }, records, &mut frame);
         frame
     }
 

@@ -12,7 +12,7 @@ use prost::bytes::Bytes;
 
 /// Where a record lies: its segment, its offset there, its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     pub segment: u64,
     pub offset: u64,
     pub length: u32,
@@ -20,11 +20,11 @@ pub(super) struct Place {
 
 /// One entry.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
+pub(super) struct IndexSlot {
     pub point: LogPoint,
     pub kind: PayloadKind,
     pub payload_bytes: usize,
-    pub place: Option<Place>,
+    pub location: Option<RecordLocation>,
     pub bytes: Option<Bytes>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Index {
     first: u64,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<IndexSlot>,
     /// Slots before this position have no payload in memory.
     cached_from: usize,
     cached_bytes: usize,
@@ -51,25 +51,25 @@ impl Index {
     }
 
     /// What a record does to the entries. `place` is where it lies, if it is on disk.
-    pub fn apply(&mut self, record: &Record, place: Option<Place>) {
+    pub fn apply(&mut self, record: &Record, location: Option<RecordLocation>) {
         match record {
-            Record::Entry(entry) => self.push(entry, place),
+            Record::Entry(entry) => self.push(entry, location),
             Record::Truncate(to) => self.truncate(to.map_or(0, |to| to.index.saturating_add(1))),
             Record::Purge(upto) => self.purge(upto.index),
             Record::Head(_) | Record::Vote(_) | Record::Committed(_) => {}
         }
     }
 
-    fn push(&mut self, entry: &EntryRecord, place: Option<Place>) {
+    fn push(&mut self, entry: &EntryRecord, location: Option<RecordLocation>) {
         if self.slots.is_empty() {
             self.first = entry.point.index;
         }
         self.cached_bytes += entry.bytes.len();
-        self.slots.push_back(Slot {
+        self.slots.push_back(IndexSlot {
             point: entry.point,
             kind: entry.kind,
             payload_bytes: entry.bytes.len(),
-            place,
+            location,
             bytes: Some(entry.bytes.clone()),
         });
         self.evict();
@@ -95,19 +95,21 @@ impl Index {
     }
 
     /// The writer tells where an entry lies now. It may have been truncated and replaced meanwhile.
-    pub fn written(&mut self, point: LogPoint, place: Place) {
+    pub fn written(&mut self, point: LogPoint, location: RecordLocation) {
         if let Some(position) = self.position(point.index)
             && let Some(slot) = self.slots.get_mut(position)
             && slot.point == point
         {
-            slot.place = Some(place);
+            slot.location = Some(location);
         }
     }
 
     /// Drops the oldest payloads over the bound, as far as they can be read back.
     pub fn evict(&mut self) {
         while self.cached_bytes > self.cache_bytes_max {
-            let Some(slot) = self.slots.get_mut(self.cached_from).filter(|slot| slot.place.is_some()) else { return };
+            let Some(slot) = self.slots.get_mut(self.cached_from).filter(|slot| slot.location.is_some()) else {
+                return;
+            };
             self.cached_bytes -= slot.bytes.take().map_or(0, |bytes| bytes.len());
             self.cached_from += 1;
         }
@@ -127,7 +129,7 @@ impl Index {
     }
 
     /// The slots of a range of indices, as far as they exist.
-    pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = &Slot> {
+    pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = &IndexSlot> {
         let length = self.slots.len();
         let clamp = |index: u64| usize::try_from(index.saturating_sub(self.first)).map_or(length, |at| at.min(length));
         let (from, to) = (clamp(range.start), clamp(range.end));
@@ -152,7 +154,7 @@ mod tests {
         Record::Entry(EntryRecord { point, kind: PayloadKind::Normal, bytes: Bytes::from(vec![1; 100]) })
     }
 
-    const PLACE: Place = Place { segment: 1, offset: 0, length: 9 };
+    const PLACE: RecordLocation = RecordLocation { segment: 1, offset: 0, length: 9 };
 
     fn cached(index: &Index) -> Vec<u64> {
         index.range(0..u64::MAX).filter(|slot| slot.bytes.is_some()).map(|slot| slot.point.index).collect()

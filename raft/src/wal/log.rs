@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::disk::Disk;
-use super::fault::{OpenError, WalError};
+use super::error::{OpenError, WalError};
 use super::open::{OpeningReport, open};
-use super::queue::{Done, Queue, Submission};
-use super::record::{EntryRecord, LogPoint, Record, Stated, VoteRecord};
+use super::queue::{OnDurable, Queue, Submission};
+use super::record::{EntryRecord, LogPoint, LogState, Record, VoteRecord};
 use super::shared::{ReadPlan, Shared, WalHealth};
 use super::writer::Writer;
-use super::{CHUNK_BYTES_MAX, Drive, ENTRY_BYTES_MAX, QUEUE_BYTES_MAX, WalOptions};
+use super::{CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, Execution, QUEUE_BYTES_MAX, WalOptions};
 
 /// What a record costs in the queue beside its payload.
 const RECORD_CHARGE_BYTES: usize = 128;
@@ -22,10 +22,10 @@ const RECORD_CHARGE_BYTES: usize = 128;
 /// An open log. Dropping it writes what was submitted and ends the writer.
 pub struct Wal {
     shared: Arc<Shared>,
-    way: Way,
+    mode: WriteMode,
 }
 
-enum Way {
+enum WriteMode {
     Thread { queue: Arc<Queue>, room: Arc<Semaphore>, thread: Option<JoinHandle<()>> },
     Inline(Box<Mutex<Writer>>),
 }
@@ -35,16 +35,16 @@ impl Wal {
     pub fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Wal, OpeningReport), OpenError> {
         let (writer, report) = open(disk, options)?;
         let shared = Arc::clone(&writer.shared);
-        let way = match options.drive {
-            Drive::Inline => Way::Inline(Box::new(Mutex::new(writer))),
-            Drive::Thread => start(writer)?,
+        let mode = match options.execution {
+            Execution::Inline => WriteMode::Inline(Box::new(Mutex::new(writer))),
+            Execution::Threads => start(writer)?,
         };
-        Ok((Wal { shared, way }, report))
+        Ok((Wal { shared, mode }, report))
     }
 
     /// The facts as submitted; the disk may be behind by what waits.
-    pub fn stated(&self) -> Stated {
-        self.shared.memory.lock().stated
+    pub fn state(&self) -> LogState {
+        self.shared.memory.lock().state
     }
 
     /// The first entry that is not purged.
@@ -54,7 +54,7 @@ impl Wal {
 
     /// A reader of entries, which lives as long as it likes.
     pub fn reader(&self) -> WalReader {
-        WalReader { shared: Arc::clone(&self.shared), blocking: matches!(self.way, Way::Thread { .. }) }
+        WalReader { shared: Arc::clone(&self.shared), blocking: matches!(self.mode, WriteMode::Thread { .. }) }
     }
 
     /// The owner's view of how the log fares.
@@ -63,13 +63,13 @@ impl Wal {
     }
 
     /// Submits a vote.
-    pub async fn vote(&self, vote: VoteRecord, done: Done) -> Result<(), WalError> {
+    pub async fn vote(&self, vote: VoteRecord, done: OnDurable) -> Result<(), WalError> {
         self.submit(vec![Record::Vote(vote)], true, Some(done)).await
     }
 
     /// Submits entries, which are readable when this returns; `done` is told when all of them are durable.
     /// Waits for room in the queue.
-    pub async fn append(&self, entries: Vec<EntryRecord>, done: Done) -> Result<(), WalError> {
+    pub async fn append(&self, entries: Vec<EntryRecord>, done: OnDurable) -> Result<(), WalError> {
         if let Some(large) = entries.iter().find(|entry| entry.bytes.len() > ENTRY_BYTES_MAX) {
             let (index, bytes) = (large.point.index, large.bytes.len());
             return Err(WalError::Refused(format!("entry {index} has {bytes} bytes, more than {ENTRY_BYTES_MAX}")));
@@ -105,15 +105,15 @@ impl Wal {
     }
 
     /// `urgent`: somebody waits for it. A fault is told to `done` as well; a refusal only to the caller.
-    async fn submit(&self, records: Vec<Record>, urgent: bool, done: Option<Done>) -> Result<(), WalError> {
-        match &self.way {
-            Way::Inline(writer) => {
+    async fn submit(&self, records: Vec<Record>, urgent: bool, done: Option<OnDurable>) -> Result<(), WalError> {
+        match &self.mode {
+            WriteMode::Inline(writer) => {
                 let mut writer = writer.lock();
                 let submission = Submission { records, done, permit: None };
                 let admitted = self.admit(submission, |submission| submission)?;
                 Ok(writer.write(vec![admitted])?)
             }
-            Way::Thread { queue, room, .. } => {
+            WriteMode::Thread { queue, room, .. } => {
                 let charge: usize = records.iter().map(charge_of).sum();
                 // A chunk is bounded by CHUNK_BYTES_MAX, so it always fits; the room is never closed.
                 let permit = Arc::clone(room).acquire_many_owned(charge as u32).await.ok();
@@ -131,8 +131,8 @@ impl Wal {
             Ok(()) => Ok(hand_on(submission)),
             Err(error) => {
                 drop(memory);
-                if let WalError::Fault(fault) = &error {
-                    submission.answer(Err(fault.clone()));
+                if let WalError::Failed(failure) = &error {
+                    submission.answer(Err(failure.clone()));
                 }
                 Err(error)
             }
@@ -147,18 +147,18 @@ fn charge_of(record: &Record) -> usize {
     }
 }
 
-fn start(writer: Writer) -> Result<Way, OpenError> {
+fn start(writer: Writer) -> Result<WriteMode, OpenError> {
     let queue = Arc::new(Queue::default());
     let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
     let theirs = Arc::clone(&queue);
     let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || writer.run(&theirs));
     let thread = thread.map_err(|error| OpenError::from_io("start the writer of", "the log", error))?;
-    Ok(Way::Thread { queue, room, thread: Some(thread) })
+    Ok(WriteMode::Thread { queue, room, thread: Some(thread) })
 }
 
 impl Drop for Wal {
     fn drop(&mut self) {
-        if let Way::Thread { queue, thread, .. } = &mut self.way {
+        if let WriteMode::Thread { queue, thread, .. } = &mut self.mode {
             queue.close();
             // A panic of the writer has been told as a fault already.
             let _ = thread.take().map(JoinHandle::join);
@@ -175,8 +175,8 @@ pub struct WalReader {
 
 impl WalReader {
     /// The facts as submitted.
-    pub fn stated(&self) -> Stated {
-        self.shared.memory.lock().stated
+    pub fn state(&self) -> LogState {
+        self.shared.memory.lock().state
     }
 
     /// What it takes to read the entries of a range of indices, as far as they exist: at most `bytes_max` of

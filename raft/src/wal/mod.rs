@@ -12,7 +12,7 @@
 //!   cuts a half-written last batch, keeps a copy of it and says so). Any other damage refuses to start
 //!   and names the place.
 //! - *A failed write or sync is final.* The log turns to its failed state, every pending and later
-//!   callback gets the [`Fault`], and nothing is tried again: after a failed `fdatasync` nobody knows what
+//!   callback gets the [`WalFailure`], and nothing is tried again: after a failed `fdatasync` nobody knows what
 //!   the disk holds.
 //!
 //! What it is not: no state store, no snapshot, no lock on the folder (the node holds one for all of its
@@ -22,11 +22,11 @@
 //! damaged), `open`, `writer` (segments), `queue` (groups), `log` (the handle), `disk` (the seam).
 
 mod disk;
-mod fault;
+mod error;
 mod frame;
 mod index;
 mod log;
-mod memory;
+mod memory_disk;
 mod open;
 mod queue;
 mod record;
@@ -34,14 +34,14 @@ mod scan;
 mod shared;
 mod writer;
 
-pub use crate::drive::Drive;
+pub use crate::execution::Execution;
 pub use disk::{Disk, DiskFile, FolderDisk};
-pub use fault::{Fault, OpenError, WalError};
+pub use error::{OpenError, WalError, WalFailure};
 pub use log::{Wal, WalReader};
-pub use memory::MemoryDisk;
-pub use open::{Cut, OpeningReport};
-pub use queue::Done;
-pub use record::{EntryRecord, LogPoint, PayloadKind, Stated, VoteRecord};
+pub use memory_disk::MemoryDisk;
+pub use open::{OpeningReport, TruncatedTail};
+pub use queue::OnDurable;
+pub use record::{EntryRecord, LogPoint, LogState, PayloadKind, VoteRecord};
 pub use shared::{Counters, ReadPlan, WalHealth};
 
 /// The unit that a disk writes whole or not at all. Batches start and end at multiples of it, so that
@@ -76,13 +76,13 @@ pub struct WalOptions {
     /// Bytes of recent payloads kept in memory (64 MiB). Older ones are read back from disk.
     pub cache_bytes: usize,
     /// Who writes: a thread of its own, in groups; or the caller, at once, one batch a submission.
-    pub drive: Drive,
+    pub execution: Execution,
 }
 
 impl WalOptions {
     /// The options of a real node.
     pub fn new(identity: u64) -> Self {
         let mebibyte = 1024 * 1024;
-        Self { identity, segment_bytes: 64 * mebibyte, cache_bytes: 64 * 1024 * 1024, drive: Drive::Thread }
+        Self { identity, segment_bytes: 64 * mebibyte, cache_bytes: 64 * 1024 * 1024, execution: Execution::Threads }
     }
 }

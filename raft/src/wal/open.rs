@@ -3,7 +3,7 @@
 //! Two precautions for what a former process may have left in the page cache only:
 //! - The last whole batch is written again, byte for byte, and synced before it is believed: its sync may
 //!   have failed, and a later sync would not try again what the kernel has marked as clean.
-//! - A cut leaves the file [`CUT_MARK`] until the node says that it has caught up, so that a second crash
+//! - A cut leaves the file [`TRUNCATED_MARK`] until the node says that it has caught up, so that a second crash
 //!   does not let it vote as if nothing had happened.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,12 +14,12 @@ use tokio::sync::watch;
 
 use super::WalOptions;
 use super::disk::{Disk, DiskFile};
-use super::fault::OpenError;
+use super::error::OpenError;
 use super::index::Index;
 use super::record::{Mismatch, index_of, mismatch};
-use super::scan::{Replay, Scanned, Segment};
-use super::shared::{CUT_MARK, Counters, Memory, Shared};
-use super::writer::{Active, Sealed, Writer, create_segment, segment_name, segment_number};
+use super::scan::{Replay, Segment, SegmentScan};
+use super::shared::{Counters, LogMemory, Shared, TRUNCATED_MARK};
+use super::writer::{ActiveSegment, SealedSegment, Writer, create_segment, segment_name, segment_number};
 
 /// What opening found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct OpeningReport {
     /// A torn tail was cut, now or at an earlier opening since which the node has not caught up. The node
     /// then neither gives nor asks for a vote until it has, unless no leader appears within a minute; it
     /// says so by [`super::WalHealth::caught_up`].
-    pub cut: bool,
+    pub tail_truncated: bool,
     /// What this opening cut.
-    pub cut_now: Option<Cut>,
+    pub truncated_now: Option<TruncatedTail>,
     /// Segments, the one that is written to included.
     pub segments: usize,
     /// Records replayed.
@@ -38,7 +38,7 @@ pub struct OpeningReport {
 
 /// A tail that was cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct TruncatedTail {
     /// The segment's file.
     pub file: String,
     /// Where the torn batch began, in bytes.
@@ -63,8 +63,8 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Writer,
     };
     opening.read(numbers(&names)?)?;
     let report = OpeningReport {
-        cut: opening.cut.is_some() || names.iter().any(|name| name == CUT_MARK),
-        cut_now: opening.cut.clone(),
+        tail_truncated: opening.cut.is_some() || names.iter().any(|name| name == TRUNCATED_MARK),
+        truncated_now: opening.cut.clone(),
         segments: opening.segments.len().max(1),
         records: opening.replay.records,
     };
@@ -94,8 +94,8 @@ struct Opening<'d> {
     identity: u64,
     replay: Replay,
     files: BTreeMap<u64, Arc<dyn DiskFile>>,
-    segments: VecDeque<(Sealed, Scanned)>,
-    cut: Option<Cut>,
+    segments: VecDeque<(SealedSegment, SegmentScan)>,
+    cut: Option<TruncatedTail>,
 }
 
 impl Opening<'_> {
@@ -106,7 +106,7 @@ impl Opening<'_> {
         }
         if let (Some(missing), Some(first)) = (self.replay.missing_through, numbers.first()) {
             let expected =
-                format!("entries from index {} on", index_of(self.replay.stated.purged).map_or(0, |at| at + 1));
+                format!("entries from index {} on", index_of(self.replay.state.purged).map_or(0, |at| at + 1));
             let found = format!("the log begins behind index {missing}; older segments are gone");
             return Err(damaged(&segment_name(*first), mismatch(expected, found)));
         }
@@ -124,7 +124,7 @@ impl Opening<'_> {
             return Err(segment.damaged(0, mismatch("the head of a segment", format!("{} bytes", content.len()))));
         }
         if let Some(torn) = &scanned.torn {
-            self.cut = Some(self.cut_tail(&segment, file.as_ref(), scanned.end, torn)?);
+            self.cut = Some(self.truncate_tail(&segment, file.as_ref(), scanned.end, torn)?);
         }
         if is_last {
             let kept = content.get(scanned.last_batch..scanned.end).unwrap_or_default();
@@ -132,24 +132,24 @@ impl Opening<'_> {
             confirmed.map_err(|error| OpenError::from_io("sync", &name, error))?;
         }
         self.files.insert(number, file);
-        self.segments.push_back((Sealed { number, max_index: scanned.max_index }, scanned));
+        self.segments.push_back((SealedSegment { number, max_index: scanned.max_index }, scanned));
         Ok(())
     }
 
     /// Keeps a copy of the torn tail beside its segment, marks the folder, then cuts. In that order, each
     /// step durable, so that a crash in between leaves the tail to be cut again.
-    fn cut_tail(
+    fn truncate_tail(
         &self,
         segment: &Segment<'_>,
         file: &dyn DiskFile,
         end: usize,
         torn: &Mismatch,
-    ) -> Result<Cut, OpenError> {
+    ) -> Result<TruncatedTail, OpenError> {
         let tail = segment.content.get(end..).unwrap_or_default();
         let reason = format!("expected {}, found {}", torn.expected, torn.found);
         let copy = self.keep(&format!("{}.torn-{end}", segment.name), tail)?;
-        if !self.exists(CUT_MARK)? {
-            self.write_new(CUT_MARK, format!("{} at byte {end}: {reason}\n", segment.name).as_bytes())?;
+        if !self.exists(TRUNCATED_MARK)? {
+            self.write_new(TRUNCATED_MARK, format!("{} at byte {end}: {reason}\n", segment.name).as_bytes())?;
         }
         self.disk.sync_folder().map_err(|error| OpenError::from_io("sync", "the folder of the log", error))?;
         let cut = file.cut(end as u64).and_then(|()| file.sync());
@@ -162,7 +162,7 @@ impl Opening<'_> {
             reason,
             "cut a batch that was half written when the node went down"
         );
-        Ok(Cut { file: segment.name.to_owned(), offset: end as u64, bytes: tail.len() as u64, copy, reason })
+        Ok(TruncatedTail { file: segment.name.to_owned(), offset: end as u64, bytes: tail.len() as u64, copy, reason })
     }
 
     /// Writes the bytes under the first free name.
@@ -189,27 +189,27 @@ impl Opening<'_> {
     }
 
     fn into_writer(mut self, disk: Arc<dyn Disk>, options: &WalOptions) -> Result<Writer, OpenError> {
-        let memory = Memory {
-            stated: self.replay.stated,
+        let memory = LogMemory {
+            state: self.replay.state,
             index: self.replay.index,
             files: self.files,
-            fault: None,
+            failure: None,
             submitted: 0,
         };
-        let fault = watch::Sender::new(None);
+        let failure = watch::Sender::new(None);
         let shared = Arc::new(Shared {
             disk,
             memory: Mutex::new(memory),
             counters: Counters::default(),
             busy_since: Mutex::new(None),
-            fault,
+            failure,
             durable: Mutex::new(0),
             durable_changed: Condvar::new(),
         });
         let active = match self.segments.pop_back() {
             Some((segment, scanned)) => {
                 let file = shared.memory.lock().files.get(&segment.number).map(Arc::clone);
-                file.map(|file| Active {
+                file.map(|file| ActiveSegment {
                     number: segment.number,
                     file,
                     offset: scanned.end as u64,
@@ -223,7 +223,7 @@ impl Opening<'_> {
             None => {
                 let file = create_segment(&shared, 1)?;
                 shared.memory.lock().files.insert(1, Arc::clone(&file));
-                Active { number: 1, file, offset: 0, max_index: None }
+                ActiveSegment { number: 1, file, offset: 0, max_index: None }
             }
         };
         let mut writer = Writer {
@@ -233,7 +233,7 @@ impl Opening<'_> {
             sealed: self.segments.into_iter().map(|(sealed, _)| sealed).collect(),
             active,
             next_batch: self.replay.next_batch.unwrap_or(1),
-            stated: self.replay.stated,
+            state: self.replay.state,
             frame: Vec::new(),
         };
         if writer.active.offset == 0 {

@@ -10,24 +10,24 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::LAZY_MS;
-use super::fault::Fault;
+use super::error::WalFailure;
 use super::record::Record;
 
 /// Told once, after the sync that covers the records (`Ok`) or when that can not come to pass. Called by the
 /// writer: it must not block.
-pub type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
+pub type OnDurable = Box<dyn FnOnce(Result<(), WalFailure>) + Send>;
 
 /// Records of one submission, written together.
 pub(super) struct Submission {
     pub records: Vec<Record>,
-    pub done: Option<Done>,
+    pub done: Option<OnDurable>,
     /// Its share of the queue, given back once it is written. The inline drive has no queue.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Submission {
     /// Gives its share of the queue back, then tells who waits.
-    pub fn answer(self, outcome: Result<(), Fault>) {
+    pub fn answer(self, outcome: Result<(), WalFailure>) {
         drop(self.permit);
         if let Some(done) = self.done {
             done(outcome);

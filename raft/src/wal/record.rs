@@ -58,7 +58,7 @@ pub struct EntryRecord {
 /// - `last` is the last entry, or `purged` when there is none behind it.
 /// - `purged`, if any, is at or before `last`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stated {
+pub struct LogState {
     /// The last vote.
     pub vote: Option<VoteRecord>,
     /// The last index known to be committed.
@@ -73,7 +73,7 @@ pub struct Stated {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// The facts at the head of a segment.
-    Head(Stated),
+    Head(LogState),
     Vote(VoteRecord),
     Entry(EntryRecord),
     Committed(Option<LogPoint>),
@@ -116,7 +116,7 @@ impl Record {
         let start = out.len();
         out.extend_from_slice(&[0; RECORD_HEAD_BYTES]);
         let kind = match self {
-            Record::Head(stated) => put(out, HEAD, stated),
+            Record::Head(state) => put(out, HEAD, state),
             Record::Vote(vote) => put(out, VOTE, vote),
             Record::Entry(entry) => {
                 let kind = put(out, ENTRY, &EntryHead { point: entry.point, kind: entry.kind });
@@ -187,13 +187,13 @@ fn record_head(kind: u8, payload: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
     [kind, l0, l1, l2, l3, c0, c1, c2, c3]
 }
 
-impl Stated {
+impl LogState {
     /// What a record does to the facts. The same rule serves the submitter, the writer and the opening
     /// scan; an error is a contradiction that must not come to pass.
     pub(super) fn apply(&mut self, record: &Record) -> Result<(), Mismatch> {
         match record {
-            Record::Head(stated) if stated == self => {}
-            Record::Head(stated) => return Err(mismatch(format!("a head that says {self:?}"), format!("{stated:?}"))),
+            Record::Head(state) if state == self => {}
+            Record::Head(state) => return Err(mismatch(format!("a head that says {self:?}"), format!("{state:?}"))),
             Record::Vote(vote) => self.vote = Some(*vote),
             Record::Entry(entry) => self.append(entry.point)?,
             Record::Committed(point) => self.committed = *point,

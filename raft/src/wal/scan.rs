@@ -6,15 +6,15 @@
 //! changed since: damage, which refuses to start.
 
 use super::SECTOR_BYTES;
-use super::fault::OpenError;
-use super::frame::{self, Header, Span, VERSION};
-use super::index::{Index, Place};
-use super::record::{Mismatch, Record, Stated, index_of, mismatch};
+use super::error::OpenError;
+use super::frame::{self, Header, RecordSpan, VERSION};
+use super::index::{Index, RecordLocation};
+use super::record::{LogState, Mismatch, Record, index_of, mismatch};
 
 /// What the batches so far have said.
 #[derive(Default)]
 pub(super) struct Replay {
-    pub stated: Stated,
+    pub state: LogState,
     pub index: Index,
     /// Entries up to this index are in segments that are gone; a purge must have allowed that by the end.
     pub missing_through: Option<u64>,
@@ -34,7 +34,7 @@ pub(super) struct Segment<'a> {
 
 /// What a segment held.
 #[derive(Debug, Default)]
-pub(super) struct Scanned {
+pub(super) struct SegmentScan {
     /// Where the whole batches end; behind it there is nothing, or a torn batch.
     pub end: usize,
     /// Where the last whole batch begins.
@@ -46,7 +46,7 @@ pub(super) struct Scanned {
 }
 
 /// Why a batch does not count.
-enum Bad {
+enum BatchDefect {
     /// Perhaps torn: sectors of it never reached the disk.
     Unwritten(Mismatch),
     /// Changed after it was written, at this offset in the batch.
@@ -55,8 +55,8 @@ enum Bad {
 
 impl Segment<'_> {
     /// Replays all whole batches.
-    pub fn scan(&self, replay: &mut Replay) -> Result<Scanned, OpenError> {
-        let mut scanned = Scanned::default();
+    pub fn scan(&self, replay: &mut Replay) -> Result<SegmentScan, OpenError> {
+        let mut scanned = SegmentScan::default();
         while scanned.end < self.content.len() {
             let start = scanned.end;
             let tail = self.content.get(start..).unwrap_or_default();
@@ -80,10 +80,10 @@ impl Segment<'_> {
     }
 
     /// Torn, or damaged?
-    fn judge(&self, start: usize, bad: Bad) -> Result<Mismatch, OpenError> {
+    fn judge(&self, start: usize, bad: BatchDefect) -> Result<Mismatch, OpenError> {
         let torn = match bad {
-            Bad::Changed(offset, mismatch) => return Err(self.damaged(start + offset, mismatch)),
-            Bad::Unwritten(torn) => torn,
+            BatchDefect::Changed(offset, mismatch) => return Err(self.damaged(start + offset, mismatch)),
+            BatchDefect::Unwritten(torn) => torn,
         };
         if !self.is_last {
             return Err(self.damaged(
@@ -91,7 +91,7 @@ impl Segment<'_> {
                 Mismatch { expected: format!("{}, as a later segment exists", torn.expected), ..torn },
             ));
         }
-        match self.witness(start) {
+        match self.later_sync(start) {
             Some((offset, batch)) => {
                 let expected = format!("{}, as batch {batch} at byte {offset} says that it was synced", torn.expected);
                 Err(self.damaged(start, Mismatch { expected, ..torn }))
@@ -101,7 +101,7 @@ impl Segment<'_> {
     }
 
     /// A later header that says that the batch at `start` was synced before it.
-    fn witness(&self, start: usize) -> Option<(usize, u64)> {
+    fn later_sync(&self, start: usize) -> Option<(usize, u64)> {
         let sectors = self.content.chunks(SECTOR_BYTES).enumerate().skip(start / SECTOR_BYTES + 1);
         sectors.map(|(number, sector)| (number * SECTOR_BYTES, sector)).find_map(|(offset, sector)| {
             let header = Header::decode(sector)?;
@@ -132,29 +132,29 @@ impl Segment<'_> {
         &self,
         start: usize,
         header: &Header,
-        records: Vec<(Record, Span)>,
+        records: Vec<(Record, RecordSpan)>,
         replay: &mut Replay,
-        scanned: &mut Scanned,
+        scanned: &mut SegmentScan,
     ) -> Result<(), OpenError> {
         if (start == 0) != matches!(records.as_slice(), [(Record::Head(_), _)]) {
             let found = format!("a batch of {} records", header.records);
             return Err(self.damaged(start, mismatch("one head, and only at the start of a segment", found)));
         }
         for (record, span) in records {
-            if let Record::Head(stated) = &record
+            if let Record::Head(state) = &record
                 && replay.next_batch.is_none()
             {
-                replay.begin(*stated);
+                replay.begin(*state);
                 continue;
             }
             if let Record::Entry(entry) = &record {
                 scanned.max_index = scanned.max_index.max(Some(entry.point.index));
             }
             let offset = start + span.offset;
-            replay.stated.apply(&record).map_err(|mismatch| self.damaged(offset, mismatch))?;
+            replay.state.apply(&record).map_err(|mismatch| self.damaged(offset, mismatch))?;
             replay.keep(&record);
-            let place = Place { segment: self.number, offset: offset as u64, length: span.length as u32 };
-            replay.index.apply(&record, Some(place));
+            let location = RecordLocation { segment: self.number, offset: offset as u64, length: span.length as u32 };
+            replay.index.apply(&record, Some(location));
             replay.records += 1;
         }
         Ok(())
@@ -168,8 +168,8 @@ impl Segment<'_> {
 
 impl Replay {
     /// The first segment that is still there: its head stands for all that went before.
-    fn begin(&mut self, head: Stated) {
-        self.stated = head;
+    fn begin(&mut self, head: LogState) {
+        self.state = head;
         if index_of(head.last) > index_of(head.purged) {
             self.missing_through = index_of(head.last);
         }
@@ -178,7 +178,7 @@ impl Replay {
     /// What a record does to the debt of entries that are gone.
     fn keep(&mut self, record: &Record) {
         let Some(missing) = self.missing_through else { return };
-        let (last, purged) = (index_of(self.stated.last), index_of(self.stated.purged));
+        let (last, purged) = (index_of(self.state.last), index_of(self.state.purged));
         match record {
             Record::Purge(_) if purged >= Some(missing) => self.missing_through = None,
             Record::Truncate(_) if last < Some(missing) => self.missing_through = last.filter(|_| last > purged),
@@ -188,13 +188,16 @@ impl Replay {
 }
 
 /// Reads the batch at the start of `tail`, which is not empty.
-fn read_batch(header: Option<Header>, tail: &[u8]) -> Result<(Header, Vec<(Record, Span)>), Bad> {
+fn read_batch(header: Option<Header>, tail: &[u8]) -> Result<(Header, Vec<(Record, RecordSpan)>), BatchDefect> {
     let Some(header) = header else {
         return Err(bad_header(tail));
     };
     let Some(frame) = tail.get(..header.frame_bytes()) else {
         let expected = format!("a batch of {} bytes", header.frame_bytes());
-        return Err(Bad::Unwritten(mismatch(expected, format!("the end of the file after {} bytes", tail.len()))));
+        return Err(BatchDefect::Unwritten(mismatch(
+            expected,
+            format!("the end of the file after {} bytes", tail.len()),
+        )));
     };
     match frame::decode(&header, frame) {
         Ok(records) => Ok((header, records)),
@@ -202,21 +205,23 @@ fn read_batch(header: Option<Header>, tail: &[u8]) -> Result<(Header, Vec<(Recor
             let zeros = frame::zero_sectors(frame);
             if zeros > header.zero_sectors {
                 let expected = format!("a batch with {} sectors of zeros", header.zero_sectors);
-                Err(Bad::Unwritten(mismatch(expected, format!("{zeros} of them"))))
+                Err(BatchDefect::Unwritten(mismatch(expected, format!("{zeros} of them"))))
             } else {
-                Err(Bad::Changed(offset, mismatched))
+                Err(BatchDefect::Changed(offset, mismatched))
             }
         }
     }
 }
 
-fn bad_header(tail: &[u8]) -> Bad {
+fn bad_header(tail: &[u8]) -> BatchDefect {
     match tail.get(..SECTOR_BYTES) {
-        None => Bad::Unwritten(mismatch(
+        None => BatchDefect::Unwritten(mismatch(
             "the first sector of a batch",
             format!("the end of the file after {} bytes", tail.len()),
         )),
-        Some(sector) if frame::is_zero(sector) => Bad::Unwritten(mismatch("the first sector of a batch", "zeros")),
-        Some(_) => Bad::Changed(0, mismatch("the header of a batch", "bytes that are none")),
+        Some(sector) if frame::is_zero(sector) => {
+            BatchDefect::Unwritten(mismatch("the first sector of a batch", "zeros"))
+        }
+        Some(_) => BatchDefect::Changed(0, mismatch("the header of a batch", "bytes that are none")),
     }
 }

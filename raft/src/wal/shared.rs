@@ -11,12 +11,12 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::disk::{Disk, DiskFile};
-use super::fault::{Fault, WalError};
-use super::index::{Index, Place, Slot};
-use super::record::{EntryRecord, LogPoint, Record, Stated};
+use super::error::{WalError, WalFailure};
+use super::index::{Index, IndexSlot, RecordLocation};
+use super::record::{EntryRecord, LogPoint, LogState, Record};
 
 /// Lies in the folder from a cut until the node has caught up.
-pub(super) const CUT_MARK: &str = "cut.not-caught-up";
+pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
 
 /// What the writer did so far. All numbers only grow, but the last one.
 #[derive(Debug, Default)]
@@ -72,31 +72,31 @@ impl Counters {
 }
 
 /// The log as submitted: ahead of the disk by what waits in the queue.
-pub(super) struct Memory {
-    pub stated: Stated,
+pub(super) struct LogMemory {
+    pub state: LogState,
     pub index: Index,
     /// Segments open for reading, by number.
     pub files: BTreeMap<u64, Arc<dyn DiskFile>>,
-    pub fault: Option<Fault>,
+    pub failure: Option<WalFailure>,
     /// Submissions that were admitted.
     pub submitted: u64,
 }
 
-impl Memory {
+impl LogMemory {
     /// Takes records into memory if they do not contradict it; all or none.
     pub fn admit(&mut self, records: &[Record]) -> Result<(), WalError> {
-        if let Some(fault) = &self.fault {
-            return Err(fault.clone().into());
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone().into());
         }
-        let mut stated = self.stated;
+        let mut state = self.state;
         for record in records {
-            stated
+            state
                 .apply(record)
                 .map_err(|wrong| WalError::Refused(format!("expected {}, got {}", wrong.expected, wrong.found)))?;
         }
         let known = records.iter().try_for_each(|record| self.index.agrees(record));
         known.map_err(WalError::Refused)?;
-        self.stated = stated;
+        self.state = state;
         records.iter().for_each(|record| self.index.apply(record, None));
         self.submitted += 1;
         Ok(())
@@ -105,11 +105,11 @@ impl Memory {
 
 pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
-    pub memory: Mutex<Memory>,
+    pub memory: Mutex<LogMemory>,
     pub counters: Counters,
     /// When the disk was asked for what it has not finished yet.
     pub busy_since: Mutex<Option<Instant>>,
-    pub fault: watch::Sender<Option<Fault>>,
+    pub failure: watch::Sender<Option<WalFailure>>,
     /// Submissions that are durable.
     pub durable: Mutex<u64>,
     /// Told when `durable` has grown or the log has failed.
@@ -126,9 +126,9 @@ impl Shared {
     }
 
     /// Turns the log to its failed state; the first fault stays.
-    pub fn fail(&self, fault: Fault) -> Fault {
-        let first = self.memory.lock().fault.get_or_insert(fault).clone();
-        self.fault.send_if_modified(|known| known.is_none() && known.replace(first.clone()).is_none());
+    pub fn fail(&self, failure: WalFailure) -> WalFailure {
+        let first = self.memory.lock().failure.get_or_insert(failure).clone();
+        self.failure.send_if_modified(|known| known.is_none() && known.replace(first.clone()).is_none());
         self.count_durable(0);
         first
     }
@@ -148,54 +148,56 @@ impl Shared {
             bytes += slot.payload_bytes.max(1);
             fits
         });
-        ReadPlan { steps: within.map(|slot| Step::of(slot, &memory.files)).collect() }
+        ReadPlan { steps: within.map(|slot| ReadStep::of(slot, &memory.files)).collect() }
     }
 }
 
 /// Entries to be read: those in memory, and the places of the others. It stays valid when the log is
 /// purged meanwhile.
 pub struct ReadPlan {
-    steps: Vec<Step>,
+    steps: Vec<ReadStep>,
 }
 
-enum Step {
+enum ReadStep {
     Ready(EntryRecord),
-    OnDisk(LogPoint, Place, Arc<dyn DiskFile>),
+    OnDisk(LogPoint, RecordLocation, Arc<dyn DiskFile>),
     Lost(LogPoint),
 }
 
-impl Step {
-    fn of(slot: &Slot, files: &BTreeMap<u64, Arc<dyn DiskFile>>) -> Step {
+impl ReadStep {
+    fn of(slot: &IndexSlot, files: &BTreeMap<u64, Arc<dyn DiskFile>>) -> ReadStep {
         if let Some(bytes) = &slot.bytes {
-            return Step::Ready(EntryRecord { point: slot.point, kind: slot.kind, bytes: bytes.clone() });
+            return ReadStep::Ready(EntryRecord { point: slot.point, kind: slot.kind, bytes: bytes.clone() });
         }
-        let found = slot.place.and_then(|place| Some((place, files.get(&place.segment)?)));
+        let found = slot.location.and_then(|location| Some((location, files.get(&location.segment)?)));
         match found {
-            Some((place, file)) => Step::OnDisk(slot.point, place, Arc::clone(file)),
-            None => Step::Lost(slot.point),
+            Some((location, file)) => ReadStep::OnDisk(slot.point, location, Arc::clone(file)),
+            None => ReadStep::Lost(slot.point),
         }
     }
 
     fn read(self) -> Result<EntryRecord, WalError> {
         match self {
-            Step::Ready(entry) => Ok(entry),
-            Step::OnDisk(point, place, file) => read_back(point, place, file.as_ref()),
-            Step::Lost(point) => Err(WalError::Unreadable(format!("entry {} has no place on disk", point.index))),
+            ReadStep::Ready(entry) => Ok(entry),
+            ReadStep::OnDisk(point, location, file) => read_back(point, location, file.as_ref()),
+            ReadStep::Lost(point) => {
+                Err(WalError::Unreadable(format!("entry {} has no location on disk", point.index)))
+            }
         }
     }
 }
 
-fn read_back(point: LogPoint, place: Place, file: &dyn DiskFile) -> Result<EntryRecord, WalError> {
-    let place_text = || format!("entry {} in segment {} at byte {}", point.index, place.segment, place.offset);
-    let mut record = vec![0; place.length as usize];
-    file.read_at(place.offset, &mut record)
-        .map_err(|error| WalError::Unreadable(format!("{}: {error}", place_text())))?;
+fn read_back(point: LogPoint, location: RecordLocation, file: &dyn DiskFile) -> Result<EntryRecord, WalError> {
+    let location_text = || format!("entry {} in segment {} at byte {}", point.index, location.segment, location.offset);
+    let mut record = vec![0; location.length as usize];
+    file.read_at(location.offset, &mut record)
+        .map_err(|error| WalError::Unreadable(format!("{}: {error}", location_text())))?;
     match Record::decode(&record) {
         Ok((Record::Entry(entry), _)) if entry.point == point => Ok(entry),
-        Ok(_) => Err(WalError::Unreadable(format!("{}: another record lies there", place_text()))),
+        Ok(_) => Err(WalError::Unreadable(format!("{}: another record lies there", location_text()))),
         Err(wrong) => {
             let (expected, found) = (wrong.expected, wrong.found);
-            Err(WalError::Unreadable(format!("{}: expected {expected}, found {found}", place_text())))
+            Err(WalError::Unreadable(format!("{}: expected {expected}, found {found}", location_text())))
         }
     }
 }
@@ -203,12 +205,12 @@ fn read_back(point: LogPoint, place: Place, file: &dyn DiskFile) -> Result<Entry
 impl ReadPlan {
     /// Whether reading touches the disk, and so may block.
     pub fn touches_disk(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::OnDisk(..)))
+        self.steps.iter().any(|step| matches!(step, ReadStep::OnDisk(..)))
     }
 
     /// Reads the entries, in order.
     pub fn read(self) -> Result<Vec<EntryRecord>, WalError> {
-        self.steps.into_iter().map(Step::read).collect()
+        self.steps.into_iter().map(ReadStep::read).collect()
     }
 }
 
@@ -220,8 +222,8 @@ pub struct WalHealth {
 
 impl WalHealth {
     /// Tells when the log has failed. The node must stop then.
-    pub fn fault(&self) -> watch::Receiver<Option<Fault>> {
-        self.shared.fault.subscribe()
+    pub fn failure(&self) -> watch::Receiver<Option<WalFailure>> {
+        self.shared.failure.subscribe()
     }
 
     /// What the writer did so far.
@@ -238,12 +240,12 @@ impl WalHealth {
     ///
     /// # Errors
     /// The log has failed.
-    pub fn wait_durable(&self) -> Result<(), Fault> {
+    pub fn wait_durable(&self) -> Result<(), WalFailure> {
         let submitted = self.shared.memory.lock().submitted;
         let mut durable = self.shared.durable.lock();
         while *durable < submitted {
-            if let Some(fault) = self.shared.fault.borrow().clone() {
-                return Err(fault);
+            if let Some(failure) = self.shared.failure.borrow().clone() {
+                return Err(failure);
             }
             self.shared.durable_changed.wait(&mut durable);
         }
@@ -258,7 +260,7 @@ impl WalHealth {
     /// The node has caught up after a cut: forgets the mark that made every opening since then say so.
     /// Blocks for a sync of the folder.
     pub fn caught_up(&self) -> io::Result<()> {
-        match self.shared.disk.remove(CUT_MARK) {
+        match self.shared.disk.remove(TRUNCATED_MARK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
             Ok(()) => self.shared.disk.sync_folder(),

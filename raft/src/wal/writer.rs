@@ -12,11 +12,11 @@ use std::time::Instant;
 use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::disk::DiskFile;
-use super::fault::Fault;
-use super::frame::{self, Span, Standing};
-use super::index::Place;
+use super::error::WalFailure;
+use super::frame::{self, BatchPosition, RecordSpan};
+use super::index::RecordLocation;
 use super::queue::{Queue, Submission};
-use super::record::{Record, Stated, index_of};
+use super::record::{LogState, Record, index_of};
 use super::shared::Shared;
 use crate::crash;
 
@@ -32,14 +32,14 @@ pub(super) fn segment_number(name: &str) -> Option<u64> {
 }
 
 /// A segment that is complete.
-pub(super) struct Sealed {
+pub(super) struct SealedSegment {
     pub number: u64,
     /// The highest index of its entries; `None` when it has none.
     pub max_index: Option<u64>,
 }
 
 /// The segment that is written to.
-pub(super) struct Active {
+pub(super) struct ActiveSegment {
     pub number: u64,
     pub file: Arc<dyn DiskFile>,
     /// Everything before it is synced.
@@ -51,18 +51,18 @@ pub(super) struct Writer {
     pub shared: Arc<Shared>,
     pub identity: u64,
     pub segment_bytes: u64,
-    pub sealed: VecDeque<Sealed>,
-    pub active: Active,
+    pub sealed: VecDeque<SealedSegment>,
+    pub active: ActiveSegment,
     pub next_batch: u64,
     /// The facts as written, behind those in memory by what waits in the queue.
-    pub stated: Stated,
+    pub state: LogState,
     pub frame: Vec<u8>,
 }
 
 impl Writer {
     /// Writes groups until the queue is closed, or until the first fault.
     pub fn run(mut self, queue: &Queue) {
-        let mut guard = Guard { shared: Arc::clone(&self.shared), queue, closed: false };
+        let mut guard = FailureGuard { shared: Arc::clone(&self.shared), queue, closed: false };
         while let Some(group) = queue.take() {
             if self.write(group).is_err() {
                 return;
@@ -72,12 +72,12 @@ impl Writer {
     }
 
     /// Writes one group as one batch and answers its callbacks.
-    pub fn write(&mut self, mut group: Vec<Submission>) -> Result<(), Fault> {
+    pub fn write(&mut self, mut group: Vec<Submission>) -> Result<(), WalFailure> {
         let records: Vec<Record> =
             group.iter_mut().flat_map(|submission| std::mem::take(&mut submission.records)).collect();
-        die_before(&records);
-        let outcome = self.write_batch(&records).map_err(|fault| self.shared.fail(fault));
-        die_after(&records);
+        crash_before(&records);
+        let outcome = self.write_batch(&records).map_err(|failure| self.shared.fail(failure));
+        crash_after(&records);
         let submissions = group.len();
         if outcome.is_ok() {
             self.shared.count_durable(submissions);
@@ -86,12 +86,12 @@ impl Writer {
         outcome?;
         if records.iter().any(|record| matches!(record, Record::Purge(_))) {
             crash::point("wal.purge");
-            self.remove_purged().map_err(|fault| self.shared.fail(fault))?;
+            self.remove_purged().map_err(|failure| self.shared.fail(failure))?;
         }
         Ok(())
     }
 
-    fn write_batch(&mut self, records: &[Record]) -> Result<(), Fault> {
+    fn write_batch(&mut self, records: &[Record]) -> Result<(), WalFailure> {
         if self.active.offset >= self.segment_bytes {
             self.begin_segment()?;
         }
@@ -99,7 +99,7 @@ impl Writer {
         let spans = self.put(records)?;
         for record in records {
             // Memory admitted it against the same facts, so it can not contradict them here.
-            let _ = self.stated.apply(record);
+            let _ = self.state.apply(record);
             if let Record::Entry(entry) = record {
                 self.active.max_index = self.active.max_index.max(Some(entry.point.index));
             }
@@ -109,15 +109,16 @@ impl Writer {
     }
 
     /// One write and one sync at the end of the active segment.
-    fn put(&mut self, records: &[Record]) -> Result<Vec<Span>, Fault> {
-        let Active { number, file, offset, .. } = &mut self.active;
-        let standing = Standing { identity: self.identity, segment: *number, batch: self.next_batch, synced: *offset };
-        let spans = frame::encode(standing, records, &mut self.frame);
+    fn put(&mut self, records: &[Record]) -> Result<Vec<RecordSpan>, WalFailure> {
+        let ActiveSegment { number, file, offset, .. } = &mut self.active;
+        let position =
+            BatchPosition { identity: self.identity, segment: *number, batch: self.next_batch, synced: *offset };
+        let spans = frame::encode(position, records, &mut self.frame);
         let name = segment_name(*number);
         if let Err(error) = self.shared.on_disk(|| file.write_at(*offset, &self.frame)) {
             // Nothing of it was promised. Taking it back is a courtesy to the next opening, not a repair.
             let _ = file.cut(*offset);
-            return Err(Fault::from_io("write", &name, &error));
+            return Err(WalFailure::from_io("write", &name, &error));
         }
         if holds_entries(records) {
             crash::point("wal.after-append-before-fsync");
@@ -127,7 +128,7 @@ impl Writer {
         }
         let started = Instant::now();
         let sync = || if injected_bugs::is(Bug::FsyncLies) { Ok(()) } else { file.sync() };
-        self.shared.on_disk(sync).map_err(|error| Fault::from_io("sync", &name, &error))?;
+        self.shared.on_disk(sync).map_err(|error| WalFailure::from_io("sync", &name, &error))?;
         let sync_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared.counters.count_sync();
         self.shared.counters.count_batch(records.len() as u64, self.frame.len() as u64, sync_micros);
@@ -137,43 +138,43 @@ impl Writer {
     }
 
     /// Tells memory where the entries lie, so that their payloads may leave it.
-    fn publish(&self, start: u64, records: &[Record], spans: &[Span]) {
+    fn publish(&self, start: u64, records: &[Record], spans: &[RecordSpan]) {
         let mut memory = self.shared.memory.lock();
         for (record, span) in records.iter().zip(spans) {
             if let Record::Entry(entry) = record {
                 let offset = start + span.offset as u64;
-                let place = Place { segment: self.active.number, offset, length: span.length as u32 };
-                memory.index.written(entry.point, place);
+                let location = RecordLocation { segment: self.active.number, offset, length: span.length as u32 };
+                memory.index.written(entry.point, location);
             }
         }
         memory.index.evict();
     }
 
     /// Seals the active segment and opens the next one.
-    fn begin_segment(&mut self) -> Result<(), Fault> {
+    fn begin_segment(&mut self) -> Result<(), WalFailure> {
         let number = self.active.number + 1;
         let file = create_segment(&self.shared, number)?;
-        let active = Active { number, file: Arc::clone(&file), offset: 0, max_index: None };
+        let active = ActiveSegment { number, file: Arc::clone(&file), offset: 0, max_index: None };
         let sealed = std::mem::replace(&mut self.active, active);
-        self.sealed.push_back(Sealed { number: sealed.number, max_index: sealed.max_index });
+        self.sealed.push_back(SealedSegment { number: sealed.number, max_index: sealed.max_index });
         self.put_head()?;
         self.shared.memory.lock().files.insert(number, file);
         Ok(())
     }
 
     /// Writes the facts at the head of an empty active segment, and makes its name durable.
-    pub fn put_head(&mut self) -> Result<(), Fault> {
-        self.put(&[Record::Head(self.stated)])?;
+    pub fn put_head(&mut self) -> Result<(), WalFailure> {
+        self.put(&[Record::Head(self.state)])?;
         sync_folder(&self.shared)
     }
 
     /// Removes the oldest segments as long as all their entries are purged.
-    pub fn remove_purged(&mut self) -> Result<(), Fault> {
-        let purged = index_of(self.stated.purged);
+    pub fn remove_purged(&mut self) -> Result<(), WalFailure> {
+        let purged = index_of(self.state.purged);
         while let Some(segment) = self.sealed.pop_front_if(|segment| segment.max_index <= purged) {
             let name = segment_name(segment.number);
             self.shared.memory.lock().files.remove(&segment.number);
-            self.shared.disk.remove(&name).map_err(|error| Fault::from_io("remove", &name, &error))?;
+            self.shared.disk.remove(&name).map_err(|error| WalFailure::from_io("remove", &name, &error))?;
             sync_folder(&self.shared)?;
             tracing::debug!(segment = %name, "removed a segment whose entries are purged");
         }
@@ -181,14 +182,14 @@ impl Writer {
     }
 }
 
-pub(super) fn create_segment(shared: &Shared, number: u64) -> Result<Arc<dyn DiskFile>, Fault> {
+pub(super) fn create_segment(shared: &Shared, number: u64) -> Result<Arc<dyn DiskFile>, WalFailure> {
     let name = segment_name(number);
-    shared.disk.create(&name).map_err(|error| Fault::from_io("create", &name, &error))
+    shared.disk.create(&name).map_err(|error| WalFailure::from_io("create", &name, &error))
 }
 
-pub(super) fn sync_folder(shared: &Shared) -> Result<(), Fault> {
+pub(super) fn sync_folder(shared: &Shared) -> Result<(), WalFailure> {
     let synced = shared.on_disk(|| shared.disk.sync_folder());
-    synced.map_err(|error| Fault::from_io("sync", "the folder of the log", &error))?;
+    synced.map_err(|error| WalFailure::from_io("sync", "the folder of the log", &error))?;
     shared.counters.count_sync();
     Ok(())
 }
@@ -201,7 +202,7 @@ fn holds_vote(records: &[Record]) -> bool {
     records.iter().any(|record| matches!(record, Record::Vote(_)))
 }
 
-fn die_before(records: &[Record]) {
+fn crash_before(records: &[Record]) {
     if holds_entries(records) {
         crash::point("wal.before-append");
     }
@@ -210,7 +211,7 @@ fn die_before(records: &[Record]) {
     }
 }
 
-fn die_after(records: &[Record]) {
+fn crash_after(records: &[Record]) {
     if holds_entries(records) {
         crash::point("wal.after-fsync-before-callback");
     }
@@ -219,23 +220,23 @@ fn die_after(records: &[Record]) {
     }
 }
 
-fn answer(group: Vec<Submission>, outcome: &Result<(), Fault>) {
+fn answer(group: Vec<Submission>, outcome: &Result<(), WalFailure>) {
     group.into_iter().for_each(|submission| submission.answer(outcome.clone()));
 }
 
 /// A writer that ends by a fault or a panic answers all who wait; nobody can come after them.
-struct Guard<'q> {
+struct FailureGuard<'q> {
     shared: Arc<Shared>,
     queue: &'q Queue,
     closed: bool,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for FailureGuard<'_> {
     fn drop(&mut self) {
         if self.closed {
             return;
         }
-        let fault = self.shared.fail(Fault::WriterGone);
-        answer(self.queue.drain(), &Err(fault));
+        let failure = self.shared.fail(WalFailure::WriterGone);
+        answer(self.queue.drain(), &Err(failure));
     }
 }

@@ -14,7 +14,7 @@ use reveille_proto::peer::v1;
 
 pub(crate) use service::*;
 
-use crate::peer::{Hiccup, Rejection};
+use crate::peer::{PeerError, Rejection};
 use crate::types::{
     Entry, EntryBytes, EntryPayload, LeaderId, LogId, StoredMembership, TypeConfig, Vote, decode_membership,
     encode_membership,
@@ -31,9 +31,9 @@ impl From<Malformed> for Rejection {
     }
 }
 
-impl From<Malformed> for Hiccup {
-    fn from(malformed: Malformed) -> Hiccup {
-        Hiccup::Lost(format!("an answer that makes no sense: {malformed}"))
+impl From<Malformed> for PeerError {
+    fn from(malformed: Malformed) -> PeerError {
+        PeerError::Lost(format!("an answer that makes no sense: {malformed}"))
     }
 }
 

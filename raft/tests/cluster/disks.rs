@@ -8,7 +8,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::store::{Contents, MemoryStore, StateStore};
 use reveille_raft::wal::{Disk, MemoryDisk};
-use reveille_raft::{Fault, Role};
+use reveille_raft::{FatalError, Role};
 
 use crate::memory::MemoryNetwork;
 use crate::support::*;
@@ -85,9 +85,9 @@ async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
 
     let failed = lab.nodes[leads].replica();
     let write = propose(failed, "on a broken disk").await;
-    let mut fault = failed.fault();
-    let fault = tokio::time::timeout(PATIENCE, fault.wait_for(Option::is_some)).await.expect("a fault");
-    assert!(matches!(*fault.expect("it is kept"), Some(Fault::Log(_))));
+    let mut fatal_error = failed.fatal_error();
+    let fatal_error = tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
+    assert!(matches!(*fatal_error.expect("it is kept"), Some(FatalError::Log(_))));
     let mut role = failed.role();
     let stopped = role.wait_for(|role| *role == Role::Stopped);
     tokio::time::timeout(PATIENCE, stopped).await.expect("it takes no further part").expect("it is known");

@@ -2,7 +2,7 @@
 
 use reveille_ledger::ids::GROUP;
 use reveille_proto::peer::v1;
-use reveille_raft::peer::{Destination, Hiccup, Rejection, Request, Response, Transport};
+use reveille_raft::peer::{Destination, PeerError, Rejection, Request, Response, Transport};
 
 use crate::support::*;
 
@@ -28,7 +28,7 @@ async fn forged_vote_with_highest_term_is_refused_and_cluster_elects_afterwards(
             let append = v1::AppendRequest { header, vote: ballot(true), ..v1::AppendRequest::default() };
             for request in [Request::Vote(vote), Request::Append(append)] {
                 let answer = outsider.call(&to, request, PATIENCE).await;
-                assert!(matches!(answer, Err(Hiccup::Rejected(_))), "{from} {voter}: {answer:?}");
+                assert!(matches!(answer, Err(PeerError::Rejected(_))), "{from} {voter}: {answer:?}");
             }
         }
     }
@@ -56,7 +56,7 @@ async fn caller_that_is_no_member_gets_no_answer() {
         };
         for request in asks(777) {
             let answer = outsider.call(&to, request, PATIENCE).await;
-            assert!(matches!(answer, Err(Hiccup::Rejected(Rejection::Stranger(_)))), "{answer:?}");
+            assert!(matches!(answer, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{answer:?}");
         }
         let described = async |from| {
             let describe = Request::Describe(v1::DescribeRequest { header: header(from, &to) });

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod disks;
-mod faults;
+mod fatal_errors;
 mod forged;
 mod memory;
 mod old_folders;

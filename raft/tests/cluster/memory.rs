@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
-use reveille_raft::peer::{Destination, Handler, Hiccup, Rejection, Request, Response, Transport};
+use reveille_raft::peer::{Destination, Handler, PeerError, Rejection, Request, Response, Transport};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Default)]
@@ -68,10 +68,10 @@ impl Transport for MemoryTransport {
         Ok(())
     }
 
-    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
-        let lost = || Hiccup::Lost("the link is cut".to_owned());
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError> {
+        let lost = || PeerError::Lost("the link is cut".to_owned());
         let handler = self.network.state.lock().handlers.get(&to.address).cloned();
-        let Some(handler) = handler else { return Err(Hiccup::Unreachable(format!("{to} does not run"))) };
+        let Some(handler) = handler else { return Err(PeerError::Unreachable(format!("{to} does not run"))) };
         if self.network.is_cut(self.node, to.node) {
             tokio::time::sleep(limit).await;
             return Err(lost());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use reveille_ledger::ids::NodeId;
-use reveille_raft::Fault;
+use reveille_raft::FatalError;
 use tempfile::TempDir;
 
 use crate::memory::MemoryNetwork;
@@ -49,7 +49,7 @@ impl Lab {
         lab
     }
 
-    async fn start(&mut self, place: usize) -> Result<(), Fault> {
+    async fn start(&mut self, place: usize) -> Result<(), FatalError> {
         let transport = self.network.transport(self.nodes[place].id);
         self.nodes[place].start(transport).await
     }
@@ -84,7 +84,7 @@ async fn follower_without_entries_that_it_acknowledged_gets_them_again() {
     lab.start(old).await.expect("it does not know what it lacks");
     lab.go_on(leading, old, "after").await;
     for node in &lab.nodes {
-        assert_eq!(*node.replica().fault().borrow(), None);
+        assert_eq!(*node.replica().fatal_error().borrow(), None);
     }
     stop_all(&mut lab.nodes).await;
 }

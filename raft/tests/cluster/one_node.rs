@@ -10,7 +10,7 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
-use reveille_raft::{Fault, Hint, MembershipError, ProposeError, Replica, Role};
+use reveille_raft::{FatalError, Hint, MembershipError, ProposeError, Replica, Role};
 
 use crate::support::*;
 
@@ -142,7 +142,7 @@ async fn a_cluster_is_made_once() {
 async fn two_processes_do_not_share_a_data_folder() {
     let mut node = one().await;
     let second = Replica::start(options(node.folder.path(), node.id, loopback()), Arc::new(Answers)).await;
-    assert!(matches!(second, Err(Fault::InUse(_))));
+    assert!(matches!(second, Err(FatalError::InUse(_))));
     node.stop().await;
 }
 
@@ -173,15 +173,15 @@ async fn entry_that_raises_level_above_the_build_stops_the_node() {
     let holder = ClaimOwner { node: node.id, incarnation: Incarnation(1) };
     let up = Command::NodeUp(NodeUp { owner: holder, name: "n1".into(), level, process_nonce: 1 });
     let last = node.replica().propose(&up, soon()).await.expect("a later release announces its level").index;
-    assert_eq!(*node.replica().fault().borrow(), None);
+    assert_eq!(*node.replica().fatal_error().borrow(), None);
 
     let raised = node.replica().propose(&raise, soon()).await;
     assert!(raised.is_err(), "{raised:?}");
-    let mut fault = node.replica().fault();
-    let fault = tokio::time::timeout(PATIENCE, fault.wait_for(Option::is_some)).await.expect("a fault");
-    assert!(matches!(*fault.expect("it is kept"), Some(Fault::Unreadable { index, .. }) if index == last + 1));
+    let mut fatal_error = node.replica().fatal_error();
+    let fatal_error = tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
+    assert!(matches!(*fatal_error.expect("it is kept"), Some(FatalError::Unreadable { index, .. }) if index == last + 1));
     assert_eq!(node.replica().read(|ledger| (ledger.head().applied, ledger.head().level)), (last, LEVEL));
     node.stop().await;
     let again = node.start(rebind(&node.address)).await;
-    assert!(matches!(again, Err(Fault::Unreadable { index, .. }) if index == last + 1), "{again:?}");
+    assert!(matches!(again, Err(FatalError::Unreadable { index, .. }) if index == last + 1), "{again:?}");
 }

@@ -1,7 +1,7 @@
 //! Snapshots: the log goes, the state stays, and a node that was away for too long gets it whole.
 
 use reveille_ledger::Ledger;
-use reveille_raft::{Fault, Hint, Options};
+use reveille_raft::{FatalError, Hint, Options};
 
 use crate::support::*;
 
@@ -49,7 +49,7 @@ async fn a_node_that_was_away_for_too_long_gets_the_state_in_a_snapshot() {
     assert!(nodes[away].replica().status().snapshot_index > seen, "by a snapshot");
     assert!(has_mark(nodes[away].replica(), "mark 0") && has_mark(nodes[away].replica(), "mark 104"));
     let told = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a hint comes");
-    assert_eq!(told, Some(Hint::LookAtState), "the state was replaced: look at all of it");
+    assert_eq!(told, Some(Hint::Resync), "the state was replaced: look at all of it");
 
     // I11: the same state at the same index, also after a snapshot.
     let index = nodes[away].replica().linearizable(soon()).await.expect("a quorum runs");
@@ -95,6 +95,6 @@ async fn a_restart_needs_snapshot_and_log_only() {
     std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
     std::fs::remove_dir_all(node.folder.path().join("snapshots")).expect("the snapshots are gone");
     let refused = node.start_with(rebind(&node.address), often).await;
-    let Err(Fault::Damaged(why)) = &refused else { panic!("{refused:?}") };
+    let Err(FatalError::Damaged(why)) = &refused else { panic!("{refused:?}") };
     assert!(why.contains("'state' and 'snapshots' ends at entry 0"), "{why}");
 }

@@ -16,7 +16,7 @@ use reveille_raft::peer::{
     MakePart, TakePart, Transport,
 };
 use reveille_raft::{
-    ClusterId, Fault, GrpcTransport, Member, Options, PeerService, ProposeError, Replica, Role, Stamp,
+    ClusterId, FatalError, GrpcTransport, Member, Options, PeerService, ProposeError, Replica, Role, Stamp,
 };
 use tempfile::TempDir;
 
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Starts, and keeps a term whenever it leads.
-    pub async fn start(&mut self, transport: Arc<dyn Transport>) -> Result<(), Fault> {
+    pub async fn start(&mut self, transport: Arc<dyn Transport>) -> Result<(), FatalError> {
         self.start_with(transport, |_| {}).await
     }
 
@@ -146,10 +146,10 @@ impl Node {
         &mut self,
         transport: Arc<dyn Transport>,
         change: impl FnOnce(&mut Options),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FatalError> {
         let incarnation = Incarnation(self.lives.fetch_add(1, Ordering::Relaxed) + 1);
         let mut options = options(self.folder.path(), self.id, transport);
-        options.life = incarnation.0;
+        options.process_nonce = incarnation.0;
         change(&mut options);
         let replica = Replica::start(options, Arc::new(Answers)).await?;
         tokio::spawn(keep_terms(replica.clone(), ClaimOwner { node: self.id, incarnation }));

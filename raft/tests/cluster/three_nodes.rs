@@ -5,7 +5,7 @@ use std::time::Duration;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId};
 use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
-use reveille_raft::{Fault, ProposeError, Replica, Role};
+use reveille_raft::{FatalError, ProposeError, Replica, Role};
 
 use crate::support::*;
 
@@ -191,7 +191,7 @@ async fn a_data_folder_of_another_node_does_not_start() {
     propose(nodes[0].replica(), "a").await.expect("it is applied");
     nodes[2].stop().await;
     let wrong = Replica::start(options(nodes[2].folder.path(), NodeId(9), loopback()), std::sync::Arc::new(Answers));
-    assert!(matches!(wrong.await, Err(Fault::Foreign(_))));
+    assert!(matches!(wrong.await, Err(FatalError::Foreign(_))));
     stop_all(&mut nodes).await;
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
-use reveille_raft::listen::{MESSAGES_BYTES_MAX, SPEAKS_WITHIN};
-use reveille_raft::peer::{Destination, Handler, Hiccup, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
+use reveille_raft::listen::{MESSAGES_BYTES_MAX, FIRST_BYTES_WITHIN};
+use reveille_raft::peer::{Destination, Handler, PeerError, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,8 @@ impl Handler for Judge {
         match request {
             Request::Clock(_) => Ok(Response::Clock(v1::ClockResponse { wall_ms: 7, boot_ms: 8 })),
             Request::ReadIndex(_) => std::future::pending().await,
-            Request::Vote(_) => Err(Rejection::Stranger("who are you".to_owned())),
-            Request::PreVote(_) => Err(Rejection::NotNow("later".to_owned())),
+            Request::Vote(_) => Err(Rejection::Unauthorized("who are you".to_owned())),
+            Request::PreVote(_) => Err(Rejection::Unavailable("later".to_owned())),
             _ => Err(Rejection::Malformed("what".to_owned())),
         }
     }
@@ -51,11 +51,11 @@ async fn answers_and_rejections_arrive_as_they_were_given() {
     let answer = client.call(&to, clock(), PATIENCE).await;
     assert_eq!(answer, Ok(Response::Clock(v1::ClockResponse { wall_ms: 7, boot_ms: 8 })));
     let stranger = client.call(&to, Request::Vote(v1::VoteRequest::default()), PATIENCE).await;
-    assert_eq!(stranger, Err(Hiccup::Rejected(Rejection::Stranger("who are you".to_owned()))));
+    assert_eq!(stranger, Err(PeerError::Rejected(Rejection::Unauthorized("who are you".to_owned()))));
     let later = client.call(&to, Request::PreVote(v1::PreVoteRequest::default()), PATIENCE).await;
-    assert_eq!(later, Err(Hiccup::Rejected(Rejection::NotNow("later".to_owned()))));
+    assert_eq!(later, Err(PeerError::Rejected(Rejection::Unavailable("later".to_owned()))));
     let malformed = client.call(&to, Request::Append(v1::AppendRequest::default()), PATIENCE).await;
-    assert_eq!(malformed, Err(Hiccup::Rejected(Rejection::Malformed("what".to_owned()))));
+    assert_eq!(malformed, Err(PeerError::Rejected(Rejection::Malformed("what".to_owned()))));
     stop.cancel();
 }
 
@@ -65,7 +65,7 @@ async fn a_port_where_nobody_listens_is_unreachable_and_nothing_was_sent() {
     let to = at(listener.local_addr().expect("its address"));
     drop(listener);
     let answer = loopback().call(&to, clock(), PATIENCE).await;
-    assert!(matches!(answer, Err(Hiccup::Unreachable(_))), "{answer:?}");
+    assert!(matches!(answer, Err(PeerError::Unreachable(_))), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +76,7 @@ async fn a_peer_that_does_not_answer_is_lost_within_the_limit() {
     let start = Instant::now();
     let request = Request::ReadIndex(v1::ReadIndexRequest::default());
     let answer = loopback().call(&at(server.address()), request, Duration::from_millis(300)).await;
-    assert!(matches!(answer, Err(Hiccup::Lost(_))), "{answer:?}");
+    assert!(matches!(answer, Err(PeerError::Lost(_))), "{answer:?}");
     assert!(start.elapsed() < PATIENCE);
     stop.cancel();
 }
@@ -91,7 +91,7 @@ async fn a_connection_that_breaks_after_the_request_is_lost_and_not_unreachable(
         let _ = stream.read(&mut [0; 24]);
     });
     let answer = loopback().call(&to, clock(), PATIENCE).await;
-    assert!(matches!(answer, Err(Hiccup::Lost(_))), "{answer:?}");
+    assert!(matches!(answer, Err(PeerError::Lost(_))), "{answer:?}");
     peer.join().expect("the peer ends");
 }
 
@@ -141,7 +141,7 @@ async fn silent_connections_are_closed_and_peers_answered() {
     for mut stream in silent {
         let mut rest = Vec::new();
         // How it is closed makes no difference.
-        let closed = tokio::time::timeout(3 * SPEAKS_WITHIN, stream.read_to_end(&mut rest)).await;
+        let closed = tokio::time::timeout(3 * FIRST_BYTES_WITHIN, stream.read_to_end(&mut rest)).await;
         assert!(closed.is_ok(), "still open");
     }
     stop.cancel();
@@ -188,7 +188,7 @@ async fn messages_beyond_memory_are_refused_and_small_ones_pass() {
         tokio::time::timeout(PATIENCE, asked).await.expect("there is room for it");
     }
     let refused = call().await;
-    assert!(matches!(refused, Err(Hiccup::Rejected(Rejection::NotNow(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(PeerError::Rejected(Rejection::Unavailable(_)))), "{refused:?}");
     let answer = client.call(&to, clock(), PATIENCE).await;
     assert!(answer.is_ok(), "a small message passes: {answer:?}");
     slow.go_on.notify_waiters();

@@ -5,7 +5,7 @@ use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
-use reveille_raft::{Fault, Options, ProposeError};
+use reveille_raft::{FatalError, Options, ProposeError};
 
 use crate::support::*;
 
@@ -27,9 +27,10 @@ fn state(node: &Node) -> (u64, Hash) {
 /// What the cluster crate does once a node is up.
 async fn announce(node: &Node) {
     let replica = node.replica();
-    let holder = ClaimOwner { node: node.id, incarnation: Incarnation(replica.life()) };
+    let owner = ClaimOwner { node: node.id, incarnation: Incarnation(replica.process_nonce()) };
     let name = format!("n{}", node.id.0);
-    let up = NodeUp { owner: holder, name, level: replica.highest_level(), process_nonce: replica.life() };
+    let process_nonce = replica.process_nonce();
+    let up = NodeUp { owner, name, level: replica.highest_level(), process_nonce };
     let taken = replica.propose(&Command::NodeUp(up), soon()).await.expect("an answer").outcome;
     assert_eq!(taken, CommandOutcome::Done);
 }
@@ -40,7 +41,7 @@ async fn marks(node: &Node, name: &str, count: usize) {
     }
 }
 
-async fn start(node: &mut Node, level: u32) -> Result<(), Fault> {
+async fn start(node: &mut Node, level: u32) -> Result<(), FatalError> {
     let transport = rebind(&node.address);
     node.start_with(transport, release(level)).await
 }
@@ -104,7 +105,7 @@ async fn nodes_of_two_releases_are_equal_until_the_former_one_must_stop() {
 
     nodes[1].stop().await;
     let former = start(&mut nodes[1], LEVEL).await;
-    assert_eq!(former, Err(Fault::AboveLevel { level: level::KNOWN, highest: LEVEL }));
+    assert_eq!(former, Err(FatalError::AboveLevel { level: level::KNOWN, highest: LEVEL }));
     start(&mut nodes[1], level::KNOWN).await.expect("nothing is lost");
     compare(&nodes).await;
     stop_all(&mut nodes).await;
@@ -134,15 +135,16 @@ async fn node_of_the_former_release_does_not_go_on_from_a_snapshot_of_the_next_o
     .await;
 
     let started = start(&mut nodes[away], LEVEL).await;
-    let expected = Fault::AboveLevel { level: level::KNOWN, highest: LEVEL };
+    let expected = FatalError::AboveLevel { level: level::KNOWN, highest: LEVEL };
     match started {
         Ok(()) => {
-            let mut fault = nodes[away].replica().fault();
-            let fault = tokio::time::timeout(PATIENCE, fault.wait_for(Option::is_some)).await.expect("a fault");
-            assert_eq!(*fault.expect("it is kept"), Some(expected));
+            let mut fatal_error = nodes[away].replica().fatal_error();
+            let fatal_error =
+                tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
+            assert_eq!(*fatal_error.expect("it is kept"), Some(expected));
             nodes[away].stop().await;
         }
-        Err(fault) => assert_eq!(fault, expected),
+        Err(fatal_error) => assert_eq!(fatal_error, expected),
     }
     start(&mut nodes[away], level::KNOWN).await.expect("nothing is lost");
     compare(&nodes).await;

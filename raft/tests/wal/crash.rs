@@ -31,8 +31,8 @@ fn reopens_to_the_prefix(torn: &Torn, image: Vec<u8>, what: &str) {
     let disk = with_file(&torn.disk, &name, image);
     let (wal, report) = open(&disk, &inline());
     assert_eq!(content(&wal), torn.before, "{what}");
-    assert!(report.cut, "{what}: not reported");
-    let cut = report.cut_now.expect("a cut");
+    assert!(report.tail_truncated, "{what}: not reported");
+    let cut = report.truncated_now.expect("a cut");
     assert_eq!((cut.file.as_str(), cut.offset), (name.as_str(), torn.start as u64), "{what}");
     assert_eq!(disk.files().get(&cut.copy).map(|copy| copy.len() as u64), Some(cut.bytes), "{what}");
 }
@@ -64,7 +64,7 @@ fn cut_between_two_batches_there_is_nothing_to_report() {
     let (name, image) = newest(&torn.disk);
     let (wal, report) = open(&with_file(&torn.disk, &name, image[..torn.start].to_vec()), &inline());
     assert_eq!(content(&wal), torn.before);
-    assert!(!report.cut);
+    assert!(!report.tail_truncated);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn with_any_one_sector_of_its_last_batch_zeroed_the_log_reopens_to_the_prefix() 
         if zeroed == image {
             zero_by_right += 1;
             let (wal, report) = open(&with_file(&torn.disk, &name, zeroed), &inline());
-            assert_eq!((content(&wal), report.cut), (torn.after.clone(), false));
+            assert_eq!((content(&wal), report.tail_truncated), (torn.after.clone(), false));
         } else {
             reopens_to_the_prefix(&torn, zeroed, &format!("sector at byte {from} zeroed"));
         }
@@ -105,20 +105,20 @@ fn after_a_cut_the_log_says_so_at_every_opening_until_the_node_has_caught_up() {
     let (name, image) = newest(&torn.disk);
     let disk = with_file(&torn.disk, &name, image[..image.len() - 1].to_vec());
     let (wal, report) = open(&disk, &inline());
-    assert!(report.cut && report.cut_now.is_some());
+    assert!(report.tail_truncated && report.truncated_now.is_some());
     assert_eq!(append(&wal, vec![entry(8, 5, 40)]), WRITTEN);
     drop(wal);
 
     let disk = disk.crash(1);
     let (wal, report) = open(&disk, &inline());
-    assert!(report.cut && report.cut_now.is_none(), "a second start must not forget the cut");
+    assert!(report.tail_truncated && report.truncated_now.is_none(), "a second start must not forget the cut");
     assert_eq!(content(&wal).entries.len(), 5);
     wal.health().caught_up().expect("forgets the mark");
     wal.health().caught_up().expect("may be said twice");
     drop(wal);
 
     let (_, report) = open(&disk.crash(2), &inline());
-    assert!(!report.cut);
+    assert!(!report.tail_truncated);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_new_segment_whose_head_is_torn_is_begun_again() {
     for end in 0..SECTOR_BYTES {
         let disk = with_file(&disk, &second, image[..end].to_vec());
         let (wal, report) = open(&disk, &options);
-        assert_eq!((content(&wal), report.cut), (before.clone(), end > 0));
+        assert_eq!((content(&wal), report.tail_truncated), (before.clone(), end > 0));
         assert_eq!(append(&wal, vec![entry(1, 2, 10)]), WRITTEN);
         drop(wal);
         assert_eq!(content(&open(&disk, &options).0).entries.len(), 2);
@@ -159,6 +159,6 @@ fn what_a_reopened_log_believes_survives_the_next_power_cut() {
         assert_eq!(believed.entries.len(), 4);
         drop(wal);
         let (wal, report) = open(&disk.crash(seed), &inline());
-        assert_eq!((content(&wal), report.cut), (believed, false), "seed {seed}");
+        assert_eq!((content(&wal), report.tail_truncated), (believed, false), "seed {seed}");
     }
 }

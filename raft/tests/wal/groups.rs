@@ -140,7 +140,7 @@ fn sixty_four_threads_share_their_syncs() {
         counters.bytes(),
         counters.last_sync_micros()
     );
-    assert_eq!(wal.stated().last, Some(point(1, APPENDS)));
+    assert_eq!(wal.state().last, Some(point(1, APPENDS)));
     assert!(syncs < APPENDS / 4, "{syncs} syncs");
     drop(wal);
     let (wal, report) = Wal::open(Arc::new(gate), &WalOptions::new(NODE)).expect("opens");
@@ -187,7 +187,7 @@ async fn an_append_waits_for_room_in_the_queue() {
     assert!(index as usize * length <= QUEUE_BYTES_MAX + length, "{index} MiB in the queue");
     gate.open();
     stuck.await.expect("admitted when there is room");
-    assert_eq!(wal.stated().last, Some(point(1, index)));
+    assert_eq!(wal.state().last, Some(point(1, index)));
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn a_commit_that_nobody_waits_for_is_written_with_the_next_group_or_soon()
     };
     tokio::time::timeout(Duration::from_secs(60), written).await.expect("written without company");
     drop(wal);
-    assert_eq!(open(&disk.crash(3), &inline()).0.stated().committed, Some(point(1, 1)));
+    assert_eq!(open(&disk.crash(3), &inline()).0.state().committed, Some(point(1, 1)));
 }
 
 #[tokio::test]
@@ -215,8 +215,8 @@ async fn dropping_the_log_writes_what_was_submitted() {
         wal.append(vec![entry(1, index, 10)], Box::new(|_| ())).await.expect("admitted");
     }
     wal.commit(Some(point(1, 50))).await.expect("admitted");
-    let (before, fault) = (content(&wal), wal.health().fault());
+    let (before, failure) = (content(&wal), wal.health().failure());
     drop(wal);
     assert_eq!(content(&open(&disk.crash(1), &inline()).0), before);
-    assert!(fault.borrow().is_none());
+    assert!(failure.borrow().is_none());
 }

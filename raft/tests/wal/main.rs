@@ -2,7 +2,7 @@
 
 mod crash;
 mod damage;
-mod fault;
+mod failure;
 mod groups;
 mod model;
 mod openraft_suite;

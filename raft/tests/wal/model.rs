@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 
 use crate::support::*;
-use reveille_raft::wal::{EntryRecord, LogPoint, MemoryDisk, Stated, VoteRecord, Wal, WalOptions};
+use reveille_raft::wal::{EntryRecord, LogPoint, MemoryDisk, LogState, VoteRecord, Wal, WalOptions};
 
 const SEEDS: Range<u64> = 0..60;
 const STEPS: usize = 150;
@@ -52,8 +52,8 @@ impl Model {
     }
 
     fn content(&self) -> Content {
-        let stated = Stated { vote: self.vote, committed: self.committed, purged: self.purged, last: self.last() };
-        Content { stated, entries: self.entries.values().cloned().collect() }
+        let state = LogState { vote: self.vote, committed: self.committed, purged: self.purged, last: self.last() };
+        Content { state, entries: self.entries.values().cloned().collect() }
     }
 }
 
@@ -134,9 +134,9 @@ fn run(seed: u64) -> u64 {
 }
 
 fn adopt(found: Content) -> Model {
-    let Content { stated, entries } = found;
+    let Content { state, entries } = found;
     let entries = entries.into_iter().map(|entry| (entry.point.index, entry)).collect();
-    Model { vote: stated.vote, committed: stated.committed, purged: stated.purged, entries }
+    Model { vote: state.vote, committed: state.committed, purged: state.purged, entries }
 }
 
 #[test]
@@ -161,6 +161,6 @@ fn segments_go_when_their_entries_are_purged_and_what_else_they_said_stays() {
     drop(wal);
     let (wal, _) = open(&disk.crash(1), &options);
     assert_eq!(content(&wal), before);
-    assert_eq!(wal.stated().vote, Some(vote(5)));
+    assert_eq!(wal.state().vote, Some(vote(5)));
     assert_eq!(wal.first(), Some(point(1, 29)));
 }

@@ -13,7 +13,7 @@ use openraft::{OptionalSend, StorageError};
 use parking_lot::Mutex;
 use reveille_raft::openraft_traits::log_storage::LogStore;
 use reveille_raft::types::{LogId, ReplyBytes, StoredMembership, TypeConfig};
-use reveille_raft::wal::{Drive, MemoryDisk, WalOptions};
+use reveille_raft::wal::{Execution, MemoryDisk, WalOptions};
 use tempfile::TempDir;
 
 type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
@@ -98,7 +98,7 @@ struct InMemory;
 
 impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {
     async fn build(&self) -> Result<((), LogStore, Machine), StorageError<TypeConfig>> {
-        let options = WalOptions { segment_bytes: 1, cache_bytes: 0, drive: Drive::Inline, ..WalOptions::new(1) };
+        let options = WalOptions { segment_bytes: 1, cache_bytes: 0, execution: Execution::Inline, ..WalOptions::new(1) };
         let (store, _) = LogStore::open_on(Arc::new(MemoryDisk::new()), &options).expect("opens");
         Ok(((), store, Machine::default()))
     }

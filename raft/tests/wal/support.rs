@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use futures::FutureExt;
 use prost::bytes::Bytes;
 use reveille_raft::wal::{
-    Drive, EntryRecord, Fault, LogPoint, MemoryDisk, OpenError, OpeningReport, PayloadKind, Stated, VoteRecord, Wal,
+    Execution, EntryRecord, WalFailure, LogPoint, MemoryDisk, OpenError, OpeningReport, PayloadKind, LogState, VoteRecord, Wal,
     WalError, WalOptions,
 };
 
@@ -14,7 +14,7 @@ pub const NODE: u64 = 7;
 
 /// A log that its caller writes: one submission is one batch.
 pub fn inline() -> WalOptions {
-    WalOptions { drive: Drive::Inline, ..WalOptions::new(NODE) }
+    WalOptions { execution: Execution::Inline, ..WalOptions::new(NODE) }
 }
 
 pub fn try_open(disk: &MemoryDisk, options: &WalOptions) -> Result<(Wal, OpeningReport), OpenError> {
@@ -52,17 +52,17 @@ pub fn entry(term: u64, index: u64, length: usize) -> EntryRecord {
 /// All that a log holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
-    pub stated: Stated,
+    pub state: LogState,
     pub entries: Vec<EntryRecord>,
 }
 
 pub fn content(wal: &Wal) -> Content {
     let entries = wal.reader().plan(0..u64::MAX, usize::MAX).read().expect("reads");
-    Content { stated: wal.stated(), entries }
+    Content { state: wal.state(), entries }
 }
 
 /// What became of a submission to an inline log: the answer, and what the callback was told.
-pub type Outcome = (Result<(), WalError>, Option<Result<(), Fault>>);
+pub type Outcome = (Result<(), WalError>, Option<Result<(), WalFailure>>);
 
 pub fn append(wal: &Wal, entries: Vec<EntryRecord>) -> Outcome {
     let (told, heard) = mpsc::channel();

@@ -63,15 +63,16 @@ pub async fn serve(
     let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
     health.set_serving::<ScheduleServiceServer<Admin>>().await;
     let routes = router(&admin)?.add_service(health_service).into_axum_router();
-    let memory = from_fn_with_state(listen::memory(), |State(memory), request: Request, next: Next| async move {
-        match request.uri().path() == UPLOAD {
-            // It takes piece after piece, and bounds them itself.
-            true => next.run(request).await,
-            false => listen::within_memory(memory, request, next)
-                .await
-                .unwrap_or_else(|| Status::from(refusal::out_of_memory()).into_http()),
-        }
-    });
+    let memory =
+        from_fn_with_state(listen::message_memory(), |State(memory), request: Request, next: Next| async move {
+            match request.uri().path() == UPLOAD {
+                // It takes piece after piece, and bounds them itself.
+                true => next.run(request).await,
+                false => listen::meter_memory(memory, request, next)
+                    .await
+                    .unwrap_or_else(|| Status::from(refusal::out_of_memory()).into_http()),
+            }
+        });
     let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(memory).layer(from_fn(is_grpc)));
     let serving = Server::builder()
         .concurrency_limit_per_connection(REQUESTS_MAX)

@@ -110,7 +110,7 @@ pub fn not_changed(error: &MembershipError) -> ApiError {
             ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(LOOK_AT_CLUSTER)
         }
         MembershipError::Stopped => stopping(error),
-        MembershipError::Fault(_) => ApiError::new(Code::Internal, ErrorReason::NotPossible, message),
+        MembershipError::Fatal(_) => ApiError::new(Code::Internal, ErrorReason::NotPossible, message),
     }
 }
 

@@ -13,18 +13,18 @@
 //! It is not a queue of entries, and not a promise: what was noted is on disk after `flush`, and even then only as far
 //! as the store promises.
 
-mod desk;
-mod scribe;
+mod shared;
+mod worker;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::drive::Drive;
+use crate::execution::Execution;
 
 use super::{Changes, Row, StateStore, StoreError};
-use desk::Desk;
-use scribe::Scribe;
+use shared::MirrorShared;
+use worker::MirrorWorker;
 
 /// From the start of one write to the start of the next, at least: a restart replays at most that much plus one
 /// write.
@@ -37,21 +37,21 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// Why it cannot be written at all.
-    fn take(&mut self, all: bool) -> Result<Taken, String>;
+    fn take(&mut self, all: bool) -> Result<StateUpdate, String>;
 }
 
 /// Rows to write, and the meta of the very state that they are of.
 #[derive(Debug)]
-pub struct Taken {
+pub struct StateUpdate {
     /// The rows.
-    pub rows: Rows,
+    pub rows: UpdatedRows,
     /// How far that state is.
     pub meta: Vec<u8>,
 }
 
 /// Some rows of a state, or all.
 #[derive(Debug)]
-pub enum Rows {
+pub enum UpdatedRows {
     /// Those that changed.
     Changed(Changes),
     /// The store is written anew from these.
@@ -85,7 +85,7 @@ pub enum MirrorError {
 
 /// The handle. Dropping it lets the thread write what waits and end by itself.
 pub struct Mirror {
-    desk: Arc<Desk>,
+    shared: Arc<MirrorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -93,61 +93,63 @@ impl Mirror {
     /// Starts to follow on `store`, which must hold the state that the changes of `source` start from (else the
     /// source must give all rows first). `tell` is called from there, once for each failure; it must not block.
     ///
-    /// With [`Drive::Inline`] it is a task of the caller's runtime that looks four times as often as it may write, and
+    /// With [`Execution::Inline`] it is a task of the caller's runtime that looks four times as often as it may write, and
     /// nobody can wait for it: no [`Mirror::flush_now`], no [`Mirror::stop`].
     ///
     /// Errors: the operating system gave no thread.
     pub fn start(
-        drive: Drive,
+        execution: Execution,
         store: Box<dyn StateStore>,
         source: Box<dyn Source>,
         every: Duration,
         tell: impl FnMut(MirrorFailure) + Send + 'static,
     ) -> std::io::Result<Mirror> {
-        let desk = Arc::new(Desk::new(every));
-        let of_thread = desk.clone();
-        let scribe = Scribe::new(of_thread, store, source, tell);
-        let thread = match drive {
-            Drive::Thread => Some(std::thread::Builder::new().name("state-mirror".into()).spawn(move || scribe.run())?),
-            Drive::Inline => {
-                tokio::spawn(scribe.run_inline());
+        let shared = Arc::new(MirrorShared::new(every));
+        let of_thread = shared.clone();
+        let worker = MirrorWorker::new(of_thread, store, source, tell);
+        let thread = match execution {
+            Execution::Threads => {
+                Some(std::thread::Builder::new().name("state-mirror".into()).spawn(move || worker.run())?)
+            }
+            Execution::Inline => {
+                tokio::spawn(worker.run_inline());
                 None
             }
         };
-        Ok(Mirror { desk, thread })
+        Ok(Mirror { shared, thread })
     }
 
     /// The source has changed: to be called after it has, at an entry's end. Never waits for the disk.
     pub fn note(&self) {
-        self.desk.papers.lock().given += 1;
-        self.desk.work.notify_one();
+        self.shared.state.lock().given += 1;
+        self.shared.work.notify_one();
     }
 
     /// Writes the store anew from all rows of the source. This is how a store that failed comes back.
     pub fn rebuild(&self) {
-        let mut papers = self.desk.papers.lock();
-        papers.failed = None;
-        papers.all = true;
-        papers.given += 1;
-        self.desk.work.notify_one();
+        let mut state = self.shared.state.lock();
+        state.failed = None;
+        state.all = true;
+        state.given += 1;
+        self.shared.work.notify_one();
     }
 
     /// Writes at once and waits, at most `limit`, until the store holds everything noted before this call.
     pub fn flush_now(&self, limit: Duration) -> Result<(), MirrorError> {
-        let mut papers = self.desk.papers.lock();
-        let target = papers.given;
-        papers.hurry = true;
-        self.desk.work.notify_one();
-        self.desk.wait_until(&mut papers, limit, |papers| papers.written >= target)
+        let mut state = self.shared.state.lock();
+        let target = state.given;
+        state.write_now = true;
+        self.shared.work.notify_one();
+        self.shared.wait_until(&mut state, limit, |state| state.written >= target)
     }
 
     /// Writes what waits, closes the store and ends the thread; waits at most `limit` for it.
     pub fn stop(mut self, limit: Duration) -> Result<(), MirrorError> {
         {
-            let mut papers = self.desk.papers.lock();
-            papers.stopping = true;
-            self.desk.work.notify_one();
-            self.desk.wait_until(&mut papers, limit, |papers| papers.stopped)?;
+            let mut state = self.shared.state.lock();
+            state.stopping = true;
+            self.shared.work.notify_one();
+            self.shared.wait_until(&mut state, limit, |state| state.stopped)?;
         }
         if let Some(thread) = self.thread.take() {
             // The thread said that it is at its end; its panic, if any, was reported by the panic hook.
@@ -159,7 +161,7 @@ impl Mirror {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        self.desk.papers.lock().stopping = true;
-        self.desk.work.notify_one();
+        self.shared.state.lock().stopping = true;
+        self.shared.work.notify_one();
     }
 }

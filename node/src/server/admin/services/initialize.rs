@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{ErrorReason, InitClusterRequest, InitClusterResponse};
-use reveille_raft::peer::{Hiccup, Rejection};
+use reveille_raft::peer::{PeerError, Rejection};
 use reveille_raft::{ClusterId, Member};
 use tokio::task::JoinSet;
 use tonic::Code;
@@ -149,7 +149,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
             let answer = loop {
                 match replica.introduce(&address, end.saturating_duration_since(Instant::now())).await {
                     // It listens a moment before it can say who it is.
-                    Err(Hiccup::Rejected(Rejection::NotNow(_))) if Instant::now() < end => {
+                    Err(PeerError::Rejected(Rejection::Unavailable(_))) if Instant::now() < end => {
                         tokio::time::sleep(LOOK_EVERY).await;
                     }
                     answer => break answer,
@@ -164,14 +164,14 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
     for (address, answer) in answers {
         let description = match answer {
             Ok(description) => description,
-            Err(Hiccup::Rejected(Rejection::NoPeer(_))) => {
+            Err(PeerError::Rejected(Rejection::Unimplemented(_))) => {
                 let port = Config::PEER_PORT;
                 let next = format!("give its --peer-listen ({port} unless it says otherwise), not its admin port");
                 fields.refuse("peers", format!("{address} answers, but is no peer port; {next}"));
                 continue;
             }
-            Err(hiccup) => {
-                silent.push(format!("{address} does not answer: {hiccup}"));
+            Err(error) => {
+                silent.push(format!("{address} does not answer: {error}"));
                 continue;
             }
         };

@@ -11,11 +11,11 @@ use super::{Changes, Contents, Row, StateStore, StoreError};
 /// "open the disk" again.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    held: Arc<Mutex<Held>>,
+    contents: Arc<Mutex<MemoryContents>>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct MemoryContents {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     meta: Option<Vec<u8>>,
 }
@@ -23,38 +23,40 @@ struct Held {
 impl MemoryStore {
     /// A store with the same content, which goes its own way from here on: what a crash at this moment leaves.
     pub fn copy(&self) -> MemoryStore {
-        let held = self.held.lock();
-        MemoryStore { held: Arc::new(Mutex::new(Held { rows: held.rows.clone(), meta: held.meta.clone() })) }
+        let contents = self.contents.lock();
+        MemoryStore {
+            contents: Arc::new(Mutex::new(MemoryContents { rows: contents.rows.clone(), meta: contents.meta.clone() })),
+        }
     }
 }
 
 impl StateStore for MemoryStore {
     fn load(&mut self) -> Result<Contents, StoreError> {
-        let held = self.held.lock();
-        Ok(match &held.meta {
+        let contents = self.contents.lock();
+        Ok(match &contents.meta {
             None => Contents::Empty,
             Some(meta) => Contents::State {
                 meta: meta.clone(),
-                rows: held.rows.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+                rows: contents.rows.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             },
         })
     }
 
     fn write(&mut self, changes: &Changes, meta: &[u8]) -> Result<(), StoreError> {
-        let mut held = self.held.lock();
+        let mut contents = self.contents.lock();
         for (key, value) in changes {
             match value {
-                Some(value) => held.rows.insert(key.clone(), value.clone()),
-                None => held.rows.remove(key),
+                Some(value) => contents.rows.insert(key.clone(), value.clone()),
+                None => contents.rows.remove(key),
             };
         }
-        held.meta = Some(meta.to_vec());
+        contents.meta = Some(meta.to_vec());
         Ok(())
     }
 
     fn replace(&mut self, rows: &mut dyn Iterator<Item = Row>, meta: &[u8]) -> Result<(), StoreError> {
         let rows = rows.collect();
-        *self.held.lock() = Held { rows, meta: Some(meta.to_vec()) };
+        *self.contents.lock() = MemoryContents { rows, meta: Some(meta.to_vec()) };
         Ok(())
     }
 

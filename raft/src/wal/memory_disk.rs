@@ -25,19 +25,19 @@ struct Inner {
     names: BTreeMap<String, Arc<MemoryFile>>,
     /// The names as of the last sync of the folder.
     durable_names: BTreeMap<String, Arc<MemoryFile>>,
-    trouble: Arc<Mutex<Trouble>>,
-    hold: Arc<Hold>,
+    injected: Arc<Mutex<InjectedErrors>>,
+    hold: Arc<SyncGate>,
 }
 
 /// Whether syncs wait.
 #[derive(Default)]
-struct Hold {
+struct SyncGate {
     held: Mutex<bool>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Trouble {
+struct InjectedErrors {
     write: Option<io::ErrorKind>,
     sync: Option<io::ErrorKind>,
     /// Bytes that may still be written.
@@ -47,8 +47,8 @@ struct Trouble {
 #[derive(Default)]
 struct MemoryFile {
     state: Mutex<FileState>,
-    trouble: Arc<Mutex<Trouble>>,
-    hold: Arc<Hold>,
+    injected: Arc<Mutex<InjectedErrors>>,
+    hold: Arc<SyncGate>,
 }
 
 #[derive(Clone, Default)]
@@ -95,8 +95,8 @@ impl MemoryDisk {
             let mut inner = disk.inner.lock();
             for (name, content) in files {
                 let state = FileState { durable: content.clone(), content, ..FileState::default() };
-                let (trouble, hold) = (Arc::clone(&inner.trouble), Arc::clone(&inner.hold));
-                let file = MemoryFile { state: Mutex::new(state), trouble, hold };
+                let (injected, hold) = (Arc::clone(&inner.injected), Arc::clone(&inner.hold));
+                let file = MemoryFile { state: Mutex::new(state), injected, hold };
                 inner.names.insert(name, Arc::new(file));
             }
             inner.durable_names = inner.names.clone();
@@ -112,12 +112,12 @@ impl MemoryDisk {
 
     /// From now on every sync fails.
     pub fn fail_syncs(&self, kind: io::ErrorKind) {
-        self.inner.lock().trouble.lock().sync = Some(kind);
+        self.inner.lock().injected.lock().sync = Some(kind);
     }
 
     /// From now on every write fails.
     pub fn fail_writes(&self, kind: io::ErrorKind) {
-        self.inner.lock().trouble.lock().write = Some(kind);
+        self.inner.lock().injected.lock().write = Some(kind);
     }
 
     /// While it holds, syncs of files and of the folder wait.
@@ -129,12 +129,12 @@ impl MemoryDisk {
 
     /// Ends all trouble but a hold.
     pub fn heal(&self) {
-        *self.inner.lock().trouble.lock() = Trouble::default();
+        *self.inner.lock().injected.lock() = InjectedErrors::default();
     }
 
     /// From now on only so many bytes may be written; the write that passes them is cut short and fails.
     pub fn leave_room(&self, bytes: u64) {
-        self.inner.lock().trouble.lock().room = Some(bytes);
+        self.inner.lock().injected.lock().room = Some(bytes);
     }
 }
 
@@ -144,8 +144,8 @@ impl Disk for MemoryDisk {
         if inner.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let (trouble, hold) = (Arc::clone(&inner.trouble), Arc::clone(&inner.hold));
-        let file = Arc::new(MemoryFile { state: Mutex::default(), trouble, hold });
+        let (injected, hold) = (Arc::clone(&inner.injected), Arc::clone(&inner.hold));
+        let file = Arc::new(MemoryFile { state: Mutex::default(), injected, hold });
         inner.names.insert(name.to_owned(), Arc::clone(&file));
         Ok(file)
     }
@@ -169,7 +169,7 @@ impl Disk for MemoryDisk {
         let hold = Arc::clone(&self.inner.lock().hold);
         hold.wait();
         let mut inner = self.inner.lock();
-        if let Some(kind) = inner.trouble.lock().sync {
+        if let Some(kind) = inner.injected.lock().sync {
             return Err(kind.into());
         }
         inner.durable_names = inner.names.clone();
@@ -191,7 +191,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let fits = self.trouble.lock().admit(bytes.len())?;
+        let fits = self.injected.lock().admit(bytes.len())?;
         let written = bytes.get(..fits).unwrap_or(bytes);
         self.state.lock().write(usize::try_from(offset).unwrap_or(usize::MAX), written)?;
         if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
@@ -205,18 +205,18 @@ impl DiskFile for MemoryFile {
 
     fn sync(&self) -> io::Result<()> {
         self.hold.wait();
-        let trouble = self.trouble.lock().sync;
-        self.state.lock().sync(trouble)
+        let injected = self.injected.lock().sync;
+        self.state.lock().sync(injected)
     }
 }
 
-impl Hold {
+impl SyncGate {
     fn wait(&self) {
         self.changed.wait_while(&mut self.held.lock(), |held| *held);
     }
 }
 
-impl Trouble {
+impl InjectedErrors {
     /// How many of the bytes may be written.
     fn admit(&mut self, bytes: usize) -> io::Result<usize> {
         if let Some(kind) = self.write {
@@ -236,16 +236,16 @@ impl FileState {
         }
         let end = offset + bytes.len();
         self.content.resize(self.content.len().max(end), 0);
-        if let Some(place) = self.content.get_mut(offset..end) {
-            place.copy_from_slice(bytes);
+        if let Some(location) = self.content.get_mut(offset..end) {
+            location.copy_from_slice(bytes);
         }
         self.dirty.extend(offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
         Ok(())
     }
 
-    fn sync(&mut self, trouble: Option<io::ErrorKind>) -> io::Result<()> {
+    fn sync(&mut self, injected: Option<io::ErrorKind>) -> io::Result<()> {
         let dirty = std::mem::take(&mut self.dirty);
-        if let Some(kind) = trouble {
+        if let Some(kind) = injected {
             self.forgotten.extend(dirty);
             return Err(kind.into());
         }

@@ -7,22 +7,22 @@ use tokio::task::JoinError;
 
 /// Who works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drive {
+pub enum Execution {
     /// Threads of their own, for the log, for what is applied, for the state store, for Raft's runtime and for
     /// whatever blocks: what a node uses.
-    Thread,
+    Threads,
     /// The caller's runtime and nothing else: what waits for the disk holds all others up. For simulations, whose
     /// disk is memory.
     Inline,
 }
 
-impl Drive {
+impl Execution {
     /// Does what blocks, where it may. An error: it panicked, or the runtime ended.
     pub async fn blocking<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         match self {
-            Drive::Thread => tokio::task::spawn_blocking(work).await,
+            Execution::Threads => tokio::task::spawn_blocking(work).await,
             // A task of its own, so that others go on first here too, and a panic ends no more than there.
-            Drive::Inline => tokio::spawn(async move { work() }).await,
+            Execution::Inline => tokio::spawn(async move { work() }).await,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::StoreError;
 const KEPT: usize = 2;
 
 /// Moves the store at `path` to `<path>.damaged-<n>` (n counts up) and forgets that it held anything.
-pub(super) fn set_aside(path: &Path, why: &StoreError) -> Result<(), StoreError> {
+pub(super) fn quarantine(path: &Path, why: &StoreError) -> Result<(), StoreError> {
     const DOING: &str = "move the damaged state store away";
     let older = damaged(path).map_err(|error| StoreError::io(DOING, error))?;
     let number = older.last().map_or(1, |(number, _)| number.saturating_add(1));

@@ -1,13 +1,13 @@
 //! What can go wrong: one kind for each question that a caller can ask.
 //!
-//! [`Fault`]: the running log failed, the node must stop. [`OpenError`]: the log can not be opened.
+//! [`WalFailure`]: the running log failed, the node must stop. [`OpenError`]: the log can not be opened.
 //! [`WalError`]: a submission was not taken.
 
 use std::io;
 
 /// The log failed while it ran. It is final: the node stops, and nothing is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum WalFailure {
     /// No room on the volume. The node may start again when there is room.
     #[error(
         "the disk is full ({action} {file}: {detail}); free space on the volume of the data folder and start again"
@@ -35,27 +35,27 @@ pub enum Fault {
     WriterGone,
 }
 
-impl Fault {
+impl WalFailure {
     /// The fault behind an error of the disk.
     pub(super) fn from_io(action: &'static str, file: &str, error: &io::Error) -> Self {
         let (file, detail) = (file.to_owned(), error.to_string());
         if is_full(error) {
-            Fault::DiskFull { action, file, detail }
+            WalFailure::DiskFull { action, file, detail }
         } else {
-            Fault::DiskFailed { action, file, detail }
+            WalFailure::DiskFailed { action, file, detail }
         }
     }
 
     /// Whether room on the disk is all that is missing.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, Fault::DiskFull { .. })
+        matches!(self, WalFailure::DiskFull { .. })
     }
 }
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> Self {
-        let kind = if fault.is_disk_full() { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
-        io::Error::new(kind, fault)
+impl From<WalFailure> for io::Error {
+    fn from(failure: WalFailure) -> Self {
+        let kind = if failure.is_disk_full() { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        io::Error::new(kind, failure)
     }
 }
 
@@ -68,7 +68,7 @@ fn is_full(error: &io::Error) -> bool {
 pub enum WalError {
     /// The log has failed.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Failed(#[from] WalFailure),
     /// The caller broke the contract (a hole, an entry too large); nothing was written.
     #[error("the log refuses: {0}")]
     Refused(String),
@@ -80,7 +80,7 @@ pub enum WalError {
 impl From<WalError> for io::Error {
     fn from(error: WalError) -> Self {
         match error {
-            WalError::Fault(fault) => fault.into(),
+            WalError::Failed(failure) => failure.into(),
             WalError::Refused(_) => io::Error::new(io::ErrorKind::InvalidInput, error),
             WalError::Unreadable(_) => io::Error::new(io::ErrorKind::InvalidData, error),
         }
@@ -154,17 +154,17 @@ impl OpenError {
     }
 }
 
-impl From<Fault> for OpenError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::DiskFull { action, file, .. } => OpenError::DiskFull { action, file },
-            Fault::DiskFailed { action, file, detail } => {
+impl From<WalFailure> for OpenError {
+    fn from(failure: WalFailure) -> Self {
+        match failure {
+            WalFailure::DiskFull { action, file, .. } => OpenError::DiskFull { action, file },
+            WalFailure::DiskFailed { action, file, detail } => {
                 OpenError::Disk { action, file, source: io::Error::other(detail) }
             }
-            Fault::WriterGone => OpenError::Disk {
+            WalFailure::WriterGone => OpenError::Disk {
                 action: "start the writer of",
                 file: "wal".to_owned(),
-                source: io::Error::other(fault),
+                source: io::Error::other(failure),
             },
         }
     }

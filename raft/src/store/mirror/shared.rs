@@ -10,9 +10,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::{MirrorError, MirrorFailure};
 
 /// The desk, and the two bells on it.
-pub(super) struct Desk {
+pub(super) struct MirrorShared {
     pub(super) every: Duration,
-    pub(super) papers: Mutex<Papers>,
+    pub(super) state: Mutex<MirrorState>,
     /// Something to do for the thread.
     pub(super) work: Condvar,
     /// Something done by the thread.
@@ -21,7 +21,7 @@ pub(super) struct Desk {
 
 /// Invariant: `written <= given`.
 #[derive(Default)]
-pub(super) struct Papers {
+pub(super) struct MirrorState {
     /// The next write is of all rows.
     pub(super) all: bool,
     /// Number of notes so far, and how many of them the store holds.
@@ -29,59 +29,59 @@ pub(super) struct Papers {
     pub(super) written: u64,
     pub(super) failed: Option<String>,
     /// A failure that the owner has not been told of yet.
-    pub(super) untold: Option<MirrorFailure>,
-    pub(super) hurry: bool,
+    pub(super) unreported: Option<MirrorFailure>,
+    pub(super) write_now: bool,
     pub(super) stopping: bool,
     pub(super) stopped: bool,
 }
 
 /// What the thread took from the desk.
-pub(super) struct Order {
+pub(super) struct WriteJob {
     pub(super) all: bool,
     pub(super) given: u64,
 }
 
-impl Desk {
-    pub(super) fn new(every: Duration) -> Desk {
-        Desk { every, papers: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
+impl MirrorShared {
+    pub(super) fn new(every: Duration) -> MirrorShared {
+        MirrorShared { every, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
     }
 
     /// Waits, at most `limit`, until `is_done`, or until the mirror has failed (while it stops: until it stopped).
     pub(super) fn wait_until(
         &self,
-        papers: &mut MutexGuard<'_, Papers>,
+        state: &mut MutexGuard<'_, MirrorState>,
         limit: Duration,
-        is_done: impl Fn(&Papers) -> bool,
+        is_done: impl Fn(&MirrorState) -> bool,
     ) -> Result<(), MirrorError> {
         let end = Instant::now() + limit;
         loop {
-            if is_done(papers) {
+            if is_done(state) {
                 // `stopped` is also reached by a mirror that failed: say so.
-                return papers.failed.clone().map_or(Ok(()), |why| Err(MirrorError::Failed { why }));
+                return state.failed.clone().map_or(Ok(()), |why| Err(MirrorError::Failed { why }));
             }
-            if let (Some(why), false) = (&papers.failed, papers.stopping) {
+            if let (Some(why), false) = (&state.failed, state.stopping) {
                 return Err(MirrorError::Failed { why: why.clone() });
             }
-            if self.done.wait_until(papers, end).timed_out() {
+            if self.done.wait_until(state, end).timed_out() {
                 return Err(MirrorError::TimedOut(limit));
             }
         }
     }
 }
 
-impl Papers {
+impl MirrorState {
     pub(super) fn fail(&mut self, failure: MirrorFailure) {
         self.failed = Some(with_cause(&failure));
-        self.untold = Some(failure);
+        self.unreported = Some(failure);
     }
 
     pub(super) fn has_work(&self) -> bool {
         self.failed.is_none() && self.written < self.given
     }
 
-    pub(super) fn take(&mut self) -> Order {
-        self.hurry = false;
-        Order { all: std::mem::take(&mut self.all), given: self.given }
+    pub(super) fn take(&mut self) -> WriteJob {
+        self.write_now = false;
+        WriteJob { all: std::mem::take(&mut self.all), given: self.given }
     }
 }
 

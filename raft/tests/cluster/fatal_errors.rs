@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::ids::{GROUP, NodeId};
 use reveille_proto::peer::v1;
 use reveille_raft::peer::{Destination, Request, Transport};
-use reveille_raft::{Fault, Role};
+use reveille_raft::{FatalError, Role};
 
 use crate::memory::MemoryNetwork;
 use crate::support::*;
@@ -45,10 +45,10 @@ async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
     // The log takes what it can not read; whether the answer still comes out is another matter.
     let _ = stranger.call(&to, entries(vec![blank(), blank(), unreadable, blank()]), PATIENCE).await;
 
-    let mut fault = node.replica().fault();
-    let fault = fault.wait_for(Option::is_some);
-    let fault = tokio::time::timeout(PATIENCE, fault).await.expect("a fault").expect("it is kept").clone();
-    assert!(matches!(fault, Some(Fault::Unreadable { index: 2, .. })), "{fault:?}");
+    let mut fatal_error = node.replica().fatal_error();
+    let fatal_error = fatal_error.wait_for(Option::is_some);
+    let fatal_error = tokio::time::timeout(PATIENCE, fatal_error).await.expect("a fatal_error").expect("it is kept").clone();
+    assert!(matches!(fatal_error, Some(FatalError::Unreadable { index: 2, .. })), "{fatal_error:?}");
     let mut role = node.replica().role();
     let stopped = role.wait_for(|role| *role == Role::Stopped);
     tokio::time::timeout(PATIENCE, stopped).await.expect("it takes no further part").expect("it is known");
@@ -58,7 +58,7 @@ async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
     // It stays down, for the same reason: the entry is committed and still unreadable.
     node.stop().await;
     let again = node.start(network.transport(node.id)).await;
-    assert!(matches!(again, Err(Fault::Unreadable { index: 2, .. })), "{again:?}");
+    assert!(matches!(again, Err(FatalError::Unreadable { index: 2, .. })), "{again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +72,7 @@ async fn entries_out_of_order_are_refused_before_raft_sees_them() {
     append.entries.swap(0, 1);
     let sent = network.transport(NodeId(2)).call(&to, Request::Append(append), PATIENCE).await;
     assert!(sent.is_err(), "{sent:?}");
-    assert_eq!(*node.replica().fault().borrow(), None);
+    assert_eq!(*node.replica().fatal_error().borrow(), None);
     node.stop().await;
 }
 
@@ -152,7 +152,7 @@ async fn a_log_that_lost_its_tail_catches_up_with_a_leader_that_went_on() {
     let last = propose(nodes[leading].replica(), "after").await.expect("it goes on").index;
     nodes[torn].replica().wait_applied(last, soon()).await.expect("it catches up");
     for node in &nodes {
-        assert_eq!(*node.replica().fault().borrow(), None);
+        assert_eq!(*node.replica().fatal_error().borrow(), None);
     }
     stop_all(&mut nodes).await;
 }
@@ -180,8 +180,8 @@ async fn a_damaged_log_does_not_start_and_says_where_it_is() {
     )
     .await;
     let text = match refused {
-        Err(Fault::Damaged(text)) => text,
-        Err(other) => panic!("another fault: {other}"),
+        Err(FatalError::Damaged(text)) => text,
+        Err(other) => panic!("another fatal_error: {other}"),
         Ok(_) => panic!("a damaged log must not start"),
     };
     assert!(text.contains("byte") && text.contains(&folder.display().to_string()), "with its folder: {text}");

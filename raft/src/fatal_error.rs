@@ -10,7 +10,7 @@ use crate::wal;
 
 /// What is broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FatalError {
     /// Two processes on one data folder would undo each other's promises.
     #[error("{0} is in use by another process: stop that one first")]
     InUse(String),
@@ -78,50 +78,50 @@ pub enum Fault {
     Broken(String),
 }
 
-impl Fault {
-    pub(crate) fn folder(action: &'static str, path: &Path, error: impl Display) -> Fault {
-        Fault::Folder { action, path: path.display().to_string(), detail: error.to_string() }
+impl FatalError {
+    pub(crate) fn folder(action: &'static str, path: &Path, error: impl Display) -> FatalError {
+        FatalError::Folder { action, path: path.display().to_string(), detail: error.to_string() }
     }
 }
 
-impl From<wal::OpenError> for Fault {
-    fn from(error: wal::OpenError) -> Fault {
+impl From<wal::OpenError> for FatalError {
+    fn from(error: wal::OpenError) -> FatalError {
         match error {
-            wal::OpenError::Foreign { .. } => Fault::Foreign(error.to_string()),
-            wal::OpenError::Damaged { .. } => Fault::Damaged(error.to_string()),
-            _ => Fault::Log(error.to_string()),
+            wal::OpenError::Foreign { .. } => FatalError::Foreign(error.to_string()),
+            wal::OpenError::Damaged { .. } => FatalError::Damaged(error.to_string()),
+            _ => FatalError::Log(error.to_string()),
         }
     }
 }
 
 /// Where the first fault of a running node is kept; later ones are only its echo.
 #[derive(Clone)]
-pub(crate) struct FaultCell {
-    first: watch::Sender<Option<Fault>>,
+pub(crate) struct FatalErrorCell {
+    first: watch::Sender<Option<FatalError>>,
 }
 
-impl FaultCell {
-    pub fn new() -> FaultCell {
-        FaultCell { first: watch::Sender::new(None) }
+impl FatalErrorCell {
+    pub fn new() -> FatalErrorCell {
+        FatalErrorCell { first: watch::Sender::new(None) }
     }
 
     /// Keeps the fault unless there is one already, and says it.
-    pub fn raise(&self, fault: Fault) {
+    pub fn raise(&self, fatal_error: FatalError) {
         self.first.send_if_modified(|known| {
             if known.is_some() {
                 return false;
             }
-            tracing::error!(%fault, "this node must stop");
-            *known = Some(fault);
+            tracing::error!(error = %fatal_error, "this node must stop");
+            *known = Some(fatal_error);
             true
         });
     }
 
-    pub fn get(&self) -> Option<Fault> {
+    pub fn get(&self) -> Option<FatalError> {
         self.first.borrow().clone()
     }
 
-    pub fn watch(&self) -> watch::Receiver<Option<Fault>> {
+    pub fn watch(&self) -> watch::Receiver<Option<FatalError>> {
         self.first.subscribe()
     }
 }

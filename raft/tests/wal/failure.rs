@@ -6,21 +6,21 @@ use std::sync::mpsc;
 
 use crate::groups::Gate;
 use crate::support::*;
-use reveille_raft::wal::{Fault, MemoryDisk, SECTOR_BYTES, Wal, WalError, WalOptions};
+use reveille_raft::wal::{WalFailure, MemoryDisk, SECTOR_BYTES, Wal, WalError, WalOptions};
 
 #[test]
 fn after_a_failed_sync_nothing_is_tried_again() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk, &inline());
     assert_eq!(append(&wal, vec![entry(1, 1, 100)]), WRITTEN);
-    let fault = wal.health().fault();
-    assert!(fault.borrow().is_none());
+    let failure = wal.health().failure();
+    assert!(failure.borrow().is_none());
 
     disk.fail_syncs(ErrorKind::Other);
     let (answer, told) = append(&wal, vec![entry(1, 2, 100)]);
-    let Err(WalError::Fault(first)) = answer else { panic!("answered {answer:?}") };
+    let Err(WalError::Failed(first)) = answer else { panic!("answered {answer:?}") };
     assert_eq!(told, Some(Err(first.clone())));
-    assert_eq!(fault.borrow().clone(), Some(first.clone()));
+    assert_eq!(failure.borrow().clone(), Some(first.clone()));
     assert!(!first.is_disk_full());
 
     disk.heal();
@@ -39,11 +39,11 @@ fn a_full_disk_is_told_as_such_and_the_log_opens_again_when_there_is_room() {
         let before = content(&wal);
         disk.leave_room(room);
         let (answer, _) = append(&wal, vec![entry(1, 2, 6000)]);
-        assert!(matches!(&answer, Err(WalError::Fault(fault)) if fault.is_disk_full()), "{answer:?}");
+        assert!(matches!(&answer, Err(WalError::Failed(failure)) if failure.is_disk_full()), "{answer:?}");
         drop(wal);
         disk.heal();
         let (wal, report) = open(&disk, &inline());
-        assert_eq!((content(&wal), report.cut), (before, false));
+        assert_eq!((content(&wal), report.tail_truncated), (before, false));
         assert_eq!(append(&wal, vec![entry(1, 2, 6000)]), WRITTEN);
     }
 }
@@ -55,7 +55,7 @@ async fn every_pending_and_every_later_callback_gets_the_error_of_a_failed_write
     let (wal, _) = Wal::open(Arc::new(gate.clone()), &WalOptions::new(NODE)).expect("opens");
     gate.close();
     let (told, heard) = mpsc::channel();
-    let done = |told: &mpsc::Sender<Result<(), Fault>>| {
+    let done = |told: &mpsc::Sender<Result<(), WalFailure>>| {
         let told = told.clone();
         Box::new(move |outcome| drop(told.send(outcome)))
     };
@@ -65,9 +65,9 @@ async fn every_pending_and_every_later_callback_gets_the_error_of_a_failed_write
     wal.vote(vote(3), done(&told)).await.expect("admitted");
     disk.fail_writes(ErrorKind::StorageFull);
     disk.fail_syncs(ErrorKind::StorageFull);
-    let mut fault = wal.health().fault();
+    let mut failure = wal.health().failure();
     gate.open();
-    let first = fault.wait_for(Option::is_some).await.expect("told").clone().expect("a fault");
+    let first = failure.wait_for(Option::is_some).await.expect("told").clone().expect("a failure");
     assert!(first.is_disk_full());
     for number in 1..=21 {
         assert_eq!(heard.recv(), Ok(Err(first.clone())), "callback {number}");
@@ -90,5 +90,5 @@ fn a_hole_or_an_entry_too_large_is_refused_and_harms_nothing() {
     assert!(matches!(at_once(wal.truncate(Some(point(2, 5)))), Err(WalError::Refused(_))));
     assert_eq!(disk.files(), image);
     assert_eq!(append(&wal, vec![entry(1, 6, 10)]), WRITTEN);
-    assert!(wal.health().fault().borrow().is_none());
+    assert!(wal.health().failure().borrow().is_none());
 }

@@ -8,15 +8,15 @@ use super::{Rejection, Request};
 use crate::identity::{ClusterId, Identity};
 
 /// Knows which callers belong to the cluster.
-pub(crate) struct Doorman {
+pub(crate) struct Authenticator {
     pub identity: Arc<Identity>,
 }
 
-impl Doorman {
+impl Authenticator {
     /// Who speaks, if it is one of ours and means this node. A node without a cluster joins the one that
     /// calls it by its id: ids are drawn at random, so whoever knows it was told.
-    pub fn admit(&self, request: &Request) -> Result<NodeId, Rejection> {
-        let stranger = |text: String| Err(Rejection::Stranger(text));
+    pub fn authenticate(&self, request: &Request) -> Result<NodeId, Rejection> {
+        let stranger = |text: String| Err(Rejection::Unauthorized(text));
         let Some(header) = request.header() else {
             return Err(Rejection::Malformed("field header is missing".to_owned()));
         };
@@ -35,7 +35,9 @@ impl Doorman {
             Some(ours) if ours == theirs => {}
             Some(ours) => return stranger(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
             None => {
-                self.identity.join(theirs, false).map_err(|fault| Rejection::NotNow(fault.to_string()))?;
+                self.identity
+                    .join(theirs, false)
+                    .map_err(|fatal_error| Rejection::Unavailable(fatal_error.to_string()))?;
                 tracing::info!(cluster = %theirs, "this node joins the cluster that calls it");
             }
         }
