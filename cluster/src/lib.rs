@@ -12,7 +12,7 @@
 //! end with it. A node's own actors belong to [`node::lifecycle`]: they work the claims of this node, ask the gate
 //! immediately before the final dot, and leave each outcome with the settler.
 //!
-//! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
+//! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers as its `Application`.
 //!
 //! Reading order: [`node`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor), [`worker`]
 //! (a claim's way to the gate, the settler, the [`worker::journal`] and recovery), [`smtp`] (sessions, pools, what

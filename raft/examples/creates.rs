@@ -14,60 +14,25 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, Time};
+use reveille_ledger::command::{Command, EpochStart, VoterClock, Relay};
+use reveille_ledger::ids::{Epoch, ClaimOwner, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
-use reveille_raft::peer::{
-    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
-    MakePart, TakePart,
-};
-use reveille_raft::{ClusterId, GrpcTransport, Member, Options, PeerService, Replica, Role, Stamp};
+use reveille_raft::peer::Rejection;
+use reveille_raft::{Application, ClusterId, GrpcTransport, Member, Options, Replica, Role, Stamp};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Nobody asks for leases here.
+/// No node asks another one here.
 struct Silent;
 
 #[async_trait]
-impl PeerService for Silent {
-    async fn renew_lease(&self, _question: LeaseQuestion) -> LeaseAnswer {
-        LeaseAnswer::Refused("no leases here".to_owned())
+impl Application for Silent {
+    fn name(&self) -> String {
+        String::new()
     }
 
-    async fn barrier(&self, _question: BarrierQuestion) -> BarrierAnswer {
-        BarrierAnswer::default()
-    }
-
-    fn clock(&self) -> ClockReading {
-        ClockReading { wall: Time(0), boot_ms: 0 }
-    }
-
-    async fn hold_barrier(&self, _question: BarrierQuestion) -> Result<BarrierReport, String> {
-        Err("no barriers here".to_owned())
-    }
-
-    async fn hand_over(&self, _to: NodeId, _patience: Duration) -> Result<(), String> {
-        Err("not here".to_owned())
-    }
-
-    async fn make_part(&self, _: MakePart) -> Result<Hash, String> {
-        Err("no parts here".to_owned())
-    }
-
-    async fn fetch_part(&self, _: FetchPart) -> Option<(Vec<u8>, u64)> {
-        None
-    }
-
-    async fn hold_parts(&self, _: Vec<Hash>) -> Result<Vec<Hash>, String> {
-        Err("no parts here".to_owned())
-    }
-
-    async fn take_part(&self, _: TakePart) -> Result<(), String> {
-        Err("no parts here".to_owned())
-    }
-
-    async fn describe(&self) -> Option<Description> {
-        None
+    async fn answer(&self, _from: NodeId, _payload: Vec<u8>, _limit: Duration) -> Result<Vec<u8>, Rejection> {
+        Err(Rejection::Unavailable("not here".to_owned()))
     }
 }
 

@@ -17,8 +17,8 @@
 //! - **Loud.** A broken disk or invariant is a [`FatalError`]: the node takes no further part, and its owner is
 //!   told to stop it.
 //!
-//! What it is not: it knows no mail, no schedule and no lease; [`PeerService`] is where the application
-//! answers its own questions of peers.
+//! What it is not: it knows no email, no schedule and no lease. Requests of the application between nodes are opaque to
+//! it ([`Application`]).
 //!
 //! Reading order: `replica` (what can be asked, start and stop), `proposer` (how a command becomes an entry),
 //! `state_machine` (how an entry is applied), [`peer`] (what nodes ask of each other), `election`, [`snapshot`],
@@ -52,7 +52,7 @@ pub use fatal_error::FatalError;
 pub use identity::ClusterId;
 pub use membership::{Member, MembershipError};
 pub use options::Options;
-pub use peer::{GrpcTransport, PeerError, PeerService, Transport};
+pub use peer::{Application, GrpcTransport, PeerError, Transport};
 pub use proposer::router::ReadError;
 pub use proposer::{ProposeError, Stamp};
 pub use replica::Replica;

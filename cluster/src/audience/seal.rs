@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use reveille_ledger::ids::{Hash, NodeId};
-use reveille_raft::peer::MakePart;
 use tokio::task::JoinSet;
 
 use super::Recipe;
 use crate::node::context::Site;
+use crate::node::peer_messages::{self, MakePart};
 
 /// How long one part may take a member: it is some megabytes to be made and synced.
 const PART_WITHIN: Duration = Duration::from_secs(10);
@@ -127,7 +127,7 @@ async fn write_one(site: &Site, node: NodeId, recipe: &Recipe, number: u32) -> R
     for _ in 0..TRIES {
         let Some(peer) = site.replica.peer(node) else { break };
         let Recipe { seed, rows, columns } = recipe.clone();
-        match peer.make_part(MakePart { seed, rows, columns, number }, PART_WITHIN).await {
+        match peer_messages::ask(&peer, MakePart { seed, rows, columns, number }, PART_WITHIN).await {
             Ok(Ok(hash)) => return Ok(hash),
             // What it says of its disk will not be otherwise in a moment.
             Ok(Err(refusal)) => return Err(refusal),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::ids::{Hash, NodeId};
-use reveille_raft::peer::TakePart;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::SealError;
 use crate::node::context::Site;
+use crate::node::peer_messages::{self, HoldParts, TakePart};
 
 /// How long a member may take to say what it has.
 const HOLD_WITHIN: Duration = Duration::from_secs(5);
@@ -77,7 +77,8 @@ async fn ask_all(
         let (site, node, parts) = (Arc::clone(site), *node, parts.to_vec());
         asking.spawn(async move {
             let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
-            let lacking = peer.hold_parts(parts, HOLD_WITHIN).await.map_err(|error| error.to_string())??;
+            let lacking =
+                peer_messages::ask(&peer, HoldParts(parts), HOLD_WITHIN).await.map_err(|error| error.to_string())??;
             Ok::<_, String>((node, lacking.into_iter().collect()))
         });
     }
@@ -125,7 +126,7 @@ impl Turn {
 async fn take(site: Arc<Site>, node: NodeId, turn: Turn, question: TakePart) -> Result<(), String> {
     let _one_of = turn.come().await.ok_or_else(|| "others were quicker".to_owned())?;
     let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
-    let taken = peer.take_part(question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten();
+    let taken = peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten();
     if let Err(why) = &taken
         && site.parts.is_to_be_told(node)
     {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use reveille_ledger::ids::{Hash, NodeId};
-use reveille_raft::peer::FetchPart;
 use tokio_util::sync::CancellationToken;
 
 use super::NAMED_MAX;
 use crate::node::context::Site;
+use crate::node::peer_messages::{self, FetchPart, PartPiece};
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -107,11 +107,11 @@ pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io
     let mut bytes = Vec::new();
     loop {
         let question = FetchPart { part, offset: bytes.len() as u64 };
-        let piece = match peer.fetch_part(question, PIECE_WITHIN).await {
+        let piece = match peer_messages::ask(&peer, question, PIECE_WITHIN).await {
             Ok(piece) => piece,
             Err(error) => return Err(io::Error::other(error.to_string())),
         };
-        let Some((piece, total)) = piece else { return Ok(false) };
+        let Some(PartPiece { bytes: piece, total }) = piece else { return Ok(false) };
         if piece.is_empty() || total > PART_BYTES_MAX {
             return Err(io::Error::other(format!("{total} bytes are announced, {} have come", bytes.len())));
         }

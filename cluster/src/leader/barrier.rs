@@ -14,11 +14,13 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_raft::Role;
-use reveille_raft::peer::{About, BarrierAnswer, BarrierQuestion, BarrierReport, Crossed};
 use tokio::task::JoinSet;
 
 use super::leadership::Term;
 use crate::node::context::Site;
+use crate::node::peer_messages::{
+    self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject, CrossedHandOff, HoldBarrier,
+};
 use crate::worker::in_flight_handoffs::HandOff;
 
 /// How long one question waits for its answer.
@@ -44,7 +46,7 @@ pub enum BarrierError {
 pub async fn through_leader(
     site: &Arc<Site>,
     index: u64,
-    about: About,
+    about: BarrierSubject,
     deadline: Instant,
 ) -> Result<BarrierReport, BarrierError> {
     let mut last = "no leader is known".to_owned();
@@ -54,8 +56,8 @@ pub async fn through_leader(
             return Err(BarrierError::TimedOut(last));
         }
         if let Some(peer) = leader(site).and_then(|leader| site.replica.peer(leader)) {
-            let question = BarrierQuestion { index, about: about.clone(), patience };
-            match peer.hold_barrier(question, patience).await {
+            let question = HoldBarrier(BarrierRequest { index, subject: about.clone() });
+            match peer_messages::ask(&peer, question, patience).await {
                 Ok(Ok(report)) => return Ok(report),
                 Ok(Err(refusal)) => last = refusal,
                 Err(error) => last = error.to_string(),
@@ -75,7 +77,12 @@ pub(crate) fn leader(site: &Site) -> Option<NodeId> {
 }
 
 /// As leader: returns when no gate on any node decides by a state without the entry at `index`.
-pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) -> Result<BarrierReport, BarrierError> {
+pub async fn hold(
+    site: &Arc<Site>,
+    term: &Arc<Term>,
+    index: u64,
+    about: BarrierSubject,
+) -> Result<BarrierReport, BarrierError> {
     if site.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !term.is_in_force() {
         return Err(BarrierError::LeaderChanged);
     }
@@ -107,10 +114,10 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
     if caught_up.is_none() {
         return Err(BarrierError::Behind);
     }
-    let mut crossed: BTreeMap<(Fence, RunId, u32), Crossed> = BTreeMap::new();
+    let mut crossed: BTreeMap<(Fence, RunId, u32), CrossedHandOff> = BTreeMap::new();
     let mut confirmed = BTreeSet::new();
     let mut unconfirmed = Vec::new();
-    let key = |crossed: &Crossed| (crossed.fence, crossed.run, crossed.recipient);
+    let key = |crossed: &CrossedHandOff| (crossed.fence, crossed.run, crossed.recipient);
     for (holder, answer) in answers {
         match answer {
             Some(answer) => {
@@ -127,11 +134,17 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
 }
 
 /// Asks one node until it answers; none when the grants that it had before the entry were over first.
-async fn ask(site: &Arc<Site>, term: &Term, holder: ClaimOwner, index: u64, about: About) -> Option<BarrierAnswer> {
+async fn ask(
+    site: &Arc<Site>,
+    term: &Term,
+    holder: ClaimOwner,
+    index: u64,
+    about: BarrierSubject,
+) -> Option<BarrierAnswer> {
     loop {
-        let question = BarrierQuestion { index, about: about.clone(), patience: PATIENCE };
+        let question = BarrierRequest { index, subject: about.clone() };
         let answer = match site.replica.peer(holder.node) {
-            Some(peer) => peer.barrier(question, 2 * PATIENCE).await.unwrap_or_default(),
+            Some(peer) => peer_messages::ask(&peer, question, 2 * PATIENCE).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
         // Only this life can speak of its own hand-offs: the next one knows nothing of them.
@@ -147,7 +160,7 @@ async fn ask(site: &Arc<Site>, term: &Term, holder: ClaimOwner, index: u64, abou
 
 /// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
 /// confirm (the model's eleven steps to an arrival that nobody had named).
-fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
+fn fate_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
     let mut found = Vec::new();
     for (fence, row) in ledger.claims().iter() {
         let mut slots = row.in_doubt.clone();
@@ -157,13 +170,13 @@ fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<ClaimOwner>
         for slot in slots.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let may_concern = match about {
-                About::Run(other) => *other == run,
-                About::OptedOut { tenant, .. } => {
+                BarrierSubject::Run(other) => *other == run,
+                BarrierSubject::OptedOut { tenant, .. } => {
                     ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant)
                 }
             };
             if let Some(known) = ledger.run(run).filter(|_| may_concern) {
-                found.push((Crossed { run, recipient, fence: *fence }, known.audience));
+                found.push((CrossedHandOff { run, recipient, fence: *fence }, known.audience));
             }
         }
     }
@@ -171,7 +184,7 @@ fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<ClaimOwner>
 }
 
 /// A hand-off whose fate nobody knows, and the audience that tells whether it concerns the one who is asked about.
-type Unknown = (Crossed, Hash);
+type Unknown = (CrossedHandOff, Hash);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
@@ -195,14 +208,14 @@ fn whose(recipients: Result<&Recipients, ()>, recipient: u32, keys: &BTreeSet<St
 /// Those that concern whoever is asked about. Decodes each audience and reads each part once, and not inside a look at
 /// the state: after a reboot thousands of one list are in doubt. Where one cannot be read here everybody in it may be
 /// meant, and is named.
-async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<Crossed> {
-    let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
-    let About::OptedOut { keys, .. } = about else { return all };
+async fn theirs(site: &Arc<Site>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
+    let all: Vec<CrossedHandOff> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
+    let BarrierSubject::OptedOut { keys, .. } = about else { return all };
     let (own, keys) = (Arc::clone(site), keys.clone());
     let looked = site.replica.blocking(move || {
         let mut audiences: BTreeMap<Hash, Result<Arc<Recipients>, ()>> = BTreeMap::new();
         let mut asked: BTreeMap<Hash, BTreeSet<u16>> = BTreeMap::new();
-        let mut may_be: Vec<(Crossed, Whose)> = Vec::new();
+        let mut may_be: Vec<(CrossedHandOff, Whose)> = Vec::new();
         for (crossed, audience) in unknown {
             let recipients = audiences.entry(audience).or_insert_with(|| own.recipients(audience).map_err(drop));
             let recipients = recipients.as_ref().map(Arc::as_ref).map_err(|_| ());
@@ -236,18 +249,21 @@ async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<C
 /// marks, and the leader waits for that index. Looked at before them, the index could miss an entry that was applied
 /// in between and has taken a hand-off off. An index that is too high costs a wait. The state is asked, and not the
 /// watch on the applied index: that follows it, and lanes read the state.
-pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
-    let deadline = Instant::now() + question.patience.min(PATIENCE);
+pub async fn answer(site: &Site, question: BarrierRequest) -> BarrierAnswer {
+    let deadline = Instant::now() + PATIENCE;
     if site.replica.wait_applied(question.index, deadline).await.is_none() {
         return BarrierAnswer { incarnation: site.me.incarnation, ..BarrierAnswer::default() };
     }
-    let concerns = |hand_off: &HandOff| match &question.about {
-        About::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
-        About::Run(run) => hand_off.run == *run,
+    let concerns = |hand_off: &HandOff| match &question.subject {
+        BarrierSubject::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
+        BarrierSubject::Run(run) => hand_off.run == *run,
     };
     let crossed = site.marks.about(concerns).into_iter();
-    let crossed =
-        crossed.map(|hand_off| Crossed { run: hand_off.run, recipient: hand_off.recipient, fence: hand_off.fence });
+    let crossed = crossed.map(|hand_off| CrossedHandOff {
+        run: hand_off.run,
+        recipient: hand_off.recipient,
+        fence: hand_off.fence,
+    });
     let crossed = crossed.collect();
     let applied = site.replica.read(|ledger| ledger.head().applied);
     BarrierAnswer { confirmed: true, incarnation: site.me.incarnation, crossed, applied }

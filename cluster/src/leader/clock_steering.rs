@@ -20,6 +20,7 @@ use super::leadership::Term;
 use super::transfer::{self, Unfit};
 use crate::node::clock::Clock;
 use crate::node::context::Site;
+use crate::node::peer_messages::{self, ReadClock};
 use crate::worker::journal::boot_id;
 
 /// How long a voter's clock is waited for.
@@ -63,7 +64,7 @@ async fn ask(
     for node in voters {
         let site = Arc::clone(site);
         asked.spawn(async move {
-            let clock = site.replica.peer(node)?.clock(PATIENCE).await.ok()?;
+            let clock = peer_messages::ask(&site.replica.peer(node)?, ReadClock, PATIENCE).await.ok()?;
             Some((VoterClock { node, wall: clock.wall }, site.clock.boot()))
         });
     }

@@ -14,7 +14,6 @@ use reveille_ledger::command::Command;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::peer::{LeaseQuestion, Measured};
 use reveille_raft::{ProposeError, Role, crash};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -26,6 +25,7 @@ use super::{auditor, clock_steering, fitness, timer};
 use crate::node::clock::LedgerClock;
 use crate::node::context::{Concerns, Site, concerns};
 use crate::node::lease::{Grants, NotGranted};
+use crate::node::peer_messages::{LeaseRequest, NodeMeasurements};
 
 /// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ pub(crate) struct Report {
     /// Which life of it did.
     pub holder: ClaimOwner,
     /// What it has measured (P12).
-    pub measured: Measured,
+    pub measured: NodeMeasurements,
     /// Its state is too old for more claims (P12).
     pub behind: bool,
     /// It stops, and wants no more claims. Once said it is so for all of that life.
@@ -158,7 +158,7 @@ impl Term {
     }
 
     /// P9: grants or refuses a node lease; answers its length and its floor.
-    pub fn grant(&self, question: LeaseQuestion) -> Result<(Duration, u64), NotGranted> {
+    pub fn grant(&self, question: LeaseRequest) -> Result<(Duration, u64), NotGranted> {
         let (holder, applied, now) = (question.holder, question.applied, self.site.lease_clock());
         if self.site.slept().saturating_sub(self.slept) > SLEPT_MAX {
             tracing::warn!("this machine was suspended: the term ends");
@@ -190,8 +190,8 @@ impl Term {
     }
 
     /// What a node says with its question. A question of a former life says nothing of the one that runs.
-    fn note(&self, question: LeaseQuestion, behind: bool) {
-        let LeaseQuestion { holder, measured, stopping, lacking, .. } = question;
+    fn note(&self, question: LeaseRequest, behind: bool) {
+        let LeaseRequest { holder, measured, stopping, lacking, .. } = question;
         let mut reports = self.reports.lock();
         let before = reports.get(&holder.node);
         if before.is_some_and(|before| before.holder.incarnation > holder.incarnation) {

@@ -8,6 +8,7 @@ use reveille_ledger::ids::NodeId;
 
 use super::barrier::leader;
 use crate::node::context::Site;
+use crate::node::peer_messages::{self, HandOver};
 
 /// How long one heir is waited for before the next is asked.
 const EACH: Duration = Duration::from_millis(1_500);
@@ -69,7 +70,7 @@ pub async fn to(site: &Arc<Site>, to: NodeId, deadline: Instant) -> Result<(), H
         return Ok(());
     }
     let peer = site.replica.peer(current).ok_or(HandoverError::NoLeader)?;
-    let answer = peer.hand_over(to, deadline.saturating_duration_since(Instant::now())).await;
+    let answer = peer_messages::ask(&peer, HandOver { to }, deadline.saturating_duration_since(Instant::now())).await;
     answer.map_err(|error| HandoverError::Refused(error.to_string()))?.map_err(HandoverError::Refused)
 }
 

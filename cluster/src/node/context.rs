@@ -10,7 +10,6 @@ use parking_lot::{Mutex, RwLock};
 use reveille_ledger::content::{NamedAudience, Recipients};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, NodeId, Time};
-use reveille_raft::peer::Measured;
 use reveille_raft::{Hint, Replica, Stamp};
 
 use super::cache::Cache;
@@ -19,6 +18,7 @@ use super::lease::{ClockJumps, LEASE, NodeLease};
 use super::peer_handler::Introduction;
 use crate::audience::Parts;
 use crate::leader::leadership::Term;
+use crate::node::peer_messages::NodeMeasurements;
 use crate::ops::backlog::Backlog;
 use crate::ops::return_path::ReturnPath;
 use crate::ops::unsubscribe::Unsubscribe;
@@ -192,9 +192,9 @@ impl Site {
     }
 
     /// What this node has measured lately, for the leader (P12).
-    pub(crate) fn measured(&self) -> Measured {
+    pub(crate) fn measured(&self) -> NodeMeasurements {
         let relays = self.relays().map(|relays| relays.flows()).unwrap_or_default();
-        Measured { relays, settle: self.settling.lock().at(self.clock.monotonic()) }
+        NodeMeasurements { relays, settle: self.settling.lock().at(self.clock.monotonic()) }
     }
 
     /// A sealed audience of a tenant, and the names of its recipients' variables (P20).

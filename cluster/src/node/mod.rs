@@ -6,6 +6,7 @@ pub mod context;
 pub mod lease;
 pub mod lifecycle;
 pub mod peer_handler;
+pub mod peer_messages;
 pub(crate) mod proposal;
 pub mod secret;
 pub(crate) mod supervisor;

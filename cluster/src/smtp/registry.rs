@@ -15,11 +15,11 @@ use reveille_ledger::Ledger;
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::command::Relay;
 use reveille_ledger::injected_bugs::{self, Bug};
-use reveille_raft::peer::RelayFlow;
 use tokio::time::{Instant, timeout_at};
 
 use super::parked_relays::Parkings;
 use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRules, Status, Target, Unavailable};
+use crate::node::peer_messages::RelayFlow;
 
 /// The rate of a relay without a bound of its own: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;

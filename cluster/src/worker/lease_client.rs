@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_raft::crash;
-use reveille_raft::peer::{LeaseAnswer, LeaseQuestion, Measured};
 use tokio_util::sync::CancellationToken;
 
 use crate::audience::steward::open_parts;
 use crate::leader::barrier;
 use crate::node::context::Site;
 use crate::node::lease::ASK_EVERY;
+use crate::node::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasurements};
 
 /// How soon it asks again when it got none: a new leader grants once its epoch is applied, and until then
 /// nobody sends.
@@ -67,13 +67,13 @@ pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
 }
 
 /// Asks once; was it granted?
-async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
+async fn ask(site: &Arc<Site>, measured: NodeMeasurements, stopping: bool) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
     let lacking = if site.parts.is_lacking() { site.parts.named_lacking(&open_parts(site)) } else { Vec::new() };
-    let question = LeaseQuestion { holder: site.me, applied, lacking, measured, stopping };
+    let question = LeaseRequest { holder: site.me, applied, lacking, measured, stopping };
     let sent_at = site.lease_clock();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
-    match peer.renew_lease(question, ASK_EVERY).await {
+    match peer_messages::ask(&peer, question, ASK_EVERY).await {
         Ok(LeaseAnswer::Granted { lease, floor, .. }) => {
             if !stopping {
                 site.lease.prolong(sent_at, lease, floor);
@@ -87,7 +87,7 @@ async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
 }
 
 /// Waits until it is to ask again.
-async fn until_next(site: &Site, granted: bool, told: &Measured) {
+async fn until_next(site: &Site, granted: bool, told: &NodeMeasurements) {
     if !granted {
         return tokio::time::sleep(ASK_AGAIN).await;
     }
@@ -101,7 +101,7 @@ async fn until_next(site: &Site, granted: bool, told: &Measured) {
 }
 
 /// Has a relay become known, or twice as fast or as slow as the leader was told?
-fn is_news(told: &Measured, now: &Measured) -> bool {
+fn is_news(told: &NodeMeasurements, now: &NodeMeasurements) -> bool {
     let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
     now.relays.iter().any(|(name, flow)| {
         let Some(before) = told.relays.get(name) else { return true };
@@ -117,13 +117,12 @@ fn is_news(told: &Measured, now: &Measured) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use reveille_raft::peer::RelayFlow;
-
     use super::*;
+    use crate::node::peer_messages::RelayFlow;
 
-    fn measured(dialogue_ms: Option<u64>, rate_milli: u64) -> Measured {
+    fn measured(dialogue_ms: Option<u64>, rate_milli: u64) -> NodeMeasurements {
         let flow = RelayFlow { dialogue: dialogue_ms.map(Duration::from_millis), rate_milli };
-        Measured { relays: [("mailbox".to_owned(), flow)].into(), settle: None }
+        NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle: None }
     }
 
     #[test]
@@ -136,7 +135,7 @@ mod tests {
         assert!(is_news(&told, &measured(Some(100), 500)), "it is throttled");
         assert!(!is_news(&told, &measured(None, 1_000)), "it was not used for a while");
         assert!(is_news(&measured(None, 1_000), &told));
-        assert!(is_news(&Measured::default(), &told), "it is new");
+        assert!(is_news(&NodeMeasurements::default(), &told), "it is new");
     }
 
     #[test]

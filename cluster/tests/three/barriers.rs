@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use reveille_cluster::leader::barrier;
 use reveille_cluster::node::context::Site;
+use reveille_cluster::node::peer_messages::{self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{ClaimOutcome, Command, Decide, Decider, Decision, OptOut};
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::policy::Policies;
-use reveille_raft::peer::{About, BarrierReport, Response};
+use reveille_raft::peer::Response;
 
 use crate::books::*;
 use crate::cluster::*;
 
-fn about(number: u32) -> About {
-    About::OptedOut { tenant: "default".into(), keys: [address(number)].into() }
+fn about(number: u32) -> BarrierSubject {
+    BarrierSubject::OptedOut { tenant: "default".into(), keys: [address(number)].into() }
 }
 
 /// Asks this node, as an owner would: the entry, and then the barrier. Answers what it says.
@@ -180,13 +181,13 @@ async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confir
     // So answers a holder whose state is ahead of the leader's: its hand-off is in doubt there, and off its marks.
     let ahead = Arc::new(AtomicU64::new(u64::MAX));
     let its_state = Arc::clone(&ahead);
-    cluster.network.change_answers(node, "Barrier", move |response| match response {
-        Response::Barrier(mut answer) => {
-            answer.crossed.clear();
-            answer.applied = its_state.load(Ordering::Relaxed);
-            Response::Barrier(answer)
-        }
-        other => other,
+    cluster.network.change_answers(node, "Barrier", move |response| {
+        let Response::Application(mut response) = response else { return response };
+        let mut answer: BarrierAnswer = serde_json::from_slice(&response.payload).expect("an answer to a barrier");
+        answer.crossed.clear();
+        answer.applied = its_state.load(Ordering::Relaxed);
+        response.payload = peer_messages::reply::<BarrierRequest>(&answer).expect("it is written").into();
+        Response::Application(response)
     });
     let before = cluster.network.asked(node, "Barrier");
     let leader = Arc::clone(&site);

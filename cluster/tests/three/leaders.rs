@@ -1,8 +1,8 @@
 //! A leader that is killed, and one that is cut off.
 
 use reveille_cluster::node::lease::{LEASE, MARGIN};
+use reveille_cluster::node::peer_messages::{LeaseRequest, NodeMeasurements};
 use reveille_ledger::RecipientState;
-use reveille_raft::peer::{LeaseQuestion, Measured};
 use std::time::{Duration, Instant};
 
 use crate::books::*;
@@ -63,11 +63,11 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
 
     until("its lease is over", || (!me.may_send()).then_some(())).await;
     let applied = me.site().replica.status().applied_index;
-    let question = LeaseQuestion {
+    let question = LeaseRequest {
         holder: me.site().me,
         applied,
         lacking: Vec::new(),
-        measured: Measured::default(),
+        measured: NodeMeasurements::default(),
         stopping: false,
     };
     let grant = me.site().term().map(|term| term.grant(question));

@@ -13,9 +13,9 @@ use reveille_cluster::audience::{Recipe, recipient};
 use reveille_cluster::leader::{barrier, transfer};
 use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::context::Site;
+use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{Command, OptOut};
-use reveille_raft::peer::{About, BarrierReport};
 
 use crate::books::*;
 use crate::cluster::*;
@@ -43,7 +43,7 @@ struct Answered {
 /// The entry and its barrier, asked again until both are answered: by another node each time, as people would.
 async fn leave(sites: &[Arc<Site>], dice: &mut StdRng, number: u32) -> Answered {
     let key = recipient(&recipe(), number).key;
-    let about = About::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
+    let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
         assert!(Instant::now() < end, "nobody answers the opt-out of {number} within {PATIENCE:?}");

@@ -23,13 +23,13 @@ struct State {
     /// What the first says to the second does not arrive, answers among it. It waits, as it does in TCP.
     cut: BTreeSet<(NodeId, NodeId)>,
     /// These questions of the first do not reach the second, which it learns at once, as when a port is shut.
-    unasked: BTreeSet<(NodeId, NodeId, &'static str)>,
+    unasked: BTreeSet<(NodeId, NodeId, String)>,
     /// Answers to these questions of these nodes are lost.
-    unheard: BTreeSet<(NodeId, &'static str)>,
+    unheard: BTreeSet<(NodeId, String)>,
     /// Answers of these nodes to these questions arrive changed.
-    changed: BTreeMap<(NodeId, &'static str), Change>,
+    changed: BTreeMap<(NodeId, String), Change>,
     /// How often a node was asked what, whether or not it heard.
-    asked: BTreeMap<(NodeId, &'static str), u64>,
+    asked: BTreeMap<(NodeId, String), u64>,
 }
 
 /// The network; every node gets its own way into it.
@@ -62,23 +62,23 @@ impl Network {
     }
 
     /// The second is never asked this by the first; all else goes both ways.
-    pub fn lose_questions(&self, from: NodeId, to: NodeId, name: &'static str) {
-        self.state.lock().unasked.insert((from, to, name));
+    pub fn lose_questions(&self, from: NodeId, to: NodeId, name: &str) {
+        self.state.lock().unasked.insert((from, to, name.to_owned()));
     }
 
     /// What this node asks is done, and it never learns so.
-    pub fn lose_answers(&self, node: NodeId, name: &'static str) {
-        self.state.lock().unheard.insert((node, name));
+    pub fn lose_answers(&self, node: NodeId, name: &str) {
+        self.state.lock().unheard.insert((node, name.to_owned()));
     }
 
     /// What this node answers to this arrives as something else, which another state of it could have said.
     pub fn change_answers(
         &self,
         node: NodeId,
-        name: &'static str,
+        name: &str,
         change: impl Fn(Response) -> Response + Send + Sync + 'static,
     ) {
-        self.state.lock().changed.insert((node, name), Arc::new(change));
+        self.state.lock().changed.insert((node, name.to_owned()), Arc::new(change));
     }
 
     /// Every link is whole again. What has waited for it arrives now.
@@ -103,12 +103,12 @@ impl Network {
     }
 
     /// How often a node was asked this, whether or not it heard.
-    pub fn asked(&self, node: NodeId, name: &'static str) -> u64 {
-        self.state.lock().asked.get(&(node, name)).copied().unwrap_or(0)
+    pub fn asked(&self, node: NodeId, name: &str) -> u64 {
+        self.state.lock().asked.get(&(node, name.to_owned())).copied().unwrap_or(0)
     }
 
-    fn note(&self, to: NodeId, name: &'static str) {
-        *self.state.lock().asked.entry((to, name)).or_default() += 1;
+    fn note(&self, to: NodeId, name: &str) {
+        *self.state.lock().asked.entry((to, name.to_owned())).or_default() += 1;
     }
 
     /// Returns when something can go this way; false when one of the two is off.
@@ -140,14 +140,14 @@ impl MemoryTransport {
         if !self.network.way(self.node, to.node).await {
             return Err(unreachable());
         }
-        let name = request.name();
-        if self.network.state.lock().unasked.contains(&(self.node, to.node, name)) {
+        let name = request.name().to_owned();
+        if self.network.state.lock().unasked.contains(&(self.node, to.node, name.clone())) {
             return Err(PeerError::Unreachable(format!("{to} cannot be asked")));
         }
         let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;
         let answer = handler.handle(request).await;
         // It was done; whether anybody hears of it is another matter.
-        let unheard = self.network.state.lock().unheard.contains(&(self.node, name));
+        let unheard = self.network.state.lock().unheard.contains(&(self.node, name.clone()));
         if unheard || !self.network.way(to.node, self.node).await {
             return Err(PeerError::Lost(format!("{to} was not heard")));
         }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use reveille_check::history::{Answer, Crossing, Noun, Operation};
 use reveille_cluster::leader::barrier;
 use reveille_cluster::node::context::Site;
+use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RunKind;
 use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
@@ -17,7 +18,6 @@ use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
-use reveille_raft::peer::{About, BarrierReport};
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -123,7 +123,7 @@ impl Clients {
     pub(crate) async fn ask(
         &self,
         what: &str,
-        about: Option<About>,
+        about: Option<BarrierSubject>,
         make: impl Fn(&Site) -> Option<Command>,
     ) -> Option<Told> {
         let mut may_be_older = false;
@@ -159,7 +159,7 @@ impl Clients {
         &self,
         (client, request): (&str, Option<&str>),
         operation: Operation,
-        about: Option<About>,
+        about: Option<BarrierSubject>,
         make: impl Fn(&Site) -> Option<Command>,
     ) -> Option<Told> {
         let what = format!("{operation:?}");
@@ -238,7 +238,7 @@ impl Clients {
 pub(crate) async fn try_once(
     site: &Arc<Site>,
     command: &Command,
-    about: Option<&About>,
+    about: Option<&BarrierSubject>,
 ) -> Result<(CommandReply, BarrierReport), Missed> {
     let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| match error {
         ProposeError::Unknown => Missed::MaybeDone(error.to_string()),

@@ -209,7 +209,7 @@ pub struct Way {
 impl Way {
     async fn ask(&self, to: &Destination, request: Request) -> Result<Response, PeerError> {
         let gone = || PeerError::Unreachable(format!("{to} does not run"));
-        let (network, name) = (&self.network, request.name());
+        let (network, name) = (&self.network, request.name().to_owned());
         match network.carry(self.life, node_at(to)).await {
             Carried::Arrived => {}
             Carried::SpeakerIsGone => return Err(gone()),

@@ -2,6 +2,7 @@
 //! pause schedules, opt out and take it back, decide about doubts, and send dead letters again.
 
 use reveille_check::history::{Operation, Target};
+use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_ledger::command::{
     Command, Decide, Decider, Decision, OptOut, OptOutTakeBack, PickedRecipients, Requeue, RunPause, RunResume,
     SchedulePause, ScheduleResume, Trigger,
@@ -9,7 +10,6 @@ use reveille_ledger::command::{
 use reveille_ledger::ids::RunId;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, RecipientState, RunState};
-use reveille_raft::peer::About;
 use tokio::time::Duration;
 
 use crate::aftermath::recipients;
@@ -101,8 +101,10 @@ impl Clients {
         let target = Target::Run(run.to_string());
         let pause = RunPause { run, reason: "somebody looks at it".into() };
         let operation = Operation::Pause { target: target.clone() };
-        self.call(("operator", None), operation, Some(About::Run(run)), |_| Some(Command::RunPause(pause.clone())))
-            .await;
+        self.call(("operator", None), operation, Some(BarrierSubject::Run(run)), |_| {
+            Some(Command::RunPause(pause.clone()))
+        })
+        .await;
         tokio::time::sleep(PAUSE_FOR).await;
         let resume = RunResume { run, without_canary: false };
         self.call(("operator", None), Operation::Resume { target }, None, |_| Some(Command::RunResume(resume))).await;
@@ -114,7 +116,8 @@ impl Clients {
 
     async fn cancel(&self, run: RunId) {
         let operation = Operation::Cancel { target: Target::Run(run.to_string()) };
-        self.call(("operator", None), operation, Some(About::Run(run)), |_| Some(Command::RunCancel(run))).await;
+        self.call(("operator", None), operation, Some(BarrierSubject::Run(run)), |_| Some(Command::RunCancel(run)))
+            .await;
     }
 
     async fn pause_schedule(&self, which: u64) {
@@ -146,7 +149,7 @@ impl Clients {
         };
         let operation = Operation::OptOut { tenant: tenant.clone(), recipient: recipient.clone() };
         let keys = vec![recipient.clone()];
-        let about = About::OptedOut { tenant: tenant.clone(), keys: keys.iter().cloned().collect() };
+        let about = BarrierSubject::OptedOut { tenant: tenant.clone(), keys: keys.iter().cloned().collect() };
         let command = Command::OptOut(OptOut { tenant: tenant.clone(), keys });
         let told = self.call(("recipient", None), operation, Some(about), |_| Some(command.clone())).await;
         if told.is_some() {

@@ -14,7 +14,7 @@ use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
 use super::authenticator::Authenticator;
-use super::{Handler, PeerService, Rejection, Request, Response};
+use super::{Application, Handler, Rejection, Request, Response};
 use crate::Raft;
 use crate::election::eligibility::Eligibility;
 use crate::proposer::router::Router;
@@ -25,19 +25,13 @@ use crate::wire;
 
 /// Raft's own requests end within this, a disk that stalls included.
 const RAFT_LIMIT: Duration = Duration::from_secs(10);
-/// The application's requests end within this, whatever their caller says.
-const SERVICE_LIMIT: Duration = Duration::from_secs(10);
-/// A part of an audience is taken over within this; its caller may wait less.
-const TAKE_LIMIT: Duration = Duration::from_secs(60);
-/// A barrier waits out a silent node's lease at most, and some.
-const BARRIER_LIMIT: Duration = Duration::from_secs(30);
 /// A vote of a peer is at most this far above the local term. No cluster holds that many elections between two
 /// requests; one request with the highest term of all would make every later election impossible.
 const TERM_JUMP_MAX: u64 = 1 << 32;
 /// A refused request is logged at most once within this: a caller that forges one can forge a thousand a second.
 const REFUSAL_LOGGED_EVERY: Duration = Duration::from_secs(10);
-/// No caller waits longer for a proposal or a read than this.
-const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// A proposal, a read or a request of the application ends within this, whatever its caller allows.
+const REQUEST_LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// Everything that answers peers.
 pub(crate) struct Dispatch {
@@ -46,7 +40,7 @@ pub(crate) struct Dispatch {
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
     pub snapshots: SnapshotReceiver,
-    pub service: Arc<dyn PeerService>,
+    pub application: Arc<dyn Application>,
     /// When a refused request was last logged.
     pub refusal_logged: Mutex<Option<Instant>>,
 }
@@ -71,17 +65,9 @@ impl Handler for StartupHandler {
 #[async_trait]
 impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
-        if let Request::Describe(_) = request {
-            let told = self.describe().await?;
-            // Founders of a cluster ask before there are members. Other strangers are told no more than that.
-            let v1::DescribeResponse { node, name, cluster, .. } = &told;
-            let stranger = || v1::DescribeResponse {
-                node: *node,
-                name: name.clone(),
-                cluster: cluster.clone(),
-                ..v1::DescribeResponse::default()
-            };
-            return Ok(Response::Describe(if self.refusal(&request).is_ok() { told } else { stranger() }));
+        // Founders of a cluster ask before there are members.
+        if let Request::Identify(_) = request {
+            return Ok(Response::Identify(self.identify()));
         }
         self.check_sender(&request)?;
         let from = self.authenticator.authenticate(&request)?;
@@ -97,50 +83,8 @@ impl Handler for Dispatch {
             }
             Request::Propose(request) => self.propose(request).await.map(Response::Propose),
             Request::ReadIndex(request) => Ok(Response::ReadIndex(self.read_index(request).await)),
-            Request::RenewLease(request) => {
-                let question = wire::to_lease_question(from, &request)?;
-                let answer = within(SERVICE_LIMIT, self.service.renew_lease(question)).await?;
-                Ok(Response::RenewLease(wire::from_lease_answer(answer)))
-            }
-            Request::Barrier(request) => {
-                let question = wire::to_barrier_question(request)?;
-                let limit = question.patience.min(SERVICE_LIMIT);
-                let answer = within(limit, self.service.barrier(question)).await?;
-                Ok(Response::Barrier(wire::from_barrier_answer(answer)))
-            }
-            Request::HoldBarrier(request) => {
-                let question = wire::to_held_question(request)?;
-                let limit = question.patience.min(BARRIER_LIMIT);
-                let report = within(limit, self.service.hold_barrier(question)).await?;
-                Ok(Response::HoldBarrier(wire::from_report(report)))
-            }
-            Request::HandOver(request) => {
-                let limit = Duration::from_millis(request.remaining_ms).min(SERVICE_LIMIT);
-                let answer = within(limit, self.service.hand_over(NodeId(request.node), limit)).await?;
-                Ok(Response::HandOver(v1::HandOverResponse { refusal: answer.err().unwrap_or_default() }))
-            }
-            Request::MakePart(request) => {
-                let made = within(SERVICE_LIMIT, self.service.make_part(wire::to_make_part(request))).await?;
-                Ok(Response::MakePart(wire::from_part_made(made)))
-            }
-            Request::FetchPart(request) => {
-                let question = wire::to_fetch_part(&request)?;
-                let (piece, total) =
-                    within(SERVICE_LIMIT, self.service.fetch_part(question)).await?.unwrap_or_default();
-                Ok(Response::FetchPart(v1::FetchPartResponse { piece: piece.into(), total }))
-            }
-            Request::HoldParts(request) => {
-                let parts = wire::to_hold_parts(&request)?;
-                let lacking = within(SERVICE_LIMIT, self.service.hold_parts(parts)).await?;
-                Ok(Response::HoldParts(wire::from_lacking(lacking)))
-            }
-            Request::TakePart(request) => {
-                let question = wire::to_take_part(&request)?;
-                let taken = within(TAKE_LIMIT, self.service.take_part(question)).await?;
-                Ok(Response::TakePart(v1::TakePartResponse { refusal: taken.err().unwrap_or_default() }))
-            }
-            Request::Describe(_) => self.describe().await.map(Response::Describe),
-            Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),
+            Request::Application(request) => self.application(from, request).await.map(Response::Application),
+            Request::Identify(_) => Ok(Response::Identify(self.identify())),
         }
     }
 }
@@ -156,7 +100,7 @@ async fn raft<T, E: std::fmt::Display>(answer: impl Future<Output = Result<T, E>
 
 fn deadline(remaining_ms: u64) -> Instant {
     let now = Instant::now();
-    now.checked_add(Duration::from_millis(remaining_ms).min(PATIENCE_MAX)).unwrap_or(now)
+    now.checked_add(Duration::from_millis(remaining_ms).min(REQUEST_LIMIT_MAX)).unwrap_or(now)
 }
 
 impl Dispatch {
@@ -176,12 +120,21 @@ impl Dispatch {
         Ok(wire::from_append_response(&answer))
     }
 
-    /// The one question that a stranger may ask.
-    async fn describe(&self) -> Result<v1::DescribeResponse, Rejection> {
-        let description = within(SERVICE_LIMIT, self.service.describe()).await?;
-        description
-            .map(wire::from_description)
-            .ok_or_else(|| Rejection::Unavailable("this node is starting".to_owned()))
+    /// The only answer to a caller that is no member.
+    fn identify(&self) -> v1::IdentifyResponse {
+        let identity = &self.authenticator.identity;
+        let cluster = identity.cluster().map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default();
+        v1::IdentifyResponse { node: identity.node().0, name: self.application.name(), cluster: cluster.into() }
+    }
+
+    async fn application(
+        &self,
+        from: NodeId,
+        request: v1::ApplicationRequest,
+    ) -> Result<v1::ApplicationResponse, Rejection> {
+        let limit = Duration::from_millis(request.remaining_ms).min(REQUEST_LIMIT_MAX);
+        let payload = within(limit, self.application.answer(from, request.payload.into(), limit)).await??;
+        Ok(v1::ApplicationResponse { payload: payload.into() })
     }
 
     /// Refuses a caller that is no member, a vote in the name of another node, and a term that no election reaches.

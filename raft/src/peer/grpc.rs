@@ -47,7 +47,8 @@ enum Priority {
 
 fn priority_of(request: &Request) -> Priority {
     match request {
-        Request::SendChunk(_) | Request::FetchPart(_) => Priority::Bulk,
+        Request::SendChunk(_) => Priority::Bulk,
+        Request::Application(request) if request.bulk => Priority::Bulk,
         _ => Priority::Prompt,
     }
 }
@@ -140,7 +141,7 @@ impl Transport for GrpcTransport {
         let mut client = PeerServiceClient::new(self.channel(to, priority_of(&request))?)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let name = request.name();
+        let name = request.name().to_owned();
         match tokio::time::timeout(limit, send(&mut client, request, limit)).await {
             Ok(answer) => answer.map_err(error),
             Err(_) => Err(PeerError::Lost(format!("{name} to {to}: nothing within {} ms", limit.as_millis()))),
@@ -234,14 +235,6 @@ grpc! {
     InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
     Propose propose ProposeRequest ProposeResponse;
     ReadIndex read_index ReadIndexRequest ReadIndexResponse;
-    RenewLease renew_lease RenewLeaseRequest RenewLeaseResponse;
-    Barrier barrier BarrierRequest BarrierResponse;
-    Clock clock ClockRequest ClockResponse;
-    HoldBarrier hold_barrier HoldBarrierRequest HoldBarrierResponse;
-    HandOver hand_over HandOverRequest HandOverResponse;
-    MakePart make_part MakePartRequest MakePartResponse;
-    FetchPart fetch_part FetchPartRequest FetchPartResponse;
-    HoldParts hold_parts HoldPartsRequest HoldPartsResponse;
-    TakePart take_part TakePartRequest TakePartResponse;
-    Describe describe DescribeRequest DescribeResponse;
+    Application application ApplicationRequest ApplicationResponse;
+    Identify identify IdentifyRequest IdentifyResponse;
 }

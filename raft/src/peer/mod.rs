@@ -2,11 +2,10 @@
 //!
 //! [`Transport`] is the seam: [`GrpcTransport`] is what a node uses, an in-memory one serves tests and
 //! simulations. A transport carries our own messages (`reveille.peer.v1`) and knows nothing of Raft. What
-//! arrives goes to the `door` of this node, where it is checked who speaks before anything else.
+//! arrives goes to `dispatch`, which checks the sender before anything else.
 //!
-//! Reading order: this file, `rpc` (the closed list of requests), `service` (the part that the
-//! application answers), `door` (who is let in), `dispatch` (the receiving side), `client` (the asking side),
-//! `grpc`.
+//! Reading order: this file, `rpc` (the closed list of requests), `client` (sends them), `authenticator` and `dispatch`
+//! (receive them), `application` (opaque requests of the cluster crate), `grpc`.
 
 use std::fmt;
 use std::io;
@@ -17,20 +16,17 @@ use async_trait::async_trait;
 use reveille_ledger::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
+mod application;
 pub(crate) mod authenticator;
 pub(crate) mod client;
 pub(crate) mod dispatch;
 mod grpc;
 mod rpc;
-mod service;
 
-pub use client::Peer;
+pub use application::{Application, ApplicationRequest, Peer};
+pub use client::PeerIdentity;
 pub use grpc::GrpcTransport;
 pub use rpc::{Request, Response, Rpc};
-pub use service::{
-    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, FetchPart, LeaseAnswer,
-    LeaseQuestion, MakePart, Measured, PeerService, RelayFlow, TakePart,
-};
 
 /// Bytes of one message between peers. A batch of entries is cut well below it; a chunk of a snapshot
 /// travels in parts.

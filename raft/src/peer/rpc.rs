@@ -29,8 +29,11 @@ macro_rules! rpcs {
         }
 
         impl Request {
-            /// The name of the RPC, for log lines and metrics.
-            pub fn name(&self) -> &'static str {
+            /// The name of the request, for log lines and metrics.
+            pub fn name(&self) -> &str {
+                if let Request::Application(request) = self {
+                    return &request.name;
+                }
                 match self {
                     $(Request::$name(_) => stringify!($name),)*
                 }
@@ -87,24 +90,8 @@ rpcs! {
     Propose: ProposeRequest -> ProposeResponse;
     /// Up to where must a linearizable read have applied?
     ReadIndex: ReadIndexRequest -> ReadIndexResponse;
-    /// P9: prolong a node lease.
-    RenewLease: RenewLeaseRequest -> RenewLeaseResponse;
-    /// P15: do your gates know this entry?
-    Barrier: BarrierRequest -> BarrierResponse;
-    /// P18: what do your clocks say?
-    Clock: ClockRequest -> ClockResponse;
-    /// P15: hold a barrier until no gate decides without this entry.
-    HoldBarrier: HoldBarrierRequest -> HoldBarrierResponse;
-    /// Hand your leadership over.
-    HandOver: HandOverRequest -> HandOverResponse;
-    /// P20: write a part of an audience.
-    MakePart: MakePartRequest -> MakePartResponse;
-    /// P20: give me a piece of a part of an audience.
-    FetchPart: FetchPartRequest -> FetchPartResponse;
-    /// P20: which of these parts do you lack? Keep the others for a while.
-    HoldParts: HoldPartsRequest -> HoldPartsResponse;
-    /// P20: take this part over from that node.
-    TakePart: TakePartRequest -> TakePartResponse;
-    /// Who are you, and how do you stand?
-    Describe: DescribeRequest -> DescribeResponse;
+    /// A request of the application, which this crate does not read.
+    Application: ApplicationRequest -> ApplicationResponse;
+    /// Which node are you? Answered to any caller.
+    Identify: IdentifyRequest -> IdentifyResponse;
 }

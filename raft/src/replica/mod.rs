@@ -26,7 +26,7 @@ use crate::execution::Execution;
 use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::{ClusterId, Identity};
 use crate::membership::{Member, MembershipChange, MembershipError, change_membership, initialize, members};
-use crate::peer::{Description, Destination, Peer, PeerError, PeerService};
+use crate::peer::{Application, Destination, Peer, PeerError, PeerIdentity};
 use crate::proposer::router::{ReadError, RetryPolicy, Router};
 use crate::proposer::{ProposeError, Stamp};
 use crate::state_machine::applied_state::AppliedState;
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub process_nonce: u64,
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
-    pub service: Arc<dyn PeerService>,
+    pub application: Arc<dyn Application>,
     pub fatal_errors: FatalErrorCell,
     pub log: WalHealth,
     pub execution: Execution,
@@ -253,9 +253,9 @@ impl Replica {
         change_membership(&self.inner.raft, MembershipChange::Remove(node), deadline).await
     }
 
-    /// Asks whoever listens at a peer address who it is: how the founders of a cluster find each other.
-    pub async fn introduce(&self, address: &str, limit: Duration) -> Result<Description, PeerError> {
-        self.inner.router.client.introduce(address, limit).await
+    /// Asks the node that listens at a peer address for its identity: so the founders of a cluster find each other.
+    pub async fn identify(&self, address: &str, limit: Duration) -> Result<PeerIdentity, PeerError> {
+        self.inner.router.client.identify(address, limit).await
     }
 
     /// The way to a member, this node among them. `None`: not a member.
@@ -263,7 +263,7 @@ impl Replica {
         let client = self.inner.router.client.clone();
         if node == self.inner.identity.node() {
             let to = Destination { node, address: String::new() };
-            return Some(Peer { client, to, own: Some(Arc::clone(&self.inner.service)) });
+            return Some(Peer { client, to, own: Some(Arc::clone(&self.inner.application)) });
         }
         Some(Peer { client, to: self.inner.router.destination(node)?, own: None })
     }

@@ -24,7 +24,7 @@ use crate::options::Options;
 use crate::peer::authenticator::Authenticator;
 use crate::peer::client::PeerClient;
 use crate::peer::dispatch::{Dispatch, StartupHandler};
-use crate::peer::{Handler, PeerService};
+use crate::peer::{Application, Handler};
 use crate::proposer::router::Router;
 use crate::replica::{Inner, Replica, runtime_watchdog};
 use crate::snapshot::manager::{self, SnapshotManager};
@@ -48,23 +48,23 @@ impl Replica {
     ///
     /// Raft and its peers get a runtime of their own, on threads of their own, unless [`Options::drive`] says
     /// otherwise.
-    pub async fn start(options: Options, service: Arc<dyn PeerService>) -> Started {
+    pub async fn start(options: Options, application: Arc<dyn Application>) -> Started {
         if options.execution == Execution::Inline {
-            return start_inline(options, service).await;
+            return start_inline(options, application).await;
         }
         let (started, told) = oneshot::channel();
         std::thread::Builder::new()
             .name("raft".to_owned())
-            .spawn(move || run_on_thread(options, service, started))
+            .spawn(move || run_on_thread(options, application, started))
             .map_err(|error| FatalError::Broken(format!("Raft's thread does not start: {error}")))?;
         told.await.unwrap_or_else(|_| Err(FatalError::Broken("Raft's thread died at its start".to_owned())))
     }
 }
 
 /// The same on the runtime of the caller, and on no other thread.
-async fn start_inline(options: Options, service: Arc<dyn PeerService>) -> Started {
+async fn start_inline(options: Options, application: Arc<dyn Application>) -> Started {
     let (ended, end) = watch::channel(false);
-    let (replica, running) = open(options, service, end).await?;
+    let (replica, running) = open(options, application, end).await?;
     let stop = replica.inner.stop.clone();
     tokio::spawn(async move {
         stop.cancelled().await;
@@ -75,7 +75,7 @@ async fn start_inline(options: Options, service: Arc<dyn PeerService>) -> Starte
 }
 
 /// The whole life of a replica.
-fn run_on_thread(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sender<Started>) {
+fn run_on_thread(options: Options, application: Arc<dyn Application>, started: oneshot::Sender<Started>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads)
         .thread_name("raft-worker")
@@ -90,7 +90,7 @@ fn run_on_thread(options: Options, service: Arc<dyn PeerService>, started: onesh
     };
     let (ended, end) = watch::channel(false);
     let identity = runtime.block_on(async {
-        match open(options, service, end).await {
+        match open(options, application, end).await {
             Ok((replica, running)) => {
                 let stop = replica.inner.stop.clone();
                 // Whoever started it has gone: dropping the replica stops it.
@@ -134,11 +134,11 @@ impl RunningRaft {
 
 async fn open(
     options: Options,
-    service: Arc<dyn PeerService>,
+    application: Arc<dyn Application>,
     ended: watch::Receiver<bool>,
 ) -> Result<(Replica, RunningRaft), FatalError> {
     let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
-    let opened = open_locked(options, Arc::clone(&identity), service, ended).await;
+    let opened = open_locked(options, Arc::clone(&identity), application, ended).await;
     if opened.is_err() {
         // The peer listener may know it a little longer.
         identity.release();
@@ -149,7 +149,7 @@ async fn open(
 async fn open_locked(
     options: Options,
     identity: Arc<Identity>,
-    service: Arc<dyn PeerService>,
+    application: Arc<dyn Application>,
     ended: watch::Receiver<bool>,
 ) -> Result<(Replica, RunningRaft), FatalError> {
     let config = Arc::new(options.config()?);
@@ -215,7 +215,7 @@ async fn open_locked(
         router: Arc::clone(&router),
         eligibility: eligibility.clone(),
         snapshots: SnapshotReceiver::new(Arc::clone(&snapshots)),
-        service: Arc::clone(&service),
+        application: Arc::clone(&application),
         refusal_logged: Mutex::new(None),
     };
     // It was empty: this is the only place that fills it.
@@ -238,7 +238,7 @@ async fn open_locked(
         process_nonce: options.process_nonce,
         router,
         eligibility,
-        service,
+        application,
         fatal_errors,
         log: health,
         execution,

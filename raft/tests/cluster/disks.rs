@@ -86,7 +86,8 @@ async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
     let failed = lab.nodes[leads].replica();
     let write = propose(failed, "on a broken disk").await;
     let mut fatal_error = failed.fatal_error();
-    let fatal_error = tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
+    let fatal_error =
+        tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
     assert!(matches!(*fatal_error.expect("it is kept"), Some(FatalError::Log(_))));
     let mut role = failed.role();
     let stopped = role.wait_for(|role| *role == Role::Stopped);

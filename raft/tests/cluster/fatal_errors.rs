@@ -47,7 +47,8 @@ async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
 
     let mut fatal_error = node.replica().fatal_error();
     let fatal_error = fatal_error.wait_for(Option::is_some);
-    let fatal_error = tokio::time::timeout(PATIENCE, fatal_error).await.expect("a fatal_error").expect("it is kept").clone();
+    let fatal_error =
+        tokio::time::timeout(PATIENCE, fatal_error).await.expect("a fatal_error").expect("it is kept").clone();
     assert!(matches!(fatal_error, Some(FatalError::Unreadable { index: 2, .. })), "{fatal_error:?}");
     let mut role = node.replica().role();
     let stopped = role.wait_for(|role| *role == Role::Stopped);
@@ -174,11 +175,9 @@ async fn a_damaged_log_does_not_start_and_says_where_it_is() {
     let mut bytes = std::fs::read(&file).expect("its bytes");
     bytes[700] ^= 0xff;
     std::fs::write(&file, bytes).expect("one byte is another");
-    let refused = reveille_raft::Replica::start(
-        options(node.folder.path(), node.id, network.transport(node.id)),
-        Arc::new(Answers),
-    )
-    .await;
+    let refused =
+        reveille_raft::Replica::start(options(node.folder.path(), node.id, network.transport(node.id)), Arc::new(Echo))
+            .await;
     let text = match refused {
         Err(FatalError::Damaged(text)) => text,
         Err(other) => panic!("another fatal_error: {other}"),

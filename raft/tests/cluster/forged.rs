@@ -39,34 +39,27 @@ async fn forged_vote_with_highest_term_is_refused_and_cluster_elects_afterwards(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn caller_that_is_no_member_gets_no_answer() {
+async fn caller_that_is_no_member_is_told_the_identity_only() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "before").await.expect("it is applied");
     let outsider = loopback();
     for node in &nodes {
         let to = Destination { node: node.id, address: node.address.clone() };
-        let asks = |from| {
-            let header = header(from, &to);
-            [
-                Request::ReadIndex(v1::ReadIndexRequest { header: header.clone(), remaining_ms: 1_000 }),
-                Request::Clock(v1::ClockRequest { header: header.clone() }),
-                Request::HandOver(v1::HandOverRequest { header: header.clone(), node: 1, remaining_ms: 1_000 }),
-                Request::HoldParts(v1::HoldPartsRequest { header, parts: vec![vec![7].into()] }),
-            ]
-        };
-        for request in asks(777) {
+        let application = v1::ApplicationRequest { remaining_ms: 1_000, ..v1::ApplicationRequest::default() };
+        let read_index = v1::ReadIndexRequest { remaining_ms: 1_000, ..v1::ReadIndexRequest::default() };
+        for mut request in [Request::Application(application), Request::ReadIndex(read_index)] {
+            request.set_header(header(777, &to).expect("a header"));
             let answer = outsider.call(&to, request, PATIENCE).await;
             assert!(matches!(answer, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{answer:?}");
         }
-        let described = async |from| {
-            let describe = Request::Describe(v1::DescribeRequest { header: header(from, &to) });
-            let Ok(Response::Describe(told)) = outsider.call(&to, describe, PATIENCE).await else {
-                panic!("no answer")
-            };
-            (told.name, told.version, told.applied)
-        };
-        assert_eq!(described(777).await, ("n1".to_owned(), String::new(), 0), "name and cluster, as founders need");
-        assert_eq!(described(nodes[0].id.0).await, ("n1".to_owned(), "test".to_owned(), 9));
+        let identify = Request::Identify(v1::IdentifyRequest { header: header(777, &to) });
+        let Ok(Response::Identify(told)) = outsider.call(&to, identify, PATIENCE).await else { panic!("no answer") };
+        let cluster = CLUSTER.0.to_be_bytes().to_vec();
+        assert_eq!(
+            (told.node, told.name.as_str(), told.cluster.to_vec()),
+            (node.id.0, "n1", cluster),
+            "as founders need"
+        );
     }
     stop_all(&mut nodes).await;
 }

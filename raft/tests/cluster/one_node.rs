@@ -9,7 +9,7 @@ use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
+use reveille_raft::peer::{PeerError, Rejection};
 use reveille_raft::{FatalError, Hint, MembershipError, ProposeError, Replica, Role};
 
 use crate::support::*;
@@ -77,7 +77,7 @@ async fn a_command_above_the_bound_is_refused_before_it_travels() {
 async fn without_a_term_a_leader_is_not_ready_and_nothing_happens() {
     let transport = loopback();
     let node = Node::new(1, transport.address().to_string());
-    let replica = Replica::start(options(node.folder.path(), node.id, transport), Arc::new(Answers));
+    let replica = Replica::start(options(node.folder.path(), node.id, transport), Arc::new(Echo));
     let replica = replica.await.expect("a new node starts");
     replica.initialize(CLUSTER, &members(&[node])).await.expect("a new cluster");
     until("it leads", || matches!(*replica.role().borrow(), Role::Leader { .. }).then_some(())).await;
@@ -141,23 +141,20 @@ async fn a_cluster_is_made_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_do_not_share_a_data_folder() {
     let mut node = one().await;
-    let second = Replica::start(options(node.folder.path(), node.id, loopback()), Arc::new(Answers)).await;
+    let second = Replica::start(options(node.folder.path(), node.id, loopback()), Arc::new(Echo)).await;
     assert!(matches!(second, Err(FatalError::InUse(_))));
     node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_asks_itself_as_it_asks_any_peer() {
+async fn request_of_a_node_to_itself_is_answered_within_its_limit() {
     let mut node = one().await;
     let peer = node.replica().peer(NodeId(1)).expect("a member");
-    let holder = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
-    let question =
-        LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured: Measured::default(), stopping: false };
-    let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
-    assert!(matches!(answer, LeaseAnswer::Granted { floor: 9, .. }));
-    let about = About::OptedOut { tenant: "default".to_owned(), keys: ["a@b.example".to_owned()].into() };
-    let barrier = BarrierQuestion { index: 1, about, patience: PATIENCE };
-    assert!(peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
+    assert_eq!(peer.ask(request("a"), PATIENCE).await, Ok(format!("{}: a", node.id).into_bytes()));
+    let refused = peer.ask(request("refuse"), PATIENCE).await;
+    assert_eq!(refused, Err(PeerError::Rejected(Rejection::Unavailable("later".to_owned()))));
+    let late = peer.ask(request("never"), Duration::from_millis(50)).await;
+    assert!(matches!(late, Err(PeerError::Lost(_))), "{late:?}");
     assert!(node.replica().peer(NodeId(2)).is_none(), "not a member");
     node.stop().await;
 }
@@ -178,8 +175,11 @@ async fn entry_that_raises_level_above_the_build_stops_the_node() {
     let raised = node.replica().propose(&raise, soon()).await;
     assert!(raised.is_err(), "{raised:?}");
     let mut fatal_error = node.replica().fatal_error();
-    let fatal_error = tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
-    assert!(matches!(*fatal_error.expect("it is kept"), Some(FatalError::Unreadable { index, .. }) if index == last + 1));
+    let fatal_error =
+        tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await.expect("a fatal_error");
+    assert!(
+        matches!(*fatal_error.expect("it is kept"), Some(FatalError::Unreadable { index, .. }) if index == last + 1)
+    );
     assert_eq!(node.replica().read(|ledger| (ledger.head().applied, ledger.head().level)), (last, LEVEL));
     node.stop().await;
     let again = node.start(rebind(&node.address)).await;

@@ -8,15 +8,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, Time};
+use reveille_ledger::command::{Command, EpochStart, VoterClock, Relay};
+use reveille_ledger::ids::{Epoch, ClaimOwner, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
-use reveille_raft::peer::{
-    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
-    MakePart, TakePart, Transport,
-};
+use reveille_raft::peer::{ApplicationRequest, Rejection, Transport};
 use reveille_raft::{
-    ClusterId, FatalError, GrpcTransport, Member, Options, PeerService, ProposeError, Replica, Role, Stamp,
+    Application, ClusterId, FatalError, GrpcTransport, Member, Options, ProposeError, Replica, Role, Stamp,
 };
 use tempfile::TempDir;
 
@@ -46,64 +43,27 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Answers peers with what can be told apart.
-pub struct Answers;
+/// Answers each request with its sender and its payload.
+pub struct Echo;
 
 #[async_trait]
-impl PeerService for Answers {
-    async fn renew_lease(&self, question: LeaseQuestion) -> LeaseAnswer {
-        LeaseAnswer::Granted { lease: Duration::from_secs(4), epoch: Epoch(7), floor: question.applied }
+impl Application for Echo {
+    fn name(&self) -> String {
+        "n1".to_owned()
     }
 
-    async fn barrier(&self, question: BarrierQuestion) -> BarrierAnswer {
-        let (confirmed, applied) = (question.index == 1, question.index + 40);
-        BarrierAnswer { confirmed, incarnation: Incarnation(1), crossed: Vec::new(), applied }
+    async fn answer(&self, from: NodeId, payload: Vec<u8>, _limit: Duration) -> Result<Vec<u8>, Rejection> {
+        match payload.as_slice() {
+            b"never" => std::future::pending().await,
+            b"refuse" => Err(Rejection::Unavailable("later".to_owned())),
+            text => Ok([format!("{from}: ").as_bytes(), text].concat()),
+        }
     }
+}
 
-    async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String> {
-        if question.index == 1 { Ok(BarrierReport::default()) } else { Err("no such barrier".to_owned()) }
-    }
-
-    async fn hand_over(&self, to: NodeId, _: Duration) -> Result<(), String> {
-        Err(format!("{to} does not lead"))
-    }
-
-    async fn make_part(&self, _: MakePart) -> Result<Hash, String> {
-        Err("no parts here".to_owned())
-    }
-
-    async fn fetch_part(&self, _: FetchPart) -> Option<(Vec<u8>, u64)> {
-        None
-    }
-
-    async fn hold_parts(&self, _: Vec<Hash>) -> Result<Vec<Hash>, String> {
-        Err("no parts here".to_owned())
-    }
-
-    async fn take_part(&self, _: TakePart) -> Result<(), String> {
-        Err("no parts here".to_owned())
-    }
-
-    async fn describe(&self) -> Option<Description> {
-        Some(Description {
-            node: NodeId(1),
-            name: "n1".to_owned(),
-            address: "n1:1".to_owned(),
-            cluster: Some(CLUSTER),
-            incarnation: Incarnation(1),
-            applied: 9,
-            checkpoints: BTreeMap::new(),
-            wall: Time(1),
-            version: "test".to_owned(),
-            tzdb: "test".to_owned(),
-            no_room: String::new(),
-            stopping: false,
-        })
-    }
-
-    fn clock(&self) -> ClockReading {
-        ClockReading { wall: wall(), boot_ms: 1 }
-    }
+/// A request of the application with these bytes.
+pub fn request(text: &str) -> ApplicationRequest {
+    ApplicationRequest { name: "Test", payload: text.as_bytes().to_vec(), bulk: false }
 }
 
 /// One term: the epoch, and a time that only grows.
@@ -151,7 +111,7 @@ impl Node {
         let mut options = options(self.folder.path(), self.id, transport);
         options.process_nonce = incarnation.0;
         change(&mut options);
-        let replica = Replica::start(options, Arc::new(Answers)).await?;
+        let replica = Replica::start(options, Arc::new(Echo)).await?;
         tokio::spawn(keep_terms(replica.clone(), ClaimOwner { node: self.id, incarnation }));
         self.replica = Some(replica);
         Ok(())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId};
-use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
+use reveille_ledger::ids::{Epoch, NodeId};
+use reveille_raft::peer::{ApplicationRequest, PeerError, Rejection};
 use reveille_raft::{FatalError, ProposeError, Replica, Role};
 
 use crate::support::*;
@@ -145,21 +145,18 @@ async fn a_leader_knows_how_far_each_member_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn peers_answer_leases_barriers_and_clocks() {
+async fn request_to_a_peer_is_answered_within_its_limit() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "a").await.expect("it is applied");
     let peer = until("the members are known", || nodes[0].replica().peer(NodeId(2))).await;
-    let holder = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
-    let question =
-        LeaseQuestion { holder, applied: 5, lacking: Vec::new(), measured: Measured::default(), stopping: false };
-    let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
-    assert!(matches!(answer, LeaseAnswer::Granted { floor: 5, .. }));
-    let about = About::OptedOut { tenant: "default".to_owned(), keys: ["a@b.example".to_owned()].into() };
-    let barrier = BarrierQuestion { index: 2, about, patience: PATIENCE };
-    let answer = peer.barrier(barrier, PATIENCE).await.expect("an answer");
-    assert_eq!((answer.confirmed, answer.incarnation, answer.applied), (false, Incarnation(1), 42));
-    let clock = peer.clock(PATIENCE).await.expect("an answer");
-    assert!(clock.wall.since_ms(wall()).abs() < 60_000);
+    for bulk in [false, true] {
+        let answer = peer.ask(ApplicationRequest { bulk, ..request("a") }, PATIENCE).await;
+        assert_eq!(answer, Ok(format!("{}: a", NodeId(1)).into_bytes()));
+    }
+    let refused = peer.ask(request("refuse"), PATIENCE).await;
+    assert_eq!(refused, Err(PeerError::Rejected(Rejection::Unavailable("later".to_owned()))));
+    let late = peer.ask(request("never"), Duration::from_millis(200)).await;
+    assert!(late.is_err(), "{late:?}");
     stop_all(&mut nodes).await;
 }
 
@@ -190,7 +187,7 @@ async fn a_data_folder_of_another_node_does_not_start() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "a").await.expect("it is applied");
     nodes[2].stop().await;
-    let wrong = Replica::start(options(nodes[2].folder.path(), NodeId(9), loopback()), std::sync::Arc::new(Answers));
+    let wrong = Replica::start(options(nodes[2].folder.path(), NodeId(9), loopback()), std::sync::Arc::new(Echo));
     assert!(matches!(wrong.await, Err(FatalError::Foreign(_))));
     stop_all(&mut nodes).await;
 }

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
-use reveille_raft::listen::{MESSAGES_BYTES_MAX, FIRST_BYTES_WITHIN};
-use reveille_raft::peer::{Destination, Handler, PeerError, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
+use reveille_raft::listen::{FIRST_BYTES_WITHIN, MESSAGES_BYTES_MAX};
+use reveille_raft::peer::{
+    Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +25,7 @@ struct Judge;
 impl Handler for Judge {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
         match request {
-            Request::Clock(_) => Ok(Response::Clock(v1::ClockResponse { wall_ms: 7, boot_ms: 8 })),
+            Request::Identify(_) => Ok(identity()),
             Request::ReadIndex(_) => std::future::pending().await,
             Request::Vote(_) => Err(Rejection::Unauthorized("who are you".to_owned())),
             Request::PreVote(_) => Err(Rejection::Unavailable("later".to_owned())),
@@ -32,8 +34,12 @@ impl Handler for Judge {
     }
 }
 
-fn clock() -> Request {
-    Request::Clock(v1::ClockRequest::default())
+fn identify() -> Request {
+    Request::Identify(v1::IdentifyRequest::default())
+}
+
+fn identity() -> Response {
+    Response::Identify(v1::IdentifyResponse { node: 7, ..v1::IdentifyResponse::default() })
 }
 
 fn at(address: impl ToString) -> Destination {
@@ -48,8 +54,8 @@ async fn answers_and_rejections_arrive_as_they_were_given() {
     let to = at(server.address());
     let client = loopback();
 
-    let answer = client.call(&to, clock(), PATIENCE).await;
-    assert_eq!(answer, Ok(Response::Clock(v1::ClockResponse { wall_ms: 7, boot_ms: 8 })));
+    let answer = client.call(&to, identify(), PATIENCE).await;
+    assert_eq!(answer, Ok(identity()));
     let stranger = client.call(&to, Request::Vote(v1::VoteRequest::default()), PATIENCE).await;
     assert_eq!(stranger, Err(PeerError::Rejected(Rejection::Unauthorized("who are you".to_owned()))));
     let later = client.call(&to, Request::PreVote(v1::PreVoteRequest::default()), PATIENCE).await;
@@ -64,7 +70,7 @@ async fn a_port_where_nobody_listens_is_unreachable_and_nothing_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = at(listener.local_addr().expect("its address"));
     drop(listener);
-    let answer = loopback().call(&to, clock(), PATIENCE).await;
+    let answer = loopback().call(&to, identify(), PATIENCE).await;
     assert!(matches!(answer, Err(PeerError::Unreachable(_))), "{answer:?}");
 }
 
@@ -90,7 +96,7 @@ async fn a_connection_that_breaks_after_the_request_is_lost_and_not_unreachable(
         let (mut stream, _) = listener.accept().expect("a caller");
         let _ = stream.read(&mut [0; 24]);
     });
-    let answer = loopback().call(&to, clock(), PATIENCE).await;
+    let answer = loopback().call(&to, identify(), PATIENCE).await;
     assert!(matches!(answer, Err(PeerError::Lost(_))), "{answer:?}");
     peer.join().expect("the peer ends");
 }
@@ -102,7 +108,7 @@ async fn a_peer_that_restarts_is_found_again() {
     let client = loopback();
     let stop = CancellationToken::new();
     server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
-    client.call(&at(address), clock(), PATIENCE).await.expect("an answer");
+    client.call(&at(address), identify(), PATIENCE).await.expect("an answer");
     stop.cancel();
     drop(server);
 
@@ -116,7 +122,7 @@ async fn a_peer_that_restarts_is_found_again() {
     };
     let stop = CancellationToken::new();
     again.serve(Arc::new(Judge), stop.clone()).await.expect("it listens again");
-    while client.call(&at(address), clock(), Duration::from_secs(2)).await.is_err() {
+    while client.call(&at(address), identify(), Duration::from_secs(2)).await.is_err() {
         assert!(Instant::now() < end, "the same client reaches the new life of the peer");
     }
     stop.cancel();
@@ -136,7 +142,7 @@ async fn silent_connections_are_closed_and_peers_answered() {
         }
         silent.push(stream);
     }
-    let answer = loopback().call(&at(server.address()), clock(), PATIENCE).await;
+    let answer = loopback().call(&at(server.address()), identify(), PATIENCE).await;
     assert!(answer.is_ok(), "{answer:?}");
     for mut stream in silent {
         let mut rest = Vec::new();
@@ -161,7 +167,7 @@ impl Handler for Slow {
             self.asked.fetch_add(1, Ordering::SeqCst);
             self.go_on.notified().await;
         }
-        Ok(Response::Clock(v1::ClockResponse::default()))
+        Ok(identity())
     }
 }
 
@@ -189,7 +195,7 @@ async fn messages_beyond_memory_are_refused_and_small_ones_pass() {
     }
     let refused = call().await;
     assert!(matches!(refused, Err(PeerError::Rejected(Rejection::Unavailable(_)))), "{refused:?}");
-    let answer = client.call(&to, clock(), PATIENCE).await;
+    let answer = client.call(&to, identify(), PATIENCE).await;
     assert!(answer.is_ok(), "a small message passes: {answer:?}");
     slow.go_on.notify_waiters();
     while calls.join_next().await.is_some() {}

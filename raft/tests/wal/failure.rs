@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use crate::groups::Gate;
 use crate::support::*;
-use reveille_raft::wal::{WalFailure, MemoryDisk, SECTOR_BYTES, Wal, WalError, WalOptions};
+use reveille_raft::wal::{MemoryDisk, SECTOR_BYTES, Wal, WalError, WalFailure, WalOptions};
 
 #[test]
 fn after_a_failed_sync_nothing_is_tried_again() {

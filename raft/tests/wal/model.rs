@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 
 use crate::support::*;
-use reveille_raft::wal::{EntryRecord, LogPoint, MemoryDisk, LogState, VoteRecord, Wal, WalOptions};
+use reveille_raft::wal::{EntryRecord, LogPoint, LogState, MemoryDisk, VoteRecord, Wal, WalOptions};
 
 const SEEDS: Range<u64> = 0..60;
 const STEPS: usize = 150;

@@ -98,7 +98,8 @@ struct InMemory;
 
 impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {
     async fn build(&self) -> Result<((), LogStore, Machine), StorageError<TypeConfig>> {
-        let options = WalOptions { segment_bytes: 1, cache_bytes: 0, execution: Execution::Inline, ..WalOptions::new(1) };
+        let options =
+            WalOptions { segment_bytes: 1, cache_bytes: 0, execution: Execution::Inline, ..WalOptions::new(1) };
         let (store, _) = LogStore::open_on(Arc::new(MemoryDisk::new()), &options).expect("opens");
         Ok(((), store, Machine::default()))
     }

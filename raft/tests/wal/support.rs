@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use futures::FutureExt;
 use prost::bytes::Bytes;
 use reveille_raft::wal::{
-    Execution, EntryRecord, WalFailure, LogPoint, MemoryDisk, OpenError, OpeningReport, PayloadKind, LogState, VoteRecord, Wal,
-    WalError, WalOptions,
+    EntryRecord, Execution, LogPoint, LogState, MemoryDisk, OpenError, OpeningReport, PayloadKind, VoteRecord, Wal,
+    WalError, WalFailure, WalOptions,
 };
 
 pub const NODE: u64 = 7;

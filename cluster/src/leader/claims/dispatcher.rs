@@ -19,7 +19,6 @@ use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
-use reveille_raft::peer::Measured;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::cap::{ClaimCap, Flow, claim_cap};
@@ -30,6 +29,7 @@ use super::in_flight::OnTheWay;
 use super::limits::{Bounds, Paces};
 use crate::leader::leadership::{Report, Term};
 use crate::node::context::Site;
+use crate::node::peer_messages::NodeMeasurements;
 use crate::smtp::pool::latency::Mean;
 use crate::smtp::registry::share;
 
@@ -182,12 +182,12 @@ impl Views {
 }
 
 /// What this life of a node said last.
-pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: ClaimOwner) -> Option<&Measured> {
+pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: ClaimOwner) -> Option<&NodeMeasurements> {
     reports.get(&holder.node).filter(|report| report.holder == holder).map(|report| &report.measured)
 }
 
 /// The relays of a pool, as a node that said this sees them.
-pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&Measured>, voters: usize) -> Vec<Flow> {
+pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>, voters: usize) -> Vec<Flow> {
     let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
     let flow = |(name, relay): (&String, &Relay)| {
         let said = said.and_then(|said| said.relays.get(name));

@@ -40,9 +40,9 @@ use std::time::Instant;
 
 use reveille_cluster::leader::barrier;
 use reveille_cluster::node::context::Site;
+use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_cluster::smtp::{Dial, TcpDialer};
 use reveille_proto::admin::v1;
-use reveille_raft::peer::About;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -105,7 +105,7 @@ impl Admin {
     }
 
     /// P15: after this no hand-off that the entry at `index` forbids passes a gate on any node.
-    async fn barrier(&self, index: u64, about: About, deadline: Instant) -> Result<v1::Barrier, ApiError> {
+    async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> Result<v1::Barrier, ApiError> {
         let held = barrier::through_leader(&self.site, index, about, deadline).await;
         let report = held.map_err(|error| refusal::not_held(index, error))?;
         Ok(self.site.replica.read(|ledger| views::barrier(ledger, index, &report)))

@@ -12,10 +12,10 @@ use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId}
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
-use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
 use crate::leader::claims::claimable::{Lacking, canary_waits};
+use crate::node::peer_messages::{NodeMeasurements, RelayFlow};
 use crate::samples;
 
 mod tenants;
@@ -226,7 +226,7 @@ fn part(number: u32) -> Hash {
 fn said(holder: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> Report {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
-    let measured = Measured { relays: [("mailbox".to_owned(), flow)].into(), settle };
+    let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
     Report { holder, measured, behind: false, stopping: false }
 }
 

@@ -6,6 +6,7 @@ mod launch;
 use std::ops::Bound;
 use std::time::Instant;
 
+use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
 use reveille_ledger::content::Content;
@@ -19,7 +20,6 @@ use reveille_proto::admin::v1::{
     LaunchCampaignResponse, ListCampaignsRequest, ListCampaignsResponse, PauseCampaignRequest, PauseCampaignResponse,
     ResumeCampaignRequest, ResumeCampaignResponse,
 };
-use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
 use crate::server::admin::lookup::absent_campaign;
@@ -185,7 +185,7 @@ impl CampaignService for Admin {
         let barrier = match run {
             Some(run) => {
                 let reply = self.change(&named, Command::RunPause(RunPause { run, reason }), deadline).await?;
-                Some(self.barrier(reply.index, About::Run(run), deadline).await?)
+                Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?)
             }
             None => None,
         };
@@ -236,7 +236,7 @@ impl CampaignService for Admin {
         // The run that it had opened by then, if it had.
         let made = self.find_campaign((&request.tenant, &request.name), deadline).await?.2;
         let barrier = match made.run {
-            Some(run) => Some(self.barrier(reply.index, About::Run(run), deadline).await?),
+            Some(run) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
             None => None,
         };
         Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier }))

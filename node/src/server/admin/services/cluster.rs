@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::leader::transfer;
+use reveille_cluster::node::peer_messages::{self, Describe, Description};
 use reveille_cluster::ops::backlog::Backlog;
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{Ledger, Node, Run};
@@ -14,7 +15,6 @@ use reveille_proto::admin::v1::{
     GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse, InitClusterRequest, InitClusterResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
 };
-use reveille_raft::peer::Description;
 use reveille_raft::{Member, Role, Status as RaftStatus};
 use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
@@ -47,7 +47,7 @@ impl Admin {
             let site = std::sync::Arc::clone(&self.site);
             asked.spawn(async move {
                 let begun = Instant::now();
-                let said = site.replica.peer(node)?.describe(within).await.ok()?;
+                let said = peer_messages::ask(&site.replica.peer(node)?, Describe, within).await.ok()?;
                 if said.node != node {
                     tracing::warn!(member = %node, other = %said.node, "another node answers at a member's address");
                     return None;

@@ -147,7 +147,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
         asked.spawn(async move {
             let end = Instant::now() + limit;
             let answer = loop {
-                match replica.introduce(&address, end.saturating_duration_since(Instant::now())).await {
+                match replica.identify(&address, end.saturating_duration_since(Instant::now())).await {
                     // It listens a moment before it can say who it is.
                     Err(PeerError::Rejected(Rejection::Unavailable(_))) if Instant::now() < end => {
                         tokio::time::sleep(LOOK_EVERY).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Instant;
 
+use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
 use reveille_ledger::reply::CommandOutcome;
@@ -13,7 +14,6 @@ use reveille_proto::admin::v1::{
     self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
     ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse, TakeBackOptOutRequest, TakeBackOptOutResponse,
 };
-use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
 use crate::server::admin::paging::Paging;
@@ -49,7 +49,7 @@ impl Admin {
     ) -> Result<OptOutResult, ApiError> {
         let command = Command::OptOut(OptOut { tenant: tenant.to_owned(), keys: keys.iter().cloned().collect() });
         let reply = self.write(command, request_id, deadline).await?;
-        let about = About::OptedOut { tenant: tenant.to_owned(), keys };
+        let about = BarrierSubject::OptedOut { tenant: tenant.to_owned(), keys };
         let barrier = self.barrier(reply.index, about, deadline).await?;
         let added = if let CommandOutcome::Moved(added) = reply.outcome { added } else { 0 };
         Ok(OptOutResult { added, barrier })

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_ledger::Ledger;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause, RunResume};
@@ -12,7 +13,6 @@ use reveille_proto::admin::v1::{
     ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest, ResumeRunResponse, Run,
     RunState, WatchRunRequest,
 };
-use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
 use super::watch::Watched;
@@ -129,7 +129,7 @@ impl RunService for Admin {
         let reason = fields.done(Some(reason))?;
         let run = self.find_run(&request.tenant, &request.run, deadline).await?;
         let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
-        let barrier = self.barrier(reply.index, About::Run(run), deadline).await?;
+        let barrier = self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?;
         Ok(Response::new(PauseRunResponse { run: self.shown(run)?, barrier: Some(barrier) }))
     }
 
@@ -147,7 +147,7 @@ impl RunService for Admin {
         let request = request.into_inner();
         let run = self.find_run(&request.tenant, &request.run, deadline).await?;
         let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", deadline).await? {
-            Some(reply) => Some(self.barrier(reply.index, About::Run(run), deadline).await?),
+            Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
             None => None,
         };
         Ok(Response::new(CancelRunResponse { run: self.shown(run)?, barrier }))

@@ -9,11 +9,11 @@ mod run;
 mod schedule;
 
 use prost_types::{Duration, Timestamp};
+use reveille_cluster::node::peer_messages::BarrierReport;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_proto::admin::v1;
 use reveille_raft::Member;
-use reveille_raft::peer::BarrierReport;
 
 pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{DoubtRow, cause, dead_letter, doubt};

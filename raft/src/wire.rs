@@ -2,8 +2,6 @@
 //!
 //! Whatever arrives may be nonsense: reading gives an error, never a panic, and nothing half-read.
 
-mod service;
-
 use std::time::Duration;
 
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
@@ -11,8 +9,6 @@ use openraft::vote::RaftLeaderId;
 use prost::bytes::Bytes;
 use reveille_ledger::ids::Hash;
 use reveille_proto::peer::v1;
-
-pub(crate) use service::*;
 
 use crate::peer::{PeerError, Rejection};
 use crate::types::{
@@ -181,10 +177,6 @@ pub(crate) fn to_membership(id: Option<v1::LogId>, bytes: &[u8]) -> Result<Store
 
 pub(crate) fn to_hash(bytes: &[u8]) -> Result<Hash, Malformed> {
     bytes.try_into().map(Hash).map_err(|_| Malformed(format!("a hash of {} bytes", bytes.len())))
-}
-
-pub(crate) fn from_hash(hash: Hash) -> Bytes {
-    Bytes::copy_from_slice(&hash.0)
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {

@@ -1,0 +1,355 @@
+//! What the nodes of a cluster ask of each other beside Raft's own requests: leases, barriers, clocks, audience parts.
+//!
+//! [`ask`] sends one of these as an opaque request of `reveille_raft`; the peer handler of the other node reads it with
+//! [`decode`] and answers with [`reply`]. The form is JSON, so that nodes of two releases understand each other during
+//! an upgrade: unknown fields are ignored, and a field that a release adds has `#[serde(default)]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, Incarnation, NodeId, RunId, Time};
+use reveille_raft::peer::{ApplicationRequest, Peer, PeerError, Rejection};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// One kind of request.
+pub trait Ask: Serialize {
+    /// Its name, for logs and metrics.
+    const NAME: &'static str;
+    /// Its answer may have a megabyte.
+    const BULK: bool;
+    /// What answers it.
+    type Answer: Serialize + DeserializeOwned;
+    /// As a member of the closed list.
+    fn into_request(self) -> PeerRequest;
+}
+
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident($request:ty) -> $answer:ty, bulk: $bulk:literal;)*) => {
+        /// The closed list of requests.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum PeerRequest {
+            $($(#[$doc])* $name($request),)*
+        }
+
+        $(impl Ask for $request {
+            const NAME: &'static str = stringify!($name);
+            const BULK: bool = $bulk;
+            type Answer = $answer;
+
+            fn into_request(self) -> PeerRequest {
+                PeerRequest::$name(self)
+            }
+        })*
+    };
+}
+
+requests! {
+    /// To the leader: prolong this node's lease (P9).
+    RenewLease(LeaseRequest) -> LeaseAnswer, bulk: false;
+    /// To a claim owner: do your gates decide by a state that includes an entry (P15)?
+    Barrier(BarrierRequest) -> BarrierAnswer, bulk: false;
+    /// To the leader: hold a barrier until no gate on any node decides without an entry (P15).
+    HoldBarrier(HoldBarrier) -> Result<BarrierReport, String>, bulk: false;
+    /// To the leader: hand your leadership over.
+    HandOver(HandOver) -> Result<(), String>, bulk: false;
+    /// Read your clocks (P18).
+    Clock(ReadClock) -> ClockReading, bulk: false;
+    /// Describe yourself.
+    Describe(Describe) -> Description, bulk: false;
+    /// Write a generated audience part, and answer its hash when it is synced (P20).
+    MakePart(MakePart) -> Result<Hash, String>, bulk: false;
+    /// Send a piece of an audience part (P20). None: this node does not have it.
+    FetchPart(FetchPart) -> Option<PartPiece>, bulk: true;
+    /// Which of these audience parts do you lack? Keep the others for seven hours at least (P20).
+    HoldParts(HoldParts) -> Result<Vec<Hash>, String>, bulk: false;
+    /// Take an audience part over from another node, and answer when it is synced (P20).
+    TakePart(TakePart) -> Result<(), String>, bulk: false;
+}
+
+/// Sends a request and waits at most `limit` for the answer.
+pub async fn ask<R: Ask>(peer: &Peer, request: R, limit: Duration) -> Result<R::Answer, PeerError> {
+    let payload = encode(&request.into_request())?;
+    let answer = peer.ask(ApplicationRequest { name: R::NAME, payload, bulk: R::BULK }, limit).await?;
+    serde_json::from_slice(&answer).map_err(|error| PeerError::Lost(format!("the answer can not be read: {error}")))
+}
+
+/// Reads a request.
+pub fn decode(payload: &[u8]) -> Result<PeerRequest, Rejection> {
+    serde_json::from_slice(payload).map_err(|error| Rejection::Malformed(error.to_string()))
+}
+
+/// The bytes of an answer.
+pub fn reply<R: Ask>(answer: &R::Answer) -> Result<Vec<u8>, Rejection> {
+    encode(answer)
+}
+
+fn encode(message: &impl Serialize) -> Result<Vec<u8>, Rejection> {
+    serde_json::to_vec(message).map_err(|error| Rejection::Malformed(error.to_string()))
+}
+
+/// A node asks the leader to prolong its right to pass gates (P9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRequest {
+    /// The process that asks.
+    pub holder: ClaimOwner,
+    /// The index that it has applied.
+    pub applied: u64,
+    /// Audience parts that it needs and cannot read (P20).
+    pub lacking: Vec<Hash>,
+    /// By this the leader decides how far ahead it may claim (P12).
+    pub measured: NodeMeasurements,
+    /// The node stops. It passes no gate any more and wants no claims; it asks so that its claims stay its own until
+    /// they are settled. The answer means that every claim granted before is in the log.
+    pub stopping: bool,
+}
+
+/// What a node has measured lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeMeasurements {
+    /// By name of the relay.
+    pub relays: BTreeMap<String, RelayFlow>,
+    /// Time from an outcome to its entry in the ledger. None: not known.
+    pub settle: Option<Duration>,
+}
+
+/// One relay as one node sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayFlow {
+    /// Duration of a dialogue. None: not known.
+    pub dialogue: Option<Duration>,
+    /// Emails a second that the node may send through it now, in thousandths.
+    pub rate_milli: u64,
+}
+
+/// The leader's answer to a [`LeaseRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseAnswer {
+    /// The lease ends this long after the request was *sent*.
+    Granted {
+        /// Length of the lease.
+        lease: Duration,
+        /// The leader's epoch.
+        epoch: Epoch,
+        /// A gate passes under this grant only when it decides by a state that includes this entry (P9, P15).
+        floor: u64,
+    },
+    /// Why not, for the log of the node that asked.
+    Refused(String),
+}
+
+/// What a barrier is about (P15).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BarrierSubject {
+    /// Nothing more goes to these recipients of a tenant.
+    OptedOut {
+        /// The tenant that they opted out of.
+        tenant: String,
+        /// Their address keys.
+        keys: BTreeSet<String>,
+    },
+    /// No email of this run is handed off any more.
+    Run(RunId),
+}
+
+/// The leader asks whether a node's gates decide by a state that includes an entry (P15).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierRequest {
+    /// Index of the entry.
+    pub index: u64,
+    /// What the entry forbids.
+    pub subject: BarrierSubject,
+}
+
+/// The answer to a [`BarrierRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierAnswer {
+    /// The gates know the entry. False: not in time.
+    pub confirmed: bool,
+    /// The process that answers. It knows its own hand-offs only.
+    pub incarnation: Incarnation,
+    /// Hand-offs that were past the gate and may still arrive.
+    pub crossed: Vec<CrossedHandOff>,
+    /// The index that the node had applied when it had read `crossed`. A hand-off that is not listed because this state
+    /// has settled it, or holds it in doubt, is settled or in doubt in every state that includes this index.
+    pub applied: u64,
+}
+
+/// A hand-off that was past the gate when a barrier was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrossedHandOff {
+    /// The run of the email.
+    pub run: RunId,
+    /// The recipient's number in the run.
+    pub recipient: u32,
+    /// Fencing token of the claim.
+    pub fence: Fence,
+}
+
+/// A node asks the leader to hold a barrier (P15). An error says why it could not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldBarrier(pub BarrierRequest);
+
+/// What the leader found out by holding a barrier (P15).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierReport {
+    /// Hand-offs that may still arrive.
+    pub crossed: Vec<CrossedHandOff>,
+    /// Nodes that did not answer before their leases ended: nothing more is handed off there, and what was handed off
+    /// is not known yet.
+    pub unconfirmed: Vec<NodeId>,
+}
+
+/// Asks the leader to hand its leadership over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOver {
+    /// The node that is to lead.
+    pub to: NodeId,
+}
+
+/// Asks for the clocks of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadClock;
+
+/// What the clocks of a node show (P18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// The wall clock.
+    pub wall: Time,
+    /// Milliseconds since boot, suspended time included.
+    pub boot_ms: u64,
+}
+
+/// Asks a node to describe itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Describe;
+
+/// State of a node, for `status` and `doctor`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// The node that answers: an address may have been given to another node.
+    pub node: NodeId,
+    /// Its process.
+    pub incarnation: Incarnation,
+    /// The index that it has applied.
+    pub applied: u64,
+    /// Hashes of its state, by the index at which each was taken.
+    pub checkpoints: BTreeMap<u64, Hash>,
+    /// Its wall clock.
+    pub wall: Time,
+    /// Version of the program.
+    pub version: String,
+    /// Release of its time zone database.
+    pub tzdb: String,
+    /// Why it takes no audience parts now; empty when there is room.
+    pub no_room: String,
+    /// It finishes its claims and then ends.
+    pub stopping: bool,
+}
+
+/// Asks for an audience part that is generated from a number (P20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MakePart {
+    /// Distinguishes one generated audience from another.
+    pub seed: u64,
+    /// Recipients of the audience.
+    pub rows: u32,
+    /// Names of their variables.
+    pub columns: Vec<String>,
+    /// Number of the part in the audience.
+    pub number: u32,
+}
+
+/// Asks for a piece of an audience part (P20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchPart {
+    /// The part.
+    pub part: Hash,
+    /// The first byte of the piece.
+    pub offset: u64,
+}
+
+/// A piece of an audience part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartPiece {
+    /// Bytes of the part from the offset on.
+    #[serde(with = "base64_bytes")]
+    pub bytes: Vec<u8>,
+    /// Bytes of the whole part.
+    pub total: u64,
+}
+
+/// Asks which of these audience parts a node lacks (P20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldParts(pub Vec<Hash>);
+
+/// Asks a node to take an audience part over from another one (P20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakePart {
+    /// The part.
+    pub part: Hash,
+    /// The node that has it.
+    pub holder: NodeId,
+}
+
+/// Bytes as a JSON string: an array of numbers would be four times as long.
+mod base64_bytes {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease() -> PeerRequest {
+        let flow = RelayFlow { dialogue: Some(Duration::from_millis(2_000)), rate_milli: 500 };
+        LeaseRequest {
+            holder: ClaimOwner { node: NodeId(3), incarnation: Incarnation(2) },
+            applied: 9,
+            lacking: vec![Hash([7; 32])],
+            measured: NodeMeasurements { relays: [("one".to_owned(), flow)].into(), settle: None },
+            stopping: true,
+        }
+        .into_request()
+    }
+
+    #[test]
+    fn request_is_read_as_it_was_sent() {
+        let barrier = BarrierRequest { index: 4, subject: BarrierSubject::Run(RunId { index: 7, place: 1 }) };
+        for request in [lease(), HoldBarrier(barrier).into_request(), ReadClock.into_request()] {
+            assert_eq!(decode(&encode(&request).unwrap()), Ok(request));
+        }
+    }
+
+    #[test]
+    fn piece_is_read_as_it_was_sent() {
+        let piece = PartPiece { bytes: (0..=255).collect(), total: 300 };
+        let sent = reply::<FetchPart>(&Some(piece.clone())).unwrap();
+        assert_eq!(serde_json::from_slice::<Option<PartPiece>>(&sent).unwrap(), Some(piece));
+    }
+
+    /// During an upgrade the other node may run the next release.
+    #[test]
+    fn unknown_field_is_ignored() {
+        let text = String::from_utf8(encode(&lease()).unwrap()).unwrap();
+        let newer = text.replace("\"applied\":9", "\"applied\":9,\"of_next_release\":{\"a\":1}");
+        assert_ne!(newer, text);
+        assert_eq!(decode(newer.as_bytes()), Ok(lease()));
+    }
+
+    #[test]
+    fn other_bytes_are_rejected() {
+        assert!(matches!(decode(b"{\"NoSuchRequest\":1}"), Err(Rejection::Malformed(_))));
+        assert!(matches!(decode(&[0xff, 0]), Err(Rejection::Malformed(_))));
+    }
+}
