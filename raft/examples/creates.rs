@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, EpochStart, VoterClock, Relay};
-use reveille_ledger::ids::{Epoch, ClaimOwner, Incarnation, NodeId, Time};
+use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::peer::Rejection;
 use reveille_raft::{Application, ClusterId, GrpcTransport, Member, Options, Replica, Role, Stamp};
@@ -114,7 +114,7 @@ async fn lead(replicas: &[Replica]) -> Result<Replica, Failure> {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Err("nobody leads".into())
+    Err("no node leads".into())
 }
 
 /// One client: the next command when the former is answered. Gives the latencies.

@@ -3,7 +3,7 @@
 //! `cargo run --release -p reveille-raft --example store_writes`
 //!
 //! A hundred thousand rows of 400 bytes; five times twenty writes, each changing 5,000 rows at random; then
-//! the store is opened anew. What it printed stands at the head of `src/store/sled_store.rs`. CPU, bytes and
+//! the store is opened again. The head of `src/store/sled_store.rs` has its figures. CPU, bytes and
 //! memory are read from `/proc`: on a system without it they are zero.
 #![allow(clippy::print_stdout)]
 

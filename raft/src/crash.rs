@@ -1,12 +1,10 @@
-//! Places at which this process can be made to die, by name: how a test asks what a crash right there leaves behind.
+//! Crash points: named places where a test makes this process abort, to see what a crash at that place leaves behind.
 //!
-//! Called from wherever a crash would be the most interesting. A build without the feature `crash-points`, which every
-//! release is, has nothing of it. With it the variable `FAILPOINTS` says where to die, and at the how manieth time:
-//! `wal.after-append-before-fsync=2*off->return` at the third (the notation of the crate `fail-parallel`). The name
-//! goes to stderr as the last word, and nothing is cleaned up, as after `kill -9`.
+//! Only a build with the feature `crash-points` has them; no release does. The variable `FAILPOINTS` selects the point and the
+//! number of the visit: `wal.after-append-before-fsync=2*off->return` aborts at the third (notation of the crate
+//! `fail-parallel`). The name of the point goes to stderr as the last line; nothing is cleaned up, as after `kill -9`.
 
-/// The points, in the order of a mail's life. Where each stands, and how often it was died at, is told in
-/// `docs/reliability.md`.
+/// All crash points, in the order in which an email meets them. `docs/reliability.md` lists their places in the code.
 pub const POINTS: [&str; 41] = [
     "wheel.before-fire",
     "wheel.after-fire-before-propose",
@@ -51,12 +49,12 @@ pub const POINTS: [&str; 41] = [
     "admin.seal",
 ];
 
-/// Dies here, if it was asked to.
+/// Aborts if `FAILPOINTS` selects this point.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub fn point(_name: &'static str) {}
 
-/// Dies here, if it was asked to.
+/// Aborts if `FAILPOINTS` selects this point.
 #[cfg(feature = "crash-points")]
 pub fn point(name: &'static str) {
     use std::sync::{Arc, LazyLock};
@@ -65,7 +63,7 @@ pub fn point(name: &'static str) {
 
     static ASKED: LazyLock<Arc<FailPointRegistry>> = LazyLock::new(|| {
         let registry = Arc::new(FailPointRegistry::new());
-        // What it set up would be taken down again when it is dropped.
+        // Dropping it would remove the points again.
         std::mem::forget(FailScenario::setup(Arc::clone(&registry)));
         registry
     });
@@ -83,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// What is named where a point stands, in all files below a folder but this one.
+    /// Names of all points in the files below a folder, except this file.
     fn named_below(folder: &Path, names: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -1,27 +1,23 @@
-//! Who does the work of a node that must not hold up its async runtime: the seam that a simulation needs, which has
-//! one thread and no chance.
-//!
-//! Chosen once, in [`crate::Options`]. Nobody else asks which one it is than those that would start a thread.
+//! Where a node does work that would block its async runtime: on threads of its own, or inline for simulations, which run
+//! on one thread and repeat a run exactly. Chosen once, in [`crate::Options`].
 
 use tokio::task::JoinError;
 
-/// Who works.
+/// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// Threads of their own, for the log, for what is applied, for the state store, for Raft's runtime and for
-    /// whatever blocks: what a node uses.
+    /// On threads of their own: the log, the apply thread, the state store, Raft's runtime, and other blocking calls.
     Threads,
-    /// The caller's runtime and nothing else: what waits for the disk holds all others up. For simulations, whose
-    /// disk is memory.
+    /// On the caller's runtime: a wait for the disk stops everything else. For simulations, whose disk is memory.
     Inline,
 }
 
 impl Execution {
-    /// Does what blocks, where it may. An error: it panicked, or the runtime ended.
+    /// Runs a blocking closure. An error means that it panicked or that the runtime ended.
     pub async fn blocking<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         match self {
             Execution::Threads => tokio::task::spawn_blocking(work).await,
-            // A task of its own, so that others go on first here too, and a panic ends no more than there.
+            // A task of its own, so that other tasks run first and a panic ends this task only, as with threads.
             Execution::Inline => tokio::spawn(async move { work() }).await,
         }
     }

@@ -1,5 +1,5 @@
-//! Why a node stops, or does not start. Storage or an invariant is broken: nothing is retried, the cause
-//! is said loudly, and an operator decides.
+//! Why a node stops, or does not start: its storage or an invariant is broken. Nothing is retried; the error names the cause
+//! and an operator decides.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,10 +8,10 @@ use tokio::sync::watch;
 
 use crate::wal;
 
-/// What is broken.
+/// Why a node stops or does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FatalError {
-    /// Two processes on one data folder would undo each other's promises.
+    /// Another process uses the data folder.
     #[error("{0} is in use by another process: stop that one first")]
     InUse(String),
     /// The data folder can not be read or written.
@@ -27,21 +27,20 @@ pub enum FatalError {
     /// The data folder is another node's, or another cluster's.
     #[error("{0}")]
     Foreign(String),
-    /// The data folder is an older copy of what this node had: what it promised since is not in it, and no node
-    /// must ever start with it again (P10).
+    /// The data folder is an older copy of this node's folder. It lacks later promises, so no node may start with it
+    /// (P10).
     #[error("the data folder is older than what this node had: {0}")]
     Outdated(String),
-    /// The write-ahead log is not what was written: no node must ever start with this data folder.
+    /// The log on disk is not what was written. No node may start with this data folder.
     #[error("the log: {0}")]
     Damaged(String),
     /// The write-ahead log does not open, or failed.
     #[error("the log: {0}")]
     Log(String),
-    /// The state on disk or a snapshot failed, and can not be rebuilt here.
+    /// The state on disk or a snapshot is unusable, and this node cannot rebuild it.
     #[error("the state: {0}")]
     State(String),
-    /// A committed entry that this build can not apply. Skipping it would make this node another one than
-    /// its peers: start a newer build.
+    /// A committed entry that this build cannot apply. Skipping it would make this replica differ from the others.
     #[error("entry {index} can not be applied: {detail}; start a newer build on this data folder")]
     Unreadable {
         /// Its index.
@@ -49,7 +48,7 @@ pub enum FatalError {
         /// Why not.
         detail: String,
     },
-    /// The state on disk, or one that came from a peer, is of a level that this build does not know (P23).
+    /// The state on disk, or from a peer, has a level that this build does not know (P23).
     #[error(
         "the state is of ledger level {level}, and this build applies up to {highest}; start a newer build on this \
          data folder"
@@ -60,8 +59,8 @@ pub enum FatalError {
         /// This build's.
         highest: u32,
     },
-    /// Applying an entry panicked: a bug of ours, which stops every node at the same entry. The entry is in the log
-    /// and nothing is lost; a build that applies it goes on from there.
+    /// Applying an entry panicked: a bug that stops every node at the same entry. Nothing is lost; a fixed build
+    /// continues from there.
     #[error(
         "applying entry {index} panicked; this is a bug, please report it. Nothing is lost: keep the data folder, and \
          start a build that applies this entry on it"
@@ -73,7 +72,7 @@ pub enum FatalError {
     /// The peer address can not be listened on.
     #[error("can not listen for peers: {0}")]
     Listen(String),
-    /// An error of ours: an invariant does not hold, or a thread died.
+    /// A bug: an invariant does not hold, or a thread died.
     #[error("{0}; this is a bug, please report it")]
     Broken(String),
 }
@@ -94,7 +93,7 @@ impl From<wal::OpenError> for FatalError {
     }
 }
 
-/// Where the first fault of a running node is kept; later ones are only its echo.
+/// Keeps the first fatal error of a running node: later ones are consequences of it.
 #[derive(Clone)]
 pub(crate) struct FatalErrorCell {
     first: watch::Sender<Option<FatalError>>,
@@ -105,7 +104,7 @@ impl FatalErrorCell {
         FatalErrorCell { first: watch::Sender::new(None) }
     }
 
-    /// Keeps the fault unless there is one already, and says it.
+    /// Keeps and logs the error, unless there is one already.
     pub fn raise(&self, fatal_error: FatalError) {
         self.first.send_if_modified(|known| {
             if known.is_some() {

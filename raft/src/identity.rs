@@ -1,7 +1,6 @@
-//! Whose data folder this is: the node, and the cluster that it belongs to. And the lock that keeps it to
-//! one process (P10).
+//! Identity of a data folder: its node, its cluster, and the lock that gives it to one process at a time (P10).
 //!
-//! The file `identity` is text, so that a person can read it:
+//! The file `identity` is text, so that an operator can read it:
 //!
 //! ```text
 //! reveille 1
@@ -9,8 +8,7 @@
 //! cluster 6b1f0000000000000000000000000042
 //! ```
 //!
-//! A node without a cluster has no third line. It gets one by `initialize`, or from the first peer that
-//! calls it by its id; from then on it speaks to no other cluster.
+//! Without a cluster the third line is missing. `initialize` adds it, or the first peer that calls the node by its id.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,7 +20,7 @@ use reveille_ledger::ids::NodeId;
 
 use crate::fatal_error::FatalError;
 
-/// The name of a cluster, drawn once by whoever makes it.
+/// Id of a cluster: a random number, drawn when the cluster is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u128);
 
@@ -33,19 +31,19 @@ impl fmt::Display for ClusterId {
 }
 
 const FIRST_LINE: &str = "reveille 1";
-/// Lies in a folder that is older than what this node had: the ledger knows a later life (P10). Why, as text.
+/// File in a folder that is older than this node's last start (P10). Its content is the reason, as text.
 const OUTDATED: &str = "outdated";
 
 pub(crate) struct Identity {
     folder: PathBuf,
     node: NodeId,
     cluster: Mutex<Option<ClusterId>>,
-    /// Held until `release`; the system lets go of it however the process ends.
+    /// Held until `release`. The operating system releases it however the process ends.
     lock: Mutex<Option<File>>,
 }
 
 impl Identity {
-    /// Locks the folder, creating it when it is not there, and reads whose it is.
+    /// Locks the folder, creates it if needed, and reads its identity.
     pub fn open(folder: &Path, node: NodeId) -> Result<Identity, FatalError> {
         std::fs::create_dir_all(folder).map_err(|error| FatalError::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
@@ -70,12 +68,12 @@ impl Identity {
         *self.cluster.lock()
     }
 
-    /// Lets another process have the folder: nothing of this one touches it any more.
+    /// Releases the lock: this process does not touch the folder any more.
     pub fn release(&self) {
         self.lock.lock().take();
     }
 
-    /// Notes that no process may start with this folder again. Not for a folder that another process may have.
+    /// Records that no process may start with this folder again. Does nothing once the lock is released.
     pub fn mark_outdated(&self, why: &str) -> Result<(), FatalError> {
         if self.lock.lock().is_none() {
             return Ok(());
@@ -83,8 +81,8 @@ impl Identity {
         put(&self.folder, OUTDATED, &format!("{why}\n"))
     }
 
-    /// Makes this folder one of that cluster, durably. `force`: even though it names another one, which is
-    /// only right while nothing was ever logged in it.
+    /// Durably assigns this folder to a cluster. `force` replaces another cluster, which is right only while the log is
+    /// empty.
     pub fn join(&self, cluster: ClusterId, force: bool) -> Result<(), FatalError> {
         let mut known = self.cluster.lock();
         match *known {
@@ -148,7 +146,7 @@ fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), 
     put(folder, "identity", &text)
 }
 
-/// Replaces a file so that a crash leaves the former or the new one, whole.
+/// Replaces a file atomically: after a crash it has the former or the new content.
 fn put(folder: &Path, name: &str, text: &str) -> Result<(), FatalError> {
     let draft = folder.join(format!("{name}.new"));
     let replace = || {

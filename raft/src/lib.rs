@@ -1,34 +1,22 @@
-//! Makes the ledger replicated: what one node proposes is applied on all, in one order, exactly once.
+//! Replicates the ledger: a command that one node proposes is applied on all nodes, in one order, exactly once.
 //!
-//! Called by the cluster crate, which proposes, reads and follows effects through a [`Replica`], and by
-//! the binary, which starts it. The only crate that names openraft; none of its types is in what others
-//! see here.
+//! Called by the cluster crate, which proposes, reads and follows effects through a [`Replica`], and by the binary, which
+//! starts it. The only crate that names openraft. Its promises: committed entries are applied in the order of the log (P2);
+//! a reply means that a majority has the entry on disk and that it is applied; commands are stamped with the epoch and the
+//! time of the current leadership (P13, P18); after an error other than [`ProposeError::Unknown`] the command has not
+//! happened; a broken disk or invariant is a [`FatalError`], and the node stops.
 //!
-//! What it promises:
+//! It knows no email, no schedule and no lease: requests of the application between nodes are opaque ([`Application`]).
 //!
-//! - **One order (P2).** A committed entry is applied on every node, in the order of the log, by the pure
-//!   `apply` of `reveille-ledger`; an entry that can not be applied stops the node.
-//! - **Durable.** A reply is given when the entry is on the disks of a majority and applied here or at
-//!   the leader. After a crash the log opens to what was acknowledged, or the node does not start.
-//! - **Stamped by one hand (P13, P18).** Commands enter the log with the epoch and the time of the term
-//!   that stands, in the order in which they were stamped.
-//! - **A time-out is not a failure.** Only [`ProposeError::Unknown`] may have happened; every other error
-//!   is certain not to.
-//! - **Loud.** A broken disk or invariant is a [`FatalError`]: the node takes no further part, and its owner is
-//!   told to stop it.
-//!
-//! What it is not: it knows no email, no schedule and no lease. Requests of the application between nodes are opaque to
-//! it ([`Application`]).
-//!
-//! Reading order: `replica` (what can be asked, start and stop), `proposer` (how a command becomes an entry),
-//! `state_machine` (how an entry is applied), [`peer`] (what nodes ask of each other), `election`, [`snapshot`],
-//! `openraft_traits` (what openraft calls), [`wal`] (the log), [`store`] (the mirror of the state).
+//! Reading order: `replica`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `openraft_traits` (what
+//! openraft calls), [`wal`] (the log), [`store`] (the mirror of the state).
 
 pub mod crash;
 mod election;
 mod execution;
 mod fatal_error;
 mod identity;
+mod injected_bugs;
 pub mod listen;
 mod membership;
 #[doc(hidden)]

@@ -1,9 +1,7 @@
-//! What every listener of a node has: bounds on connections, on the time until a client speaks, and on the memory of
-//! messages.
+//! Bounds for every listener of a node: connections, time until a client sends its first bytes, memory of messages.
 //!
-//! Used by the peer listener here and by the listeners of the node: the admin API, health and pages. It promises that
-//! connections on which nothing is said are closed within [`FIRST_BYTES_WITHIN`], and that their number and the memory of
-//! messages that are worked on are bounded.
+//! Used by the peer listener here, and by the node's listeners for the admin API, health and web pages. A connection without
+//! first bytes is closed after [`FIRST_BYTES_WITHIN`].
 
 use std::io;
 use std::pin::Pin;
@@ -24,15 +22,15 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::PollSemaphore;
 use tonic::transport::server::Connected;
 
-/// Open connections of one listener: each costs some 30 KB. Further ones wait in the system's queue.
+/// Open connections of one listener, about 30 KB each. Further ones wait in the system's queue.
 pub const CONNECTIONS_MAX: usize = 512;
-/// A client that has not begun to speak within this is gone.
+/// A client must send its first bytes within this time.
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
 pub const HTTP2_PREFACE: usize = 24;
-/// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
+/// Pause after a failed accept, for example when no file handles are left: the next one would fail too.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// Bytes of all messages that one listener has read and not answered; further ones are refused.
+/// Bytes of all messages that one listener has read and not answered. Further messages are refused.
 pub const MESSAGES_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// The connections of a listener, one after the other.
@@ -46,7 +44,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// `name` stands in the log. Of each connection `preface` bytes must come within [`FIRST_BYTES_WITHIN`]; with zero the
+    /// `name` is for log lines. Each connection must send `preface` bytes within [`FIRST_BYTES_WITHIN`]; with zero the
     /// caller bounds that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let room = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
@@ -57,7 +55,7 @@ impl Incoming {
 impl Stream for Incoming {
     type Item = io::Result<Connection>;
 
-    /// Never ends, and gives no error: what cannot be accepted is logged and tried again.
+    /// Never ends and yields no error: a failed accept is logged and tried again.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Connection>>> {
         loop {
             if let Some(pause) = &mut self.pause {
@@ -65,12 +63,12 @@ impl Stream for Incoming {
                 self.pause = None;
             }
             if self.place.is_none() {
-                // It is never closed.
+                // The semaphore is never closed.
                 self.place = ready!(self.room.poll_acquire(cx));
             }
             match ready!(self.listener.poll_accept(cx)) {
                 Ok((stream, _)) => {
-                    // Without it an answer of a few bytes may wait for the acknowledgement of the former one.
+                    // Without it a short answer may wait for the acknowledgement of the former one.
                     let _ = stream.set_nodelay(true);
                     let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
                     return Poll::Ready(Some(Ok(Connection { stream, silent, _place: self.place.take() })));
@@ -84,10 +82,10 @@ impl Stream for Incoming {
     }
 }
 
-/// One of them. Its place is free when it is dropped.
+/// One connection. Dropping it frees its slot.
 pub struct Connection {
     stream: TcpStream,
-    /// How many bytes are still to come, and until when.
+    /// First bytes that are still missing, and their deadline.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -143,14 +141,14 @@ impl Connected for Connection {
     fn connect_info(&self) {}
 }
 
-/// The memory for messages of one listener.
+/// Memory budget for the messages of one listener.
 pub fn message_memory() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MESSAGES_BYTES_MAX))
 }
 
-/// For a middleware: what was read of a request counts against `memory` until its answer begins. None: there was no room
-/// for it, and nothing was done of it. It does not wait: bytes that are not read would fill the window of their
-/// connection, and hold up everything else on it.
+/// Middleware: the bytes read of a request count against `memory` until its answer begins. None: the budget was
+/// exhausted, and the request was not handled. It does not wait for memory, since unread bytes would fill the window of
+/// the connection and delay every other request on it.
 pub async fn meter_memory(memory: Arc<Semaphore>, request: Request, next: Next) -> Option<Response> {
     let held = Arc::new(Mutex::new(MemoryUse::default()));
     let message = |body| Body::new(MeteredBody { body, memory, held: Arc::clone(&held) });
@@ -159,14 +157,14 @@ pub async fn meter_memory(memory: Arc<Semaphore>, request: Request, next: Next) 
     (!is_refused).then_some(answer)
 }
 
-/// What a request takes of the memory.
+/// Memory that a request holds.
 #[derive(Default)]
 struct MemoryUse {
     taken: Option<OwnedSemaphorePermit>,
     is_refused: bool,
 }
 
-/// A request's body, as it is read.
+/// A request's body that takes memory as it is read.
 struct MeteredBody {
     body: Body,
     memory: Arc<Semaphore>,

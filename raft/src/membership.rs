@@ -1,4 +1,4 @@
-//! Who belongs to the cluster, and how that changes: by one node at a time, on the leader.
+//! Members of the cluster and how they change: by one node at a time, on the leader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -33,16 +33,16 @@ pub enum MembershipError {
     /// The cluster was made already.
     #[error("this node belongs to a cluster already")]
     Initialized,
-    /// It makes no sense as things are.
+    /// The change does not fit the current members.
     #[error("not possible: {0}")]
     NotPossible(String),
-    /// It may have happened: look at the members.
-    #[error("the outcome is unknown: look at the members")]
+    /// It may have happened: read the members.
+    #[error("the outcome is unknown: read the members")]
     Unknown,
     /// This node is stopping.
     #[error("this node is stopping")]
     Stopped,
-    /// The data folder could not take note of it.
+    /// The data folder could not be written.
     #[error(transparent)]
     Fatal(#[from] FatalError),
 }
@@ -89,7 +89,7 @@ pub(crate) async fn change_membership(
 ) -> Result<(), MembershipError> {
     let done = async {
         match change {
-            // Does not wait until it has caught up: look at its lag before promoting it.
+            // Does not wait until the learner has caught up: check its lag before promoting it.
             MembershipChange::Learn(id, member) => raft.add_learner(id.0, node(&member), false).await.map(drop),
             MembershipChange::Promote(id) => {
                 raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id.0])), false).await.map(drop)

@@ -1,8 +1,7 @@
-//! The types that this node's Raft is made of, and the bytes of a membership.
+//! openraft's type parameters for this node, and the encodings that leave memory.
 //!
-//! Used by everything in this crate that meets openraft. What leaves memory, to disk or to a peer, is never
-//! a type of openraft: log ids and votes go as [`LogPoint`] and [`VoteRecord`], memberships by
-//! [`encode_membership`], entries and replies as opaque bytes.
+//! No type of openraft reaches the disk or a peer: log ids and votes leave as [`LogPoint`] and [`VoteRecord`], memberships
+//! by [`encode_membership`], entries and replies as opaque bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,12 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::wal::{LogPoint, VoteRecord};
 
-/// The types of this node's Raft. Leadership ids are (term, node) in a total order, so one term may see two
-/// leaders: never take a term for an epoch (P13).
+/// The type parameters. Leadership ids are (term, node) in a total order, so one term may have two leaders: a term is
+/// never an epoch (P13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeConfig {}
 
-// By hand, because openraft's macro does not let one choose the responder.
+// Written out because openraft's macro has no parameter for the responder.
 impl openraft::RaftTypeConfig for TypeConfig {
     type D = EntryBytes;
     type R = ReplyBytes;
@@ -57,19 +56,19 @@ pub type StoredMembership = StoredMembershipOf<TypeConfig>;
 pub type MembershipState = MembershipStateOf<TypeConfig>;
 /// What an entry carries.
 pub type EntryPayload = openraft::EntryPayload<EntryBytes, u64, PeerNode>;
-/// Who proposed an entry.
+/// The leadership that proposed an entry.
 pub type LeaderId = openraft::alias::LeaderIdOf<TypeConfig>;
 
-/// Where a member is found.
+/// Address and name of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerNode {
-    /// Host and port of its peer door.
+    /// `host:port` of its peer listener.
     pub address: String,
     /// Its name, for people.
     pub name: String,
 }
 
-/// A command of the ledger, as bytes that Raft does not look into. Cheap to clone.
+/// A command of the ledger as bytes that Raft does not read. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct EntryBytes(pub Bytes);
 
@@ -85,7 +84,7 @@ impl fmt::Display for EntryBytes {
     }
 }
 
-// openraft demands serde of the types it is given; nothing of ours serialises an entry this way.
+// openraft requires serde; this crate serialises no entry this way.
 impl Serialize for EntryBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.as_ref().serialize(serializer)
@@ -98,14 +97,14 @@ impl<'de> Deserialize<'de> for EntryBytes {
     }
 }
 
-/// What `apply` answers to the proposer of a command, as bytes that Raft does not look into.
+/// The reply of `apply` to the proposer, as bytes that Raft does not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyBytes(pub Vec<u8>);
 
-/// Where openraft puts the outcome of a write: runs once with it; dropped without one when Raft stops.
+/// Closure that openraft calls with the outcome of a write, or drops when Raft stops.
 ///
-/// openraft's own responders warn when nobody waits any more; here that is ordinary, because a caller's deadline may
-/// pass first. The closure also owns the room that the write takes in flight, which is free when the write is done.
+/// openraft's own responders log a warning when the caller's deadline has passed, which is normal here. The closure also
+/// owns the in-flight permit of the write, which is free when the write is done.
 pub struct WriteResponder<T> {
     then: Box<dyn FnOnce(T) + Send>,
 }
@@ -123,7 +122,7 @@ impl<T: Send + 'static> Responder<TypeConfig, T> for WriteResponder<T> {
     }
 }
 
-/// A log id in the form that leaves memory.
+/// A log id as it leaves memory.
 pub fn to_point(id: &LogId) -> LogPoint {
     LogPoint { term: id.leader_id.term, leader: id.leader_id.node_id, index: id.index }
 }
@@ -133,7 +132,7 @@ pub fn to_log_id(point: LogPoint) -> LogId {
     LogId { leader_id: LeaderId::new(point.term, point.leader), index: point.index }
 }
 
-/// A vote in the form that leaves memory.
+/// A vote as it leaves memory.
 pub fn to_vote_record(vote: &Vote) -> VoteRecord {
     VoteRecord { term: vote.leader_id.term, leader: vote.leader_id.node_id, committed: vote.committed }
 }
@@ -143,7 +142,7 @@ pub fn to_vote(record: VoteRecord) -> Vote {
     Vote { leader_id: LeaderId::new(record.term, record.leader), committed: record.committed }
 }
 
-/// A membership in the form that leaves memory. The order of fields is the format.
+/// A membership as it leaves memory. The order of fields is the format.
 #[derive(Serialize, Deserialize)]
 struct MembershipRecord {
     /// Sets of voters: one, or two during a change.
@@ -152,7 +151,7 @@ struct MembershipRecord {
     members: Vec<(u64, String, String)>,
 }
 
-/// The bytes of a membership do not make one.
+/// Bytes that are not a membership.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes of a membership can not be read: {0}")]
 pub struct MalformedMembership(String);

@@ -1,6 +1,4 @@
-//! The only conversions between the words on the wire and the types of this crate.
-//!
-//! Whatever arrives may be nonsense: reading gives an error, never a panic, and nothing half-read.
+//! Conversions between protobuf messages and the types of this crate. Reading never panics on any input.
 
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ use crate::types::{
     encode_membership,
 };
 
-/// What is wrong with a message.
+/// Why a message cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Malformed(String);
@@ -110,7 +108,7 @@ pub(crate) fn to_append(request: v1::AppendRequest) -> Result<AppendEntriesReque
     })
 }
 
-/// `PartialSuccess` is only ever made by a network, and ours makes none.
+/// Only a network makes `PartialSuccess`, and ours does not.
 pub(crate) fn from_append_response(response: &AppendEntriesResponse<TypeConfig>) -> v1::AppendResponse {
     use v1::append_response::Outcome;
     let outcome = match response {

@@ -1,14 +1,11 @@
-//! Whether this node may take part in elections.
+//! Whether this node may vote and whether it may campaign.
 //!
-//! A node whose log lost its tail may have forgotten a vote or an entry that others count on. Until it
-//! holds again everything that a leader knows to be committed it neither gives nor asks for a vote, unless
-//! no leader appears within a minute: then a cluster of such nodes must be able to go on. Giving is
-//! stopped in the `dispatch` of peer requests, asking by openraft's switch for elections.
+//! A node whose log lost its tail may have forgotten a vote or an entry. Until it holds every entry that a leader knows to be
+//! committed, it neither votes nor campaigns, unless no leader appears within a minute: a cluster of such nodes must recover.
+//! `peer/dispatch.rs` asks before each vote; a task here sets openraft's switch for elections.
 //!
-//! The switch serves a second purpose: a leader that handed over because it could not do its work rests: it
-//! does not stand again for a while (P13). Better such a leader than none: where no other node is heard to lead
-//! within [`PAUSED_WITHOUT_LEADER`], the rest is over. The other voters may be unable to lead: they lack entries
-//! that only the node that rests still has.
+//! A leader that hands over because it could not do its work pauses its candidacy (P13). The pause ends early when no leader
+//! is heard for [`PAUSED_WITHOUT_LEADER`]: the other voters may lack entries that only this node has.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,24 +15,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::wal::WalHealth;
 
-/// How long a node that lost its log's tail waits for a leader before it votes all the same.
+/// How long a node that lost its log's tail waits for a leader before it votes anyway.
 const WITHOUT_LEADER: Duration = Duration::from_secs(60);
-/// How long a node that rests waits for a leader before it stands all the same. Other voters need 3 s on a busy
-/// machine (the 99th percentile of an hour of kills), and a majority must have a leader within 10 s (I17).
+/// How long a paused node waits for a leader before it campaigns anyway. An election of the other voters takes up to 3 s
+/// on a busy machine (99th percentile of an hour of kills), and a majority must have a leader within 10 s (I17).
 const PAUSED_WITHOUT_LEADER: Duration = Duration::from_secs(5);
-/// How often the deadlines are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the deadlines are checked.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
-    /// Since when no leader was heard, while the log's tail is missing.
+    /// Time of the last contact with a leader, while the log's tail is missing.
     missing_since: Option<Instant>,
     paused: Option<CandidacyPause>,
 }
 
 struct CandidacyPause {
-    /// Does not stand for election before this.
+    /// The node does not campaign before this.
     until: Instant,
-    /// When a leader was last heard, or the rest began.
+    /// When a leader was last heard, or the pause began.
     heard: Instant,
 }
 
@@ -45,42 +42,42 @@ impl CandidacyPause {
     }
 }
 
-/// Shared by whoever receives votes, whoever receives entries, and the task that throws the switch.
+/// Shared by the handler of peer requests and the task that sets openraft's switch. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Eligibility {
     state: Arc<Mutex<State>>,
     log: WalHealth,
-    /// How long it waits for a leader.
+    /// How long a torn log waits for a leader.
     patience: Duration,
 }
 
 impl Eligibility {
-    /// `cut`: the log lost its tail and has not caught up since.
-    pub fn new(cut: bool, log: WalHealth) -> Eligibility {
-        Eligibility::of(cut, log, WITHOUT_LEADER)
+    /// `tail_truncated`: the log lost its tail and has not caught up since.
+    pub fn new(tail_truncated: bool, log: WalHealth) -> Eligibility {
+        Eligibility::of(tail_truncated, log, WITHOUT_LEADER)
     }
 
-    fn of(cut: bool, log: WalHealth, patience: Duration) -> Eligibility {
-        if cut {
-            tracing::warn!("the log lost its tail: no vote is given or asked for until this node has caught up");
+    fn of(tail_truncated: bool, log: WalHealth, patience: Duration) -> Eligibility {
+        if tail_truncated {
+            tracing::warn!("the log lost its tail: this node neither votes nor campaigns until it has caught up");
         }
-        let missing_since = cut.then(Instant::now);
+        let missing_since = tail_truncated.then(Instant::now);
         Eligibility { state: Arc::new(Mutex::new(State { missing_since, paused: None })), log, patience }
     }
 
-    /// May this node give a vote?
+    /// Whether this node may vote.
     pub fn may_vote(&self) -> bool {
         self.state.lock().missing_since.is_none()
     }
 
-    /// Does not stand for election for this long, as long as somebody leads.
+    /// Stops campaigning for this long, as long as another node leads.
     pub fn pause_candidacy(&self, duration: Duration) {
         let now = Instant::now();
         self.state.lock().paused = now.checked_add(duration).map(|until| CandidacyPause { until, heard: now });
     }
 
-    /// A leader's entries were taken: up to `matched` this node's log is the leader's, who knows `committed`
-    /// to be committed.
+    /// Entries of a leader were appended: this node's log equals the leader's up to `matched`, and the leader knows
+    /// `committed` to be committed.
     pub fn record_append(&self, matched: u64, committed: u64) {
         let mut state = self.state.lock();
         if let Some(rest) = &mut state.paused {
@@ -92,28 +89,28 @@ impl Eligibility {
         if matched >= committed && committed > 0 {
             state.missing_since = None;
             drop(state);
-            self.whole("this node has caught up");
+            self.restore_votes("this node has caught up");
         } else {
             state.missing_since = Some(Instant::now());
         }
     }
 
-    /// This node alone votes in its cluster: there is nobody to catch up with.
+    /// This node is the only voter: no other node has entries to catch up with.
     pub fn set_only_voter(&self) {
         if self.state.lock().missing_since.take().is_some() {
-            self.whole("this node is the only voter");
+            self.restore_votes("this node is the only voter");
         }
     }
 
-    fn whole(&self, because: &str) {
-        tracing::info!("votes are given and asked for again: {because}");
+    fn restore_votes(&self, because: &str) {
+        tracing::info!("this node votes and campaigns again: {because}");
         if let Err(error) = self.log.caught_up() {
-            // The mark stays: the next start waits again, which costs time and breaks nothing.
+            // The mark stays, so the next start waits again: that costs time only.
             tracing::warn!(%error, "the mark of the lost tail could not be removed");
         }
     }
 
-    /// May this node ask for votes?
+    /// Whether this node may campaign.
     pub fn may_campaign(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -125,20 +122,20 @@ impl Eligibility {
         let may_campaign = state.missing_since.is_none() && state.paused.is_none();
         drop(state);
         if waited {
-            self.whole("no leader appeared for long enough");
+            self.restore_votes("no leader appeared for long enough");
         }
         may_campaign
     }
 
-    /// Throws openraft's switch whenever the answer changes, until `stop`.
-    pub async fn keep(self, throw: impl Fn(bool) + Send, stop: CancellationToken) {
-        let mut thrown = None;
+    /// Sets openraft's switch whenever [`Eligibility::may_campaign`] changes, until `stop`.
+    pub async fn run(self, set_switch: impl Fn(bool) + Send, stop: CancellationToken) {
+        let mut set = None;
         while !stop.is_cancelled() {
             let may_campaign = self.may_campaign();
-            if thrown.replace(may_campaign) != Some(may_campaign) {
-                throw(may_campaign);
+            if set.replace(may_campaign) != Some(may_campaign) {
+                set_switch(may_campaign);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 }
@@ -158,13 +155,13 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn a_whole_log_votes_at_once() {
+    fn whole_log_votes_at_once() {
         let eligibility = eligibility(false, LONG);
         assert!(eligibility.may_vote() && eligibility.may_campaign());
     }
 
     #[test]
-    fn a_torn_log_votes_when_it_holds_what_the_leader_knows_to_be_committed() {
+    fn torn_log_votes_when_it_has_caught_up() {
         let eligibility = eligibility(true, LONG);
         assert!(!eligibility.may_vote() && !eligibility.may_campaign());
         eligibility.record_append(7, 8);
@@ -174,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_log_votes_when_no_leader_appears() {
+    fn torn_log_votes_when_no_leader_appears() {
         let eligibility = eligibility(true, Duration::ZERO);
         assert!(!eligibility.may_vote());
         assert!(eligibility.may_campaign() && eligibility.may_vote());
     }
 
     #[test]
-    fn a_node_that_rests_votes_but_does_not_stand() {
+    fn paused_node_votes_and_does_not_campaign() {
         let eligibility = eligibility(false, LONG);
         eligibility.pause_candidacy(LONG);
         assert!(eligibility.may_vote() && !eligibility.may_campaign());
@@ -190,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_without_another_leader_ends_early_enough_for_an_election_within_ten_seconds() {
+    fn pause_without_leader_ends_in_time_for_an_election_within_ten_seconds() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let rest = CandidacyPause { until: now + 60 * second, heard: now + 20 * second };
         assert!(!rest.is_over(now + 24 * second), "a leader was heard four seconds ago");

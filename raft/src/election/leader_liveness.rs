@@ -1,12 +1,10 @@
-//! When this node last had a sign of a leader that a quorum stands behind.
+//! When this node last had contact with a leader that a quorum supports.
 //!
-//! Signs are entries and heartbeats that it took from a leader, its own election, and, while it leads, the
-//! answers of a quorum. Called by whoever receives entries (`peer/dispatch.rs`) and whoever follows the role
-//! (`role.rs`); asked by the way of a proposal or a read (`routing.rs`), by the status, and by the health page.
+//! Contacts are entries and heartbeats from a leader, this node's own election, and, while it leads, the answers of a quorum.
+//! `peer/dispatch.rs` and `role.rs` record them; the router, the status and the health page ask.
 //!
-//! Raft itself does not tell: a follower whose leader died together with the quorum goes on naming it, because
-//! without a quorum nobody else is ever elected. This is for people, and for whether waiting is of use.
-//! Nothing that touches the world rests on it: it is no lease.
+//! Raft does not report this: a follower whose leader died together with the quorum goes on naming that leader. The value is
+//! for operators and for deciding whether waiting makes sense. It is no lease: no email depends on it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +15,10 @@ use parking_lot::Mutex;
 
 use crate::Raft;
 
-/// A silence longer than any election: nine in ten take 1.2 s, and two that fail one after the other some 2 s.
+/// Longer than any election: nine of ten take 1.2 s, and two that fail in a row about 2 s.
 pub const LEADERLESS_AFTER: Duration = Duration::from_secs(3);
 
-/// Shared by whoever hears and whoever asks.
+/// Clones share one state.
 #[derive(Clone)]
 pub(crate) struct LeaderLiveness {
     raft: Raft,
@@ -28,22 +26,22 @@ pub(crate) struct LeaderLiveness {
 }
 
 impl LeaderLiveness {
-    /// A node that starts has heard of nobody yet, and elections take their time: its silence begins now.
+    /// The time without contact begins now.
     pub fn new(raft: Raft) -> LeaderLiveness {
         LeaderLiveness { raft, sign: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// A leader spoke, this node was elected, or its cluster was made just now.
+    /// A leader was heard, this node was elected, or its cluster was made.
     pub fn record_contact(&self) {
         *self.sign.lock() = Instant::now();
     }
 
-    /// For how long there was no sign, once that is longer than an election takes.
+    /// Time without contact, once it is longer than an election takes.
     pub fn leaderless_for(&self) -> Option<Duration> {
         Some(self.silence()).filter(|silence| *silence >= LEADERLESS_AFTER)
     }
 
-    /// Returns when there was no sign for longer than an election takes.
+    /// Returns when there was no contact for longer than an election takes.
     pub async fn leaderless(&self) {
         while let Some(left) = LEADERLESS_AFTER.checked_sub(self.silence()).filter(|left| !left.is_zero()) {
             tokio::time::sleep(left).await;
@@ -64,10 +62,10 @@ pub(crate) fn last_quorum_acked(raft: &Raft) -> Option<Instant> {
         return None;
     }
     if metrics.membership_config.voter_ids().eq([metrics.id]) {
-        // openraft counts the answers of others; alone, this node is its quorum at any time.
+        // openraft counts the answers of other nodes; a single voter is its own quorum.
         return Some(Instant::now());
     }
-    // Our clock is read first, so what the conversion loses makes the instant earlier, never later.
+    // This clock is read first, so that the conversion makes the instant earlier, never later.
     let now = Instant::now();
     now.checked_sub(metrics.last_quorum_acked?.into_inner().elapsed())
 }

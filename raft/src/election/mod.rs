@@ -1,4 +1,4 @@
-//! What this node knows of leadership: whom it believes to lead, when it last heard a leader, and whether it may vote.
+//! This node's view of leadership: the believed leader, the last contact with a leader, and the right to vote and campaign.
 
 pub(crate) mod eligibility;
 pub(crate) mod leader_liveness;

@@ -1,7 +1,7 @@
-//! What this node is in Raft's eyes. A belief, not a right.
+//! This node's role as Raft reports it: a belief, not a right.
 //!
-//! A leader that was cut off goes on believing for a while. So nothing that touches the world may rest on
-//! a role: only on a committed and applied claim (P4), and on an epoch that was applied (P13).
+//! A leader that was cut off still believes in its role for a while. So no email depends on a role, only on a committed and
+//! applied claim (P4) and on an applied epoch (P13).
 
 use openraft::ServerState;
 use openraft::alias::WatchReceiverOf;
@@ -14,23 +14,23 @@ use tokio_util::sync::CancellationToken;
 use crate::election::leader_liveness::LeaderLiveness;
 use crate::types::TypeConfig;
 
-/// What a node believes to be.
+/// The role that a node believes to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Elected by a quorum in this term of Raft. Another term is another leadership, even without a role
-    /// in between.
+    /// Elected by a quorum in this term of Raft. Another term is another leadership, even without another role in
+    /// between.
     Leader {
         /// The term; never an epoch.
         term: u64,
     },
-    /// Follows a leader, or has none to follow. A node that only learns is one too.
+    /// Follows a leader or waits for one. A learner is a follower too.
     Follower {
-        /// Who leads, as far as it knows.
+        /// The leader that it knows.
         leader: Option<NodeId>,
     },
     /// Asks for votes.
     Candidate,
-    /// Takes no part any more.
+    /// Raft has stopped on this node.
     Stopped,
 }
 
@@ -46,7 +46,7 @@ fn role_of(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
     }
 }
 
-/// Follows openraft's view until it ends or `stop`, and leaves `Stopped` behind.
+/// Copies openraft's view until it ends or `stop`, then sets `Stopped`.
 pub(crate) async fn follow(
     mut metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
     role: watch::Sender<Role>,

@@ -1,9 +1,7 @@
-//! openraft's log storage on the write-ahead log: translates, and adds nothing of its own.
+//! openraft's log storage on [`crate::wal`]: converts types, and promises what the log promises.
 //!
-//! Called by openraft alone, after [`LogStore::open`]. It promises what [`crate::wal`] promises. A vote is
-//! durable when `save_vote` returns; an append, when its callback is told; a truncation or a purge is in
-//! force at once and durable before whatever comes after it; a commit is durable soon, since it only saves
-//! work at the next start.
+//! `save_vote` returns when the vote is durable; an append calls its callback when it is durable. A truncation or purge holds
+//! at once and is durable before any later record. A commit is durable soon: it only saves work at the next start.
 
 use std::fmt::Debug;
 use std::io;
@@ -26,8 +24,7 @@ use crate::wal::{
     WalReader,
 };
 
-/// Payload bytes that one round of replication or of a stream reads at most. With the message's framing it
-/// stays below tonic's default limit of 4 MiB.
+/// Largest payload of one replication round or stream read. With framing it stays below tonic's default limit of 4 MiB.
 pub const READ_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The log as openraft writes it. Dropping it ends the writer's thread.
@@ -49,7 +46,7 @@ impl LogStore {
             let file = folder.display().to_string();
             OpenError::Disk { action: "open the folder", file, source }
         })?;
-        // Whoever reads the error looks for the file: with its folder.
+        // With the folder, so that the operator finds the file.
         LogStore::open_on(Arc::new(disk), options).map_err(|error| match error {
             OpenError::Damaged { file, offset, expected, found } => {
                 OpenError::Damaged { file: folder.join(file).display().to_string(), offset, expected, found }
@@ -58,19 +55,19 @@ impl LogStore {
         })
     }
 
-    /// The same on another disk, or with other options.
+    /// Opens the log on another disk.
     pub fn open_on(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(LogStore, OpeningReport), OpenError> {
         let (wal, report) = Wal::open(disk, options)?;
         let reader = LogReader { reader: wal.reader() };
         Ok((LogStore { wal, reader }, report))
     }
 
-    /// What it holds.
+    /// Vote, commit, purge and last entry.
     pub fn state(&self) -> LogState {
         self.wal.state()
     }
 
-    /// How the log fares; keep it before openraft takes the log away.
+    /// Health of the log. Take it before openraft takes the log.
     pub fn health(&self) -> WalHealth {
         self.wal.health()
     }
@@ -92,10 +89,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
-        let (told, durable) = tokio::sync::oneshot::channel();
-        let done = Box::new(move |outcome| drop(told.send(outcome)));
+        let (sender, durable) = tokio::sync::oneshot::channel();
+        let done = Box::new(move |outcome| drop(sender.send(outcome)));
         self.wal.vote(to_vote_record(vote), done).await?;
-        // The writer answers every callback, also when it ends; its silence would be a fault of its own.
+        // The writer answers every callback, also when it ends.
         durable.await.map_err(|_| io::Error::from(crate::wal::WalFailure::WriterGone))?.map_err(io::Error::from)
     }
 
@@ -150,7 +147,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
         self.read(start..end, READ_BYTES_MAX).await
     }
 
-    /// Reads ahead by [`READ_BYTES_MAX`] only, however long the range is.
+    /// Reads ahead by at most [`READ_BYTES_MAX`].
     async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,

@@ -1,4 +1,4 @@
-//! The traits that openraft asks for, implemented on this crate's own parts: nothing else is in these files.
+//! Implementations of openraft's traits: log storage, state machine and network. Each delegates to a part of this crate.
 
 pub mod log_storage;
 pub(crate) mod network;

@@ -1,7 +1,7 @@
-//! openraft's asking side: its requests in our words, through the peer transport.
+//! openraft's network: converts its requests and sends them with the peer client.
 //!
-//! openraft retries and backs off; nothing is retried here. An append that carries entries waits for the
-//! follower's disk, so its limit is our own and not openraft's heartbeat interval.
+//! openraft retries and backs off; nothing is retried here. An append with entries waits for the follower's disk, so it has a
+//! limit of its own instead of openraft's heartbeat interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::snapshot::transfer;
 use crate::types::{PeerNode, TypeConfig, Vote};
 use crate::wire;
 
-/// An append with entries, fsync at the follower included. A disk that needs longer is tried again.
+/// Limit of an append with entries, fsync at the follower included. openraft then tries again.
 const APPEND_LIMIT: Duration = Duration::from_secs(2);
 
-/// Makes the asking side for each member.
+/// Makes a [`Link`] to each member.
 pub(crate) struct Network {
     pub client: PeerClient,
     pub snapshots: Arc<SnapshotManager>,
@@ -42,14 +42,14 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-/// The way to one member.
+/// Connection to one member.
 pub(crate) struct Link {
     pub client: PeerClient,
     pub snapshots: Arc<SnapshotManager>,
     pub to: Destination,
 }
 
-/// Unreachable makes openraft back off; any other error it retries at once.
+/// openraft backs off after `Unreachable` and retries at once after any other error.
 fn rpc_error(error: PeerError) -> RPCError<TypeConfig> {
     match error {
         PeerError::Unreachable(_) | PeerError::Rejected(Rejection::Unauthorized(_) | Rejection::Unavailable(_)) => {
@@ -79,8 +79,8 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let answer = self.client.ask(&self.to, request, limit).await.map_err(rpc_error)?;
         let answer = wire::to_append_response(answer).map_err(malformed)?;
         if answer.is_conflict() && is_from_the_start {
-            // Nothing contradicts the empty log: openraft would panic.
-            return Err(rpc_error(Rejection::Malformed("it denies the empty log".to_owned()).into()));
+            // Every log agrees with the empty log; openraft panics on a conflict at index 0.
+            return Err(rpc_error(Rejection::Malformed("a conflict with the empty log".to_owned()).into()));
         }
         Ok(answer)
     }

@@ -1,4 +1,4 @@
-//! openraft's face of the state: applying goes to the machine's thread, snapshots to the archive.
+//! openraft's state machine: entries go to the apply thread, snapshots to the snapshot manager.
 
 use std::io;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::snapshot::manager::{OpenraftSnapshot, SnapshotManager, SnapshotManage
 use crate::state_machine::apply_thread::ApplyThread;
 use crate::types::{LogId, StoredMembership, TypeConfig};
 
-/// What openraft applies to.
+/// The state machine that openraft drives.
 pub(crate) struct StateMachine {
     pub apply_thread: ApplyThread,
     pub snapshots: Arc<SnapshotManager>,
 }
 
 impl StateMachine {
-    /// What openraft can not go on without: its error ends Raft, and this says why.
+    /// Raises the fatal error behind a failed installation: openraft ends Raft without naming the cause.
     fn failed(&self, error: SnapshotManagerError) -> io::Error {
         let fatal_error = match &error {
             SnapshotManagerError::Fatal(fatal_error) => fatal_error.clone(),
@@ -47,7 +47,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         self.apply_thread.apply(entries).await
     }
 
-    /// `force`: openraft can not go on without one. Otherwise it is given what the scheduler has made.
+    /// `force`: openraft needs a snapshot now. Otherwise it gets the one that the scheduler has made.
     async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<Builder> {
         let made = self.snapshots.current();
         (force || made.is_some())
@@ -69,7 +69,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 }
 
-/// Gives openraft a snapshot: one that is there already, or one that is made now.
+/// Gives openraft a snapshot: an existing one, or one that is made now.
 pub(crate) struct Builder {
     snapshots: Arc<SnapshotManager>,
     made: Option<Manifest>,

@@ -17,7 +17,7 @@ use super::{Destination, PeerError, Rejection};
 /// What the application answers to its peers.
 #[async_trait]
 pub trait Application: Send + Sync + 'static {
-    /// The name of this node. Callers that are no members are told it too.
+    /// The name of this node. Callers that are no members get it too.
     fn name(&self) -> String;
 
     /// Answers a request of a member. After `limit` the caller has given up, and the future is dropped.

@@ -1,4 +1,4 @@
-//! Which requests of peers are let in.
+//! Checks the header of a peer request: cluster, group and addressed node.
 
 use std::sync::Arc;
 
@@ -7,25 +7,28 @@ use reveille_ledger::ids::{GROUP, NodeId};
 use super::{Rejection, Request};
 use crate::identity::{ClusterId, Identity};
 
-/// Knows which callers belong to the cluster.
+/// Accepts requests of this node's cluster that name this node.
 pub(crate) struct Authenticator {
     pub identity: Arc<Identity>,
 }
 
 impl Authenticator {
-    /// Who speaks, if it is one of ours and means this node. A node without a cluster joins the one that
-    /// calls it by its id: ids are drawn at random, so whoever knows it was told.
+    /// The sender of an accepted request. A node without a cluster joins the cluster of the first caller that knows its
+    /// id: ids are random, so an operator must have given it to that cluster.
     pub fn authenticate(&self, request: &Request) -> Result<NodeId, Rejection> {
-        let stranger = |text: String| Err(Rejection::Unauthorized(text));
+        let unauthorized = |text: String| Err(Rejection::Unauthorized(text));
         let Some(header) = request.header() else {
             return Err(Rejection::Malformed("field header is missing".to_owned()));
         };
         let own = self.identity.node();
         if header.to != own.0 {
-            return stranger(format!("this is node {own}, not {}: its address was another's", NodeId(header.to)));
+            return unauthorized(format!(
+                "this is node {own}, not {}: the address belonged to it before",
+                NodeId(header.to)
+            ));
         }
         if header.group != GROUP {
-            return stranger(format!("no group {} here", header.group));
+            return unauthorized(format!("no group {} here", header.group));
         }
         let Ok(cluster) = <[u8; 16]>::try_from(header.cluster.as_ref()) else {
             return Err(Rejection::Malformed("field header.cluster has not 16 bytes".to_owned()));
@@ -33,7 +36,7 @@ impl Authenticator {
         let theirs = ClusterId(u128::from_be_bytes(cluster));
         match self.identity.cluster() {
             Some(ours) if ours == theirs => {}
-            Some(ours) => return stranger(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
+            Some(ours) => return unauthorized(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
             None => {
                 self.identity
                     .join(theirs, false)

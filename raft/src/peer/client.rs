@@ -1,4 +1,4 @@
-//! The asking side: every request leaves through [`PeerClient`], which says who speaks.
+//! Sends peer requests: [`PeerClient`] adds the header that names cluster, sender and addressee.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct PeerIdentity {
     pub cluster: Option<ClusterId>,
 }
 
-/// Asks any peer anything, in the name of this node.
+/// Sends any request to any peer, in the name of this node.
 #[derive(Clone)]
 pub(crate) struct PeerClient {
     pub transport: Arc<dyn Transport>,
@@ -39,7 +39,7 @@ impl PeerClient {
         Ok(PeerIdentity { node: NodeId(answer.node), name: answer.name, cluster })
     }
 
-    /// Asks, and waits at most `limit`.
+    /// Sends a request and waits at most `limit` for the answer.
     pub async fn ask<R: Rpc>(&self, to: &Destination, request: R, limit: Duration) -> Result<R::Response, PeerError> {
         let cluster = self.identity.cluster().ok_or_else(|| {
             PeerError::Unreachable("this node does not belong to a cluster yet: run 'reveille cluster init'".to_owned())

@@ -1,7 +1,7 @@
-//! The receiving side: hands each request that was let in to whom it concerns.
+//! Receives peer requests: checks each sender, then calls the part of this crate that answers.
 //!
-//! A request of another cluster, or meant for another node, is refused at the `door`, before anything is read of it.
-//! Every answer comes within a bounded time: what waits, waits no longer than its caller says it does.
+//! A request of another cluster or of a caller that is no member is rejected before anything else of it is read. Every answer
+//! comes within a bounded time.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,17 +23,17 @@ use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::reply_bytes;
 use crate::wire;
 
-/// Raft's own requests end within this, a disk that stalls included.
+/// Limit of Raft's own requests, so that a stalled disk does not hold them for ever.
 const RAFT_LIMIT: Duration = Duration::from_secs(10);
-/// A vote of a peer is at most this far above the local term. No cluster holds that many elections between two
-/// requests; one request with the highest term of all would make every later election impossible.
+/// Largest distance of a peer's term above the local term. No cluster holds that many elections between two requests, and
+/// one request with the highest possible term would prevent every later election.
 const TERM_JUMP_MAX: u64 = 1 << 32;
-/// A refused request is logged at most once within this: a caller that forges one can forge a thousand a second.
+/// Rejected requests are logged at most once in this time: a caller may forge a thousand a second.
 const REFUSAL_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// A proposal, a read or a request of the application ends within this, whatever its caller allows.
 const REQUEST_LIMIT_MAX: Duration = Duration::from_secs(60);
 
-/// Everything that answers peers.
+/// Answers peers.
 pub(crate) struct Dispatch {
     pub authenticator: Arc<Authenticator>,
     pub raft: Raft,
@@ -41,12 +41,11 @@ pub(crate) struct Dispatch {
     pub eligibility: Eligibility,
     pub snapshots: SnapshotReceiver,
     pub application: Arc<dyn Application>,
-    /// When a refused request was last logged.
+    /// When a rejected request was last logged.
     pub refusal_logged: Mutex<Option<Instant>>,
 }
 
-/// What the transport hands requests to, from the first moment: the port is open as soon as the state is; until Raft
-/// runs, a caller is told to come again.
+/// Handler of the transport from the start on: until Raft runs, it rejects requests as `Unavailable`.
 pub(crate) struct StartupHandler {
     /// Set once, when Raft runs.
     pub dispatch: OnceLock<Dispatch>,
@@ -137,8 +136,8 @@ impl Dispatch {
         Ok(v1::ApplicationResponse { payload: payload.into() })
     }
 
-    /// Refuses a caller that is no member, a vote in the name of another node, and a term that no election reaches.
-    /// A node that knows no members yet takes the first entries from any caller that knows the cluster's id.
+    /// Rejects a caller that is no member, a vote in the name of another node, and a term that no election reaches. A
+    /// node that knows no members yet accepts entries from any caller that knows the cluster's id.
     fn check_sender(&self, request: &Request) -> Result<(), Rejection> {
         let refused = self.refusal(request);
         if let Err(rejection) = &refused {
@@ -146,14 +145,14 @@ impl Dispatch {
             let mut logged = self.refusal_logged.lock();
             if logged.is_none_or(|last| now.duration_since(last) >= REFUSAL_LOGGED_EVERY) {
                 *logged = Some(now);
-                tracing::warn!(%rejection, "a request on the peer port was refused");
+                tracing::warn!(%rejection, "a request on the peer port was rejected");
             }
         }
         refused
     }
 
     fn refusal(&self, request: &Request) -> Result<(), Rejection> {
-        // A request without a header is refused by the doorman.
+        // The authenticator rejects a request without a header.
         let Some(from) = request.header().map(|header| header.from) else { return Ok(()) };
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();

@@ -1,6 +1,6 @@
-//! The transport of a real node: gRPC over TCP, persistent connections, nothing retried here.
+//! The transport of a real node: gRPC over TCP with persistent connections. It retries nothing.
 //!
-//! It speaks plain HTTP/2: who may reach the peer port is the operator's matter (docs/how-to/run-nodes.md).
+//! It speaks plain HTTP/2: access to the peer port is the operator's matter (docs/how-to/run-nodes.md).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -24,21 +24,21 @@ use tonic::{Code, Status};
 
 use crate::listen::{self, HTTP2_PREFACE, Incoming};
 
+use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
 
-/// A connection that is not made within this is given up; the next call tries again.
+/// Limit of making a connection; the next call tries again.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// A peer that does not answer a ping of the connection within the time is cut off. Without it a healed
-/// partition would wait for TCP's own retransmission, which backs off to many seconds.
+/// A connection whose ping stays unanswered is closed. Without pings a healed partition waits for TCP's retransmission,
+/// which backs off to many seconds.
 const PING_EVERY: Duration = Duration::from_millis(1_000);
 const PING_LIMIT: Duration = Duration::from_millis(1_500);
-/// Requests of one peer in work at once: proposals in flight are bounded by their proposer.
+/// Concurrent requests of one peer. The proposer bounds proposals in flight.
 const STREAMS_MAX: u32 = 4_096;
-/// Requests in work when the node stops get this long to end.
+/// Time for running requests to end when the node stops.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Which connection a request takes: a chunk of a snapshot or a piece of a part must not stand before
-/// a heartbeat.
+/// The connection that a request takes: bulk data must not delay a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Priority {
     Prompt,
@@ -53,17 +53,17 @@ fn priority_of(request: &Request) -> Priority {
     }
 }
 
-/// gRPC between peers: one connection a peer and lane, made at the first call and kept.
+/// gRPC between peers: one connection for each peer and priority, made at the first call.
 pub struct GrpcTransport {
     address: SocketAddr,
     listener: Mutex<Option<std::net::TcpListener>>,
     channels: Mutex<HashMap<(String, Priority), Channel>>,
-    /// Where connections live: the runtime that serves, whoever calls.
-    home: OnceLock<Handle>,
+    /// Connections run on the runtime that serves, whichever runtime calls.
+    runtime: OnceLock<Handle>,
 }
 
 impl GrpcTransport {
-    /// Takes the address; serving begins when the replica is ready. Port 0 lets the system choose.
+    /// Binds the address; serving begins when the replica is ready. Port 0 lets the system choose.
     pub fn bind(listen: SocketAddr) -> io::Result<GrpcTransport> {
         let listener = std::net::TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
@@ -71,11 +71,11 @@ impl GrpcTransport {
             address: listener.local_addr()?,
             listener: Mutex::new(Some(listener)),
             channels: Mutex::new(HashMap::new()),
-            home: OnceLock::new(),
+            runtime: OnceLock::new(),
         })
     }
 
-    /// The address that was taken.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -92,7 +92,7 @@ impl GrpcTransport {
             .http2_keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_LIMIT)
             .keep_alive_while_idle(true);
-        let _inside = self.home.get().map(Handle::enter);
+        let _inside = self.runtime.get().map(Handle::enter);
         let channel = endpoint.connect_lazy();
         channels.insert((to.address.clone(), priority), channel.clone());
         Ok(channel)
@@ -105,8 +105,8 @@ impl Transport for GrpcTransport {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE);
-        // The first to serve names the home; there is no second, the listener is gone.
-        let _ = self.home.set(Handle::current());
+        // Set once: a second call finds no listener.
+        let _ = self.runtime.set(Handle::current());
         let service = PeerServiceServer::new(Receiver { handler })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -143,14 +143,14 @@ impl Transport for GrpcTransport {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let name = request.name().to_owned();
         match tokio::time::timeout(limit, send(&mut client, request, limit)).await {
-            Ok(answer) => answer.map_err(error),
+            Ok(answer) => answer.map_err(peer_error),
             Err(_) => Err(PeerError::Lost(format!("{name} to {to}: nothing within {} ms", limit.as_millis()))),
         }
     }
 }
 
-/// What a status of the peer or of the connection means for the one who asked.
-fn error(status: Status) -> PeerError {
+/// The meaning of a gRPC status for the caller.
+fn peer_error(status: Status) -> PeerError {
     let text = status.message().to_owned();
     match status.code() {
         Code::FailedPrecondition => Rejection::Unauthorized(text).into(),
@@ -194,7 +194,7 @@ struct Receiver {
 }
 
 macro_rules! grpc {
-    ($($name:ident $method:ident $request:ident $response:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident $method:ident $request:ident $response:ident;)*) => {
         async fn send(
             client: &mut PeerServiceClient<Channel>,
             request: Request,
@@ -225,16 +225,4 @@ macro_rules! grpc {
     };
 }
 
-grpc! {
-    Append append AppendRequest AppendResponse;
-    Vote vote VoteRequest VoteResponse;
-    PreVote pre_vote PreVoteRequest PreVoteResponse;
-    TransferLeader transfer_leader TransferLeaderRequest TransferLeaderResponse;
-    OfferSnapshot offer_snapshot OfferSnapshotRequest OfferSnapshotResponse;
-    SendChunk send_chunk SendChunkRequest SendChunkResponse;
-    InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
-    Propose propose ProposeRequest ProposeResponse;
-    ReadIndex read_index ReadIndexRequest ReadIndexResponse;
-    Application application ApplicationRequest ApplicationResponse;
-    Identify identify IdentifyRequest IdentifyResponse;
-}
+for_each_request!(grpc);

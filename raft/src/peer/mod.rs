@@ -1,8 +1,8 @@
-//! What the nodes of one cluster ask of each other, and the seam through which they ask it.
+//! Requests between the nodes of one cluster, and the transport that carries them.
 //!
-//! [`Transport`] is the seam: [`GrpcTransport`] is what a node uses, an in-memory one serves tests and
-//! simulations. A transport carries our own messages (`reveille.peer.v1`) and knows nothing of Raft. What
-//! arrives goes to `dispatch`, which checks the sender before anything else.
+//! [`Transport`] is the seam: a node uses [`GrpcTransport`], tests and simulations use one in memory. A transport carries
+//! protobuf messages (`reveille.peer.v1`) and knows nothing of Raft. Received requests go to `dispatch`, which checks the
+//! sender before it reads anything else.
 //!
 //! Reading order: this file, `rpc` (the closed list of requests), `client` (sends them), `authenticator` and `dispatch`
 //! (receive them), `application` (opaque requests of the cluster crate), `grpc`.
@@ -28,14 +28,13 @@ pub use client::PeerIdentity;
 pub use grpc::GrpcTransport;
 pub use rpc::{Request, Response, Rpc};
 
-/// Bytes of one message between peers. A batch of entries is cut well below it; a chunk of a snapshot
-/// travels in parts.
+/// Largest message between peers. A batch of entries and a chunk of a snapshot stay well below it.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Where a peer is: its id, and the address at which it listens.
+/// A peer: its id and the address at which it listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
-    /// Who is meant.
+    /// The node that is meant.
     pub node: NodeId,
     /// `host:port` of its peer listener.
     pub address: String,
@@ -47,54 +46,54 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Why a peer did not answer. Transient: policy retries, or does without.
+/// Why a request to a peer failed. Transient: the caller retries or does without.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// No connection: the request was not delivered, and nothing happened there.
+    /// No connection: the request was not delivered.
     #[error("not reachable: {0}")]
     Unreachable(String),
-    /// The connection broke or the time was up: what was asked may have been done.
+    /// The connection broke or the limit passed: the request may have been executed.
     #[error("no answer: {0}")]
     Lost(String),
-    /// The peer answered that it does not do it. Nothing happened there.
+    /// The peer rejected the request and did not execute it.
     #[error("rejected: {0}")]
     Rejected(#[from] Rejection),
 }
 
-/// Why a node does not do what a peer asks. Nothing was changed.
+/// Why a node rejects a request. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// The one who asks belongs elsewhere, or means somebody else.
+    /// The sender is no member of this cluster, or the request is meant for another node.
     #[error("{0}")]
     Unauthorized(String),
-    /// Who listens there serves no peers.
-    #[error("it does not know what peers ask: {0}")]
+    /// The listener at that address serves no peer requests.
+    #[error("it serves no peer requests: {0}")]
     Unimplemented(String),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("malformed request: {0}")]
     Malformed(String),
-    /// Not now: the node starts, stops, or does not vote yet.
+    /// Not now: the node is starting or stopping, does not vote yet, or is overloaded.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// What answers the requests that arrive at this node.
+/// Answers the requests that arrive at this node.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request within a bounded time.
     async fn handle(&self, request: Request) -> Result<Response, Rejection>;
 }
 
-/// How requests travel between nodes. Contract:
+/// Carries requests between nodes. Contract:
 ///
-/// - Requests to one peer may overtake each other and may be lost; none is delivered twice.
-/// - [`PeerError::Unreachable`] is only said when the request surely was not delivered.
-/// - A call ends within its limit, whatever the network does.
+/// - Requests to one peer may be reordered and lost; none is delivered twice.
+/// - [`PeerError::Unreachable`] means that the request was not delivered.
+/// - A call ends within its limit.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
-    /// Begins to receive: hands every request to `handler` until `stop`. Returns once it listens.
+    /// Starts to pass received requests to `handler`, until `stop`. Returns once it listens.
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()>;
 
-    /// Asks a peer, and waits for the answer at most `limit`.
+    /// Sends a request and waits at most `limit` for the answer.
     async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError>;
 }

@@ -1,4 +1,4 @@
-//! The closed list of what a peer can ask, one line each: the one place to look at when one is added.
+//! The closed list of peer requests.
 
 use reveille_proto::peer::v1;
 
@@ -6,17 +6,48 @@ use super::PeerError;
 
 /// A request message that knows its response.
 pub trait Rpc: Sized {
-    /// What answers it.
+    /// The message that answers it.
     type Response;
     /// As a member of the closed list.
     fn into_request(self) -> Request;
-    /// Takes the answer out of the closed list; a transport that mixes them up has lost the answer.
+    /// Takes the answer out of the closed list. A transport that confuses answers has lost this one.
     fn from_response(response: Response) -> Result<Self::Response, PeerError>;
 }
 
-macro_rules! rpcs {
-    ($($(#[$doc:meta])* $name:ident: $request:ident -> $response:ident;)*) => {
-        /// Everything that one node can ask of another.
+/// Calls a macro with the list: variant, method of the gRPC service, messages.
+macro_rules! for_each_request {
+    ($macro:ident) => {
+        $macro! {
+            /// Raft: entries for a follower's log; without entries, a heartbeat.
+            Append append AppendRequest AppendResponse;
+            /// Raft: a vote that counts.
+            Vote vote VoteRequest VoteResponse;
+            /// Raft: would a vote be given?
+            PreVote pre_vote PreVoteRequest PreVoteResponse;
+            /// Raft: the leader names its successor.
+            TransferLeader transfer_leader TransferLeaderRequest TransferLeaderResponse;
+            /// Snapshot, step 1: which chunks does the follower lack?
+            OfferSnapshot offer_snapshot OfferSnapshotRequest OfferSnapshotResponse;
+            /// Snapshot, step 2: a part of a chunk.
+            SendChunk send_chunk SendChunkRequest SendChunkResponse;
+            /// Snapshot, step 3: install it.
+            InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
+            /// A command on its way to the leader.
+            Propose propose ProposeRequest ProposeResponse;
+            /// Up to where must a linearizable read have applied?
+            ReadIndex read_index ReadIndexRequest ReadIndexResponse;
+            /// A request of the application, which this crate does not read.
+            Application application ApplicationRequest ApplicationResponse;
+            /// Which node are you? Answered to any caller.
+            Identify identify IdentifyRequest IdentifyResponse;
+        }
+    };
+}
+pub(super) use for_each_request;
+
+macro_rules! define_requests {
+    ($($(#[$doc:meta])* $name:ident $method:ident $request:ident $response:ident;)*) => {
+        /// A request from one node to another.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Request {
             $($(#[$doc])* $name(v1::$request),)*
@@ -39,14 +70,14 @@ macro_rules! rpcs {
                 }
             }
 
-            /// Who speaks, and to whom.
+            /// Sender, addressee and cluster.
             pub fn header(&self) -> Option<&v1::Header> {
                 match self {
                     $(Request::$name(request) => request.header.as_ref(),)*
                 }
             }
 
-            /// Says who speaks, and to whom.
+            /// Sets sender, addressee and cluster.
             pub fn set_header(&mut self, header: v1::Header) {
                 match self {
                     $(Request::$name(request) => request.header = Some(header),)*
@@ -71,27 +102,4 @@ macro_rules! rpcs {
     };
 }
 
-rpcs! {
-    /// Raft: entries for a follower's log; without entries, a heartbeat.
-    Append: AppendRequest -> AppendResponse;
-    /// Raft: a vote that counts.
-    Vote: VoteRequest -> VoteResponse;
-    /// Raft: would a vote be given?
-    PreVote: PreVoteRequest -> PreVoteResponse;
-    /// Raft: the leader names its successor.
-    TransferLeader: TransferLeaderRequest -> TransferLeaderResponse;
-    /// Snapshot, step 1: which chunks does the follower lack?
-    OfferSnapshot: OfferSnapshotRequest -> OfferSnapshotResponse;
-    /// Snapshot, step 2: a part of a chunk.
-    SendChunk: SendChunkRequest -> SendChunkResponse;
-    /// Snapshot, step 3: install it.
-    InstallSnapshot: InstallSnapshotRequest -> InstallSnapshotResponse;
-    /// A command on its way to the leader.
-    Propose: ProposeRequest -> ProposeResponse;
-    /// Up to where must a linearizable read have applied?
-    ReadIndex: ReadIndexRequest -> ReadIndexResponse;
-    /// A request of the application, which this crate does not read.
-    Application: ApplicationRequest -> ApplicationResponse;
-    /// Which node are you? Answered to any caller.
-    Identify: IdentifyRequest -> IdentifyResponse;
-}
+for_each_request!(define_requests);

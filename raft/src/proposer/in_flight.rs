@@ -1,8 +1,7 @@
-//! The room for proposals in flight on one node, by count and by bytes.
+//! Permits for proposals in flight on one node, by count and by bytes.
 //!
-//! A proposal takes room before it is stamped and gives it back when its write is done, whether anybody
-//! still waits for it or not. Without room it waits until its deadline and is then certain not to have
-//! happened.
+//! A proposal acquires a permit before it is stamped. The permit is released when its write is done, even if the caller has
+//! stopped waiting. Without a permit by its deadline the proposal did not happen.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,22 +12,22 @@ use tokio::time::timeout_at;
 
 use crate::proposer::ProposeError;
 
-/// Proposals in flight: enough to fill many disk writes, few enough to be applied within a second.
+/// Proposals in flight: enough for many disk writes, few enough to be applied within a second.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
-/// Bytes in flight: what a log and two peers take in a second or so.
+/// Bytes in flight: what a log and two peers take in about a second.
 const IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-// The largest proposal finds room in the end, and the count of bytes fits the semaphore's.
+// The largest proposal gets a permit, and the bytes fit the semaphore's counter.
 const _: () = assert!(ENTRY_BYTES_MAX <= IN_FLIGHT_BYTES_MAX);
 const _: () = assert!(IN_FLIGHT_BYTES_MAX <= u32::MAX as usize);
 
-/// What is left.
+/// The permits.
 pub(crate) struct InFlight {
     count: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
 }
 
-/// A place in flight; dropping it gives it back.
+/// A permit. Dropping it releases it.
 pub(crate) struct InFlightPermit {
     _count: OwnedSemaphorePermit,
     _bytes: OwnedSemaphorePermit,
@@ -43,7 +42,7 @@ impl InFlight {
         InFlight { count: Arc::new(Semaphore::new(count)), bytes: Arc::new(Semaphore::new(bytes)) }
     }
 
-    /// Waits for room until the deadline. In the order of arrival, so that nobody starves.
+    /// Waits for a permit until the deadline, in order of arrival.
     pub async fn acquire(&self, bytes: usize, deadline: Instant) -> Result<Arc<InFlightPermit>, ProposeError> {
         let charge = u32::try_from(bytes).unwrap_or(u32::MAX);
         let both = async {
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proposal_without_room_waits_until_its_deadline_and_not_longer() {
+    async fn proposal_without_permit_fails_at_its_deadline() {
         let in_flight = InFlight::of(2, 100);
         let first = in_flight.acquire(60, soon()).await.expect("there is room");
         let past = Instant::now();

@@ -1,13 +1,11 @@
-//! How a command becomes an entry: stamped with epoch and ledger time by the leader, in the order in which
-//! it enters the log (P13, P18).
+//! Turns a command into an entry: the leader stamps it with epoch and ledger time, in the order of the log (P13, P18).
 //!
-//! One task stamps and submits, so that time never goes back within the log; openraft gathers what is
-//! submitted while a disk write runs into the next one. What is in flight is bounded by count and by
-//! bytes: a proposal waits for room until its deadline and is then [`ProposeError::Busy`], which is
-//! certain not to have happened.
+//! One task stamps and submits, so that time never goes back within the log. openraft combines what is submitted during one
+//! disk write into the next. Proposals in flight are bounded by count and bytes: a proposal waits for a permit until its
+//! deadline and then fails with [`ProposeError::Busy`].
 //!
-//! What is not retried: anything whose outcome is unknown. What is: a refusal that only says that the
-//! stamp was old ([`Refusal::WrongEpoch`], [`Refusal::TimeWentBack`]), and a node that was not the leader.
+//! A proposal with an unknown outcome is never retried. Retried are a refusal of an old stamp ([`Refusal::WrongEpoch`],
+//! [`Refusal::TimeWentBack`]) and a node that was not the leader: in both cases the command did not happen.
 
 pub(crate) mod in_flight;
 pub(crate) mod router;
@@ -23,53 +21,52 @@ use prost::bytes::Bytes;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry};
 use reveille_ledger::form;
 use reveille_ledger::ids::{Epoch, NodeId, Time};
-use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
-use crate::Raft;
 use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, InFlightPermit};
 use crate::state_machine::apply_thread::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig, WriteResponder};
+use crate::{Raft, injected_bugs};
 
-/// A stamp in front of a command: the form, and two numbers of at most ten bytes.
+/// Size of a stamp: the form, and two numbers of at most ten bytes.
 const STAMP_BYTES_MAX: usize = 21;
 
-/// What a leader stamps on every command: set when a term stands, cleared when it ends.
+/// Stamps commands with epoch and time: set when a leadership begins, cleared when it ends.
 pub trait Stamp: Send + Sync + 'static {
-    /// The epoch, and ledger time now, never below what it gave before. `None`: the term is over.
+    /// The epoch and ledger time now; time never goes back. `None`: the leadership is over.
     fn stamp(&self) -> Option<(Epoch, Time)>;
 }
 
 /// Why a proposal has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
-    /// No node leads that this one can reach. It did not happen.
+    /// This node reaches no leader. The command did not happen.
     #[error("no leader can be reached: a majority of the nodes must run and reach each other")]
     NoLeader,
-    /// The leader's term has not begun. It did not happen.
+    /// The leadership has not begun. The command did not happen.
     #[error("the leader is not ready yet: try again in a moment")]
     NotReady,
-    /// Above the bound of an entry. It can not happen.
+    /// Above the bound of an entry. The command cannot happen.
     #[error("the command has {bytes} bytes, more than the {bound} of one entry")]
     TooLarge {
-        /// What it has.
+        /// Bytes of the command.
         bytes: usize,
-        /// What is allowed.
+        /// Bytes that are allowed.
         bound: usize,
     },
-    /// Too much was in flight until the deadline. It did not happen.
+    /// No permit until the deadline. The command did not happen.
     #[error("too much is in flight: try again later")]
     Busy,
-    /// It may have happened, or may yet happen. Ask with the same request id, or look.
+    /// The command may have happened, or may still happen. Retry with the same request id, or read the state.
     #[error("the outcome is unknown: it may have happened; ask again with the same request id")]
     Unknown,
-    /// The epoch for which it was proposed is over here. It did not happen.
+    /// The epoch of the command is over. The command did not happen.
     #[error("the epoch for which it was proposed is over")]
     EpochOver,
-    /// The ledger's level does not have this command yet. It did not happen.
+    /// The ledger's level does not have this command yet. The command did not happen.
     #[error("this needs ledger level {needs}, and the ledger is at {ledger}: finish the upgrade of all nodes first")]
     AboveLevel {
         /// Level of the command.
@@ -77,35 +74,35 @@ pub enum ProposeError {
         /// Level of the ledger.
         ledger: u32,
     },
-    /// This node is stopping. It did not happen.
+    /// This node is stopping. The command did not happen.
     #[error("this node is stopping")]
     Stopped,
 }
 
-/// How one try at the leader ended.
+/// Outcome of one attempt at the leader.
 pub(crate) enum Attempt {
     /// Committed and applied.
     Done(CommandReply),
-    /// Not worth another try.
+    /// Final.
     Failed(ProposeError),
-    /// It did not happen; what to say if the deadline passes first.
+    /// The command did not happen, so it may be tried again. The error applies if the deadline passes first.
     Again(ProposeError),
 }
 
 struct Proposal {
     command: Bytes,
-    /// The one epoch under which it may be stamped; none: whichever stands.
+    /// The only epoch under which it may be stamped. None: the current one.
     only: Option<Epoch>,
     permit: Arc<InFlightPermit>,
     deadline: Instant,
     outcome: oneshot::Sender<Attempt>,
 }
 
-/// Takes commands to the log of this node, if it leads.
+/// Writes commands to the log of this node while it leads.
 pub(crate) struct Proposer {
     raft: Raft,
     node: NodeId,
-    /// The room that proposals take; taken by whoever calls [`Proposer::attempt`].
+    /// Permits for proposals. A caller of [`Proposer::attempt`] acquires one first.
     pub in_flight: InFlight,
     queue: mpsc::Sender<Proposal>,
     stamp: watch::Sender<Option<Arc<dyn Stamp>>>,
@@ -120,17 +117,17 @@ impl Proposer {
         Proposer { raft, node, in_flight: InFlight::new(), queue, stamp }
     }
 
-    /// A term stands (`Some`) or has ended (`None`).
+    /// A leadership begins (`Some`) or has ended (`None`).
     pub fn set_stamp(&self, stamp: Option<Arc<dyn Stamp>>) {
         self.stamp.send_replace(stamp);
     }
 
-    /// Tells when a term stands or ends.
+    /// Changes when a leadership begins or ends.
     pub fn stamp(&self) -> watch::Receiver<Option<Arc<dyn Stamp>>> {
         self.stamp.subscribe()
     }
 
-    /// One try on this node.
+    /// One attempt on this node.
     pub async fn attempt(
         &self,
         command: Bytes,
@@ -138,20 +135,20 @@ impl Proposer {
         permit: Arc<InFlightPermit>,
         deadline: Instant,
     ) -> Attempt {
-        let (outcome, told) = oneshot::channel();
+        let (outcome, receiver) = oneshot::channel();
         let proposal = Proposal { command, only, permit, deadline, outcome };
-        // The queue has a place for every proposal that found room; it closes when the node stops.
+        // The queue has a slot for every proposal with a permit; it closes when the node stops.
         if self.queue.send(proposal).await.is_err() {
             return Attempt::Failed(ProposeError::Stopped);
         }
-        match timeout_at(deadline.into(), told).await {
+        match timeout_at(deadline.into(), receiver).await {
             Ok(Ok(attempt)) => attempt,
             Ok(Err(_)) | Err(_) => Attempt::Failed(ProposeError::Unknown),
         }
     }
 
-    /// Proposes an entry that carries no stamp, an `EpochStart`, if this node still leads in that term of
-    /// Raft. It passes by everything that waits: nothing else can go on before it.
+    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft. It passes all
+    /// waiting proposals, which cannot proceed before it.
     pub async fn propose_as_leader(
         &self,
         term: u64,
@@ -161,7 +158,7 @@ impl Proposer {
         self.write_as_leader(term, &Entry { epoch: Epoch(0), now: Time(0), command }, deadline).await
     }
 
-    /// An entry as it is, with whatever stamp it has.
+    /// Writes an entry with the stamp that it has.
     pub async fn write_as_leader(
         &self,
         term: u64,
@@ -169,7 +166,7 @@ impl Proposer {
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
         let entry = entry.to_bytes();
-        let (outcome, told) = oneshot::channel();
+        let (outcome, receiver) = oneshot::channel();
         let write = self
             .raft
             .write(EntryBytes(entry.into()))
@@ -177,7 +174,7 @@ impl Proposer {
             .responder(answer(None, outcome));
         let written = async {
             write.await.map_err(|_| ProposeError::Stopped)?;
-            match told.await {
+            match receiver.await {
                 Ok(Attempt::Done(reply)) => Ok(reply),
                 Ok(Attempt::Failed(error) | Attempt::Again(error)) => Err(error),
                 Err(_) => Err(ProposeError::Unknown),
@@ -187,7 +184,7 @@ impl Proposer {
     }
 }
 
-/// The bytes of a command, if one entry can hold them.
+/// The bytes of a command. An error if one entry cannot hold them.
 pub(crate) fn encode(command: &Command) -> Result<Bytes, ProposeError> {
     // Plain data in memory: postcard has nothing to refuse there.
     let bytes = postcard::to_stdvec(command).unwrap_or_default();
@@ -195,7 +192,7 @@ pub(crate) fn encode(command: &Command) -> Result<Bytes, ProposeError> {
     Ok(bytes.into())
 }
 
-/// A command that a peer encoded. It is read in full: what this build can not read must not enter the log.
+/// Checks a command that a peer encoded: a command that this build cannot read must not enter the log.
 pub(crate) fn check_forwarded(command: &[u8]) -> Result<(), String> {
     check_size(command.len()).map_err(|error| error.to_string())?;
     match postcard::take_from_bytes::<Command>(command) {
@@ -217,7 +214,7 @@ fn stamped(epoch: Epoch, now: Time, command: &[u8]) -> Bytes {
     entry.into()
 }
 
-/// Stamps and submits one proposal after the other; the only one who does.
+/// Stamps and submits one proposal after the other. No other task does.
 async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: watch::Receiver<Option<Arc<dyn Stamp>>>) {
     while let Some(proposal) = proposals.recv().await {
         if proposal.outcome.is_closed() || proposal.deadline <= Instant::now() {
@@ -229,25 +226,25 @@ async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: wat
             continue;
         };
         if proposal.only.is_some_and(|only| only != epoch) {
-            // Nobody listens any more, or hears that its term is over.
+            // The proposer may have stopped waiting.
             let _ = proposal.outcome.send(Attempt::Failed(ProposeError::EpochOver));
             continue;
         }
         let entry = EntryBytes(stamped(epoch, now, &proposal.command));
-        let outcome = if injected_bugs::is(Bug::AckBeforeCommit) {
+        let outcome = if injected_bugs::acknowledges_before_commit() {
             acknowledge(&raft, &proposal.command, proposal.outcome)
         } else {
             proposal.outcome
         };
         let submitted = raft.write(entry).responder(answer(Some(proposal.permit), outcome)).await;
         if submitted.is_err() {
-            // Raft has stopped, and dropped the responder with it: the proposer is told Unknown.
+            // Raft has stopped and dropped the responder: the proposer gets Unknown.
             break;
         }
     }
 }
 
-/// Planted: says that it is done before it is in any log, of what is answered by nothing but that.
+/// Injected bug: acknowledges a command before it is in any log, if its reply is a plain `Done`.
 fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -> oneshot::Sender<Attempt> {
     use openraft::async_runtime::WatchReceiver;
     let command = postcard::from_bytes::<Command>(command);
@@ -263,10 +260,10 @@ fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -
     oneshot::channel().0
 }
 
-/// Tells the proposer, then gives back the room.
+/// Reports the outcome to the proposer, then releases the permit.
 fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<Attempt>) -> WriteResponderOf<TypeConfig> {
     WriteResponder::new(move |result: ClientWriteResult<TypeConfig>| {
-        // A proposer whose deadline has passed does not listen any more.
+        // A proposer whose deadline has passed does not wait any more.
         let _ = outcome.send(classify(result));
         drop(permit);
     })
@@ -278,7 +275,7 @@ fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
             Some(reply) => classify_reply(reply),
             None => Attempt::Failed(ProposeError::Unknown),
         },
-        // Entered no log: this node does not lead, or can not reach a quorum.
+        // Entered no log: this node does not lead or cannot reach a quorum.
         Err(ClientWriteError::ForwardToLeader(_)) => Attempt::Again(ProposeError::NoLeader),
         Err(ClientWriteError::PreconditionFailed(_)) => Attempt::Again(ProposeError::NoLeader),
         Err(ClientWriteError::LogEntryDiscarded(_)) => Attempt::Failed(ProposeError::Unknown),
@@ -286,7 +283,7 @@ fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
     }
 }
 
-/// A refusal of the stamp changed nothing and says nothing about the command.
+/// A refused stamp is no answer to the command: nothing happened.
 fn classify_reply(reply: CommandReply) -> Attempt {
     match reply.outcome {
         CommandOutcome::Refused(Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. }) => {
@@ -296,7 +293,7 @@ fn classify_reply(reply: CommandReply) -> Attempt {
     }
 }
 
-/// How long to wait before the next try: short at first, so that a fail-over costs little.
+/// Pause before the next attempt: short at first, so that a fail-over costs little.
 pub(crate) struct Backoff {
     next: Duration,
 }

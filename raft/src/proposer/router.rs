@@ -1,4 +1,4 @@
-//! The way of a proposal or a read to the leader, from whichever node it starts on.
+//! Brings a proposal or a read to the leader, from any node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,16 +24,16 @@ use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
 
-/// An answer of the leader may come this much after the deadline that it was told.
+/// The leader's answer may come this much after the deadline that was sent to it.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
 
-/// Why a linearizable read was not possible.
+/// Why a linearizable read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// No leader that reaches a quorum answered within the deadline.
+    /// No leader with a quorum answered by the deadline.
     #[error("no leader can be reached: a majority of the nodes must run and reach each other")]
     NoLeader,
-    /// The leader answered, and this node did not apply so far within the deadline.
+    /// The leader answered, and this node had not applied the index by the deadline.
     #[error("this node is behind: it has not applied entry {0} yet")]
     Behind(u64),
     /// This node is stopping.
@@ -41,16 +41,16 @@ pub enum ReadError {
     Stopped,
 }
 
-/// How long a proposal that nobody takes goes on trying.
+/// How long a proposal without a leader is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryPolicy {
-    /// Until its deadline: whoever asks has nothing else to do.
+    /// Until its deadline: for actors.
     UntilDeadline,
-    /// Until no leader was heard for longer than an election takes: somebody waits for the answer.
+    /// Until no leader was heard for longer than an election takes: an operator waits for the answer.
     WhileLed,
 }
 
-/// Finds the leader and tries again, within a deadline.
+/// Finds the leader and retries until a deadline.
 pub(crate) struct Router {
     pub raft: Raft,
     pub applied_state: Arc<AppliedState>,
@@ -73,7 +73,7 @@ impl Router {
         Router { raft, applied_state, client, proposer, role, leader_liveness }
     }
 
-    /// Where a member is found.
+    /// Address of a member.
     pub fn destination(&self, node: NodeId) -> Option<Destination> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -81,7 +81,7 @@ impl Router {
         Some(Destination { node, address: member.address.clone() })
     }
 
-    /// Brings a command into the log, wherever the leader is.
+    /// Brings a command into the log of the leader.
     pub async fn propose(
         &self,
         command: &Command,
@@ -93,7 +93,7 @@ impl Router {
         let mut backoff = Backoff::new();
         loop {
             let role = *self.role.borrow();
-            // Looked at before an attempt: what has entered a log may happen, and is waited for.
+            // Checked before an attempt only: a command that entered a log may happen, so its outcome is awaited.
             if policy == RetryPolicy::WhileLed && self.leader_liveness.leaderless_for().is_some() {
                 return Err(if role == Role::Stopped { ProposeError::Stopped } else { ProposeError::NoLeader });
             }
@@ -113,7 +113,7 @@ impl Router {
         }
     }
 
-    /// Brings a peer's command into the log if this node leads; never sends it on.
+    /// Brings a peer's command into the log if this node leads. Never forwards it.
     pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<CommandReply, ProposeError> {
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         let mut backoff = Backoff::new();
@@ -130,9 +130,8 @@ impl Router {
         }
     }
 
-    /// Brings a command of one leadership into the log of this node, under its epoch or not at all (P13): it
-    /// is neither sent on nor stamped again. What a deposed leader decided must not be done in the name of
-    /// the next one.
+    /// Brings a command of one leadership into the log of this node, under its epoch or not at all (P13). It is neither
+    /// forwarded nor stamped again: a decision of a deposed leader must not run under the next epoch.
     pub async fn propose_in_epoch(
         &self,
         epoch: Epoch,
@@ -143,14 +142,14 @@ impl Router {
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         match self.proposer.attempt(command, Some(epoch), permit, deadline).await {
             Attempt::Done(reply) => Ok(reply),
-            // No stamp, or one that was refused: that leadership is over.
+            // No stamp, or a refused one: that leadership is over.
             Attempt::Again(ProposeError::NotReady) => Err(ProposeError::EpochOver),
             Attempt::Failed(error) | Attempt::Again(error) => Err(error),
         }
     }
 
-    /// The bytes of a command, if the ledger's level allows it (P23). The level never falls, so what this node has
-    /// applied is never above the leader's level.
+    /// The bytes of a command, if the ledger's level allows it (P23). The level never falls, so this node's applied level
+    /// is never above the leader's.
     fn encode(&self, command: &Command) -> Result<Bytes, ProposeError> {
         let needs = command.level();
         if needs > GENESIS_LEVEL {
@@ -173,8 +172,7 @@ impl Router {
         }
     }
 
-    /// Waits until a next try is worth it: the role or the term changed, or a pause went by. `None`: the
-    /// deadline came first.
+    /// Waits until the role or the leadership changes or the back-off passes. `None`: the deadline came first.
     async fn wait(&self, backoff: &mut Backoff, seen: Role, deadline: Instant) -> Option<()> {
         let mut role = self.role.clone();
         let mut stamp = self.proposer.stamp();
@@ -189,7 +187,7 @@ impl Router {
         timeout_at(deadline.into(), change).await.ok()
     }
 
-    /// Waits until every write that was answered before this call is applied here; gives the index that is.
+    /// Waits until every write that was answered before this call is applied here; returns the applied index.
     pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
         let mut backoff = Backoff::new();
         let index = loop {
@@ -208,8 +206,8 @@ impl Router {
         self.wait_applied(index, deadline).await.ok_or(ReadError::Behind(index))
     }
 
-    /// As leader: the index up to which a read must have applied, once a quorum has said that it still
-    /// leads. `None`: it does not, or not within the deadline.
+    /// As leader: the index that a read must have applied, after a quorum has confirmed the leadership. `None`: not
+    /// confirmed by the deadline.
     pub async fn read_index_here(&self, deadline: Instant) -> Option<u64> {
         let asked = self.raft.get_read_linearizer(ReadPolicy::ReadIndex);
         let linearizer = timeout_at(deadline.into(), asked).await.ok()?.ok()?;
@@ -224,7 +222,7 @@ impl Router {
         (answer.index > 0).then_some(answer.index)
     }
 
-    /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
+    /// Waits until `index` is applied here; returns the applied index. `None`: the deadline came first.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
         let mut applied = self.applied_state.applied.subscribe();
         let reached = applied.wait_for(|applied| *applied >= index);
@@ -232,7 +230,7 @@ impl Router {
     }
 }
 
-/// What the leader says of a proposal that was sent to it.
+/// Reads the leader's answer to a forwarded proposal.
 fn classify_response(answer: v1::ProposeResponse) -> Attempt {
     use v1::not_proposed::Cause;
     use v1::propose_response::Outcome;

@@ -1,4 +1,4 @@
-//! The handle that the rest of a node holds: propose, read, follow what was applied.
+//! [`Replica`]: the handle that the rest of a node holds to propose, to read, and to follow what is applied.
 
 mod runtime_watchdog;
 mod start;
@@ -33,10 +33,10 @@ use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
 
-/// A member that acknowledged nothing for so long does not become the leader by a transfer.
+/// A member without an acknowledgement for so long is no target of a leadership transfer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// One node's copy of the ledger, kept equal with the others. Cheap to clone; all clones are one replica.
+/// One node's replica of the ledger. Cheap to clone; all clones are one replica.
 #[derive(Clone)]
 pub struct Replica {
     pub(crate) inner: Arc<Inner>,
@@ -59,8 +59,8 @@ pub(crate) struct Inner {
 }
 
 impl Replica {
-    /// Makes the cluster, once, on one node that was never in one. All `members` vote, this node among
-    /// them; the others join when this one calls them. `cluster` is drawn by the caller, at random.
+    /// Makes the cluster, once, on one node that was never in one. All `members` vote, including this node; the others
+    /// join when this node calls them. The caller draws `cluster` at random.
     pub async fn initialize(
         &self,
         cluster: ClusterId,
@@ -70,26 +70,26 @@ impl Replica {
         if initialized {
             return Err(MembershipError::Initialized);
         }
-        // The name first: a log that is not empty always belongs to a cluster.
+        // The identity first: a log that is not empty always belongs to a cluster.
         self.inner.identity.join(cluster, true)?;
         self.inner.router.leader_liveness.record_contact();
         initialize(&self.inner.raft, members).await
     }
 
-    /// Brings a command into the log and gives the ledger's reply, refusals among them. Any node takes it.
-    /// Only [`ProposeError::Unknown`] may have happened.
+    /// Brings a command into the log, from any node, and returns the ledger's reply, which may be a refusal. After an
+    /// error other than [`ProposeError::Unknown`] the command did not happen.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(command, deadline, RetryPolicy::UntilDeadline).await
     }
 
-    /// As [`Replica::propose`], for whoever waits at a terminal: ends with [`ProposeError::NoLeader`] as soon
-    /// as there is no leader for longer than an election takes, unless it may have happened already.
+    /// As [`Replica::propose`], for an operator who waits: ends with [`ProposeError::NoLeader`] as soon as there is no
+    /// leader for longer than an election takes, unless the command may have happened already.
     pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(command, deadline, RetryPolicy::WhileLed).await
     }
 
-    /// Brings a command of one leadership into the log, under its epoch or not at all (P13): it is neither
-    /// sent on to another leader nor stamped with another epoch.
+    /// Brings a command of one leadership into the log, under its epoch or not at all (P13): it is neither forwarded to
+    /// another leader nor stamped with another epoch.
     pub async fn propose_in_epoch(
         &self,
         epoch: Epoch,
@@ -109,8 +109,8 @@ impl Replica {
         self.inner.router.proposer.propose_as_leader(term, command, deadline).await
     }
 
-    /// For the judge alone: an entry with a stamp of its own, as one that a former leadership left on its way would
-    /// come. None: nobody knows what became of it.
+    /// For the judge: an entry with a stamp of its own, as if a former leadership had left it in transit. None: the
+    /// outcome is unknown.
     #[cfg(feature = "planted-bugs")]
     pub async fn propose_stamped(
         &self,
@@ -122,30 +122,29 @@ impl Replica {
         (written != Err(ProposeError::Unknown)).then_some(written)
     }
 
-    /// A term stands: from here on commands are stamped by it and enter the log of this node, while it leads.
+    /// A leadership begins: from here on it stamps the commands that enter the log of this node.
     pub fn set_stamp(&self, stamp: Arc<dyn Stamp>) {
         self.inner.router.proposer.set_stamp(Some(stamp));
     }
 
-    /// The term has ended: proposals wait for the next one.
+    /// The leadership has ended: proposals wait for the next one.
     pub fn clear_stamp(&self) {
         self.inner.router.proposer.set_stamp(None);
     }
 
-    /// Reads the state that this node has applied. No entry is applied meanwhile: be short, and never wait
-    /// in it.
+    /// Reads the applied state of this node. No entry is applied meanwhile: the closure must be short and must not wait.
     pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
         self.inner.applied_state.read(read)
     }
 
-    /// Waits until every write that was answered before this call, on any node, is applied here; gives the
-    /// applied index.
+    /// Waits until every write that was answered before this call, on any node, is applied here; returns the applied
+    /// index.
     pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
         self.inner.router.linearizable(deadline).await
     }
 
-    /// As [`Replica::linearizable`], for whoever waits at a terminal: ends with [`ReadError::NoLeader`] as soon
-    /// as there is no leader for longer than an election takes.
+    /// As [`Replica::linearizable`], for an operator who waits: ends with [`ReadError::NoLeader`] as soon as there is no
+    /// leader for longer than an election takes.
     pub async fn linearizable_while_led(&self, deadline: Instant) -> Result<u64, ReadError> {
         tokio::select! {
             biased;
@@ -159,52 +158,51 @@ impl Replica {
         self.inner.applied_state.applied.subscribe()
     }
 
-    /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
+    /// Waits until `index` is applied here; returns the applied index. `None`: the deadline came first.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
         self.inner.router.wait_applied(index, deadline).await
     }
 
-    /// Hashes of the state at indexes that other nodes have hashed too (I11), by index.
+    /// Hashes of the state, by index. The other nodes hash at the same indexes (I11).
     pub fn checkpoints(&self) -> BTreeMap<u64, Hash> {
         self.inner.applied_state.checkpoints.all()
     }
 
-    /// Takes the hash of the state when nothing was applied since index `seen`, and it is not too large to be walked
-    /// while entries wait; gives the index that is applied now.
+    /// Hashes the state if nothing was applied since index `seen` and the state is small; returns the applied index.
     pub fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
         self.read(|ledger| self.inner.applied_state.checkpoints.take_when_quiet(ledger, seen))
     }
 
-    /// A reader of effects from here on. Look at the state first.
+    /// A reader of effects from here on. Read the state first.
     pub fn effects(&self) -> Hints {
         Hints::new(self.inner.applied_state.hints.subscribe())
     }
 
-    /// What this node believes to be.
+    /// The role that this node believes to have.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.inner.router.role.clone()
     }
 
-    /// When this leader's last message was sent that a quorum has acknowledged (P9). `None`: it does not
-    /// lead, or no quorum has answered it yet.
+    /// When this leader sent its last message that a quorum has acknowledged (P9). `None`: it does not lead, or no quorum
+    /// has answered yet.
     pub fn last_quorum_acked(&self) -> Option<Instant> {
         last_quorum_acked(&self.inner.raft)
     }
 
-    /// For how long this node had no sign of a leader that a quorum stands behind, once that is longer than
-    /// an election takes ([`LEADERLESS_AFTER`](crate::LEADERLESS_AFTER)).
+    /// Time without contact to a leader that has a quorum, once it is longer than an election takes
+    /// ([`LEADERLESS_AFTER`](crate::LEADERLESS_AFTER)).
     pub fn leaderless_for(&self) -> Option<Duration> {
         self.inner.router.leader_liveness.leaderless_for()
     }
 
-    /// The members, as far as this node knows.
+    /// The members that this node knows.
     pub fn members(&self) -> BTreeMap<NodeId, Member> {
         let metrics = self.inner.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         members(&metrics.membership_config)
     }
 
-    /// Names a successor; returns when another node leads, or at the deadline. Only a leader can.
+    /// As leader: hands over to that node; returns when another node leads, or at the deadline.
     pub async fn transfer_leader(&self, to: NodeId, deadline: Instant) -> Result<(), MembershipError> {
         if !matches!(*self.role().borrow(), Role::Leader { .. }) {
             return Err(MembershipError::NotLeader);
@@ -212,7 +210,7 @@ impl Replica {
         if !self.members().get(&to).is_some_and(|member| member.votes) {
             return Err(MembershipError::NotPossible(format!("node {to} does not vote")));
         }
-        // A leader that hands over takes no commands any more: not for the sake of a node that is gone.
+        // A leader that hands over accepts no commands, so the successor must be alive.
         if !self.answers(to) {
             return Err(MembershipError::NotPossible(format!("node {to} does not answer")));
         }
@@ -232,23 +230,23 @@ impl Replica {
         acked.is_some_and(|acked| acked.elapsed() < ANSWERED_WITHIN)
     }
 
-    /// Does not stand for election for this long (P13: a leader that handed over because it could not do
-    /// its work), unless for five seconds no leader is heard of. It still votes.
+    /// Stops campaigning for this long, unless no leader is heard for five seconds (P13: after a leader handed over because
+    /// it could not do its work). The node still votes.
     pub fn pause_candidacy(&self, duration: Duration) {
         self.inner.eligibility.pause_candidacy(duration);
     }
 
-    /// Adds a node that learns; on the leader. It votes after [`Replica::promote`].
+    /// On the leader: adds a learner. It votes after [`Replica::promote`].
     pub async fn add_learner(&self, node: NodeId, member: Member, deadline: Instant) -> Result<(), MembershipError> {
         change_membership(&self.inner.raft, MembershipChange::Learn(node, member), deadline).await
     }
 
-    /// Lets a node that learns vote; on the leader.
+    /// On the leader: makes a learner a voter.
     pub async fn promote(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
         change_membership(&self.inner.raft, MembershipChange::Promote(node), deadline).await
     }
 
-    /// Takes a node out of the cluster; on the leader. Drain it first (P22); its id is never used again.
+    /// On the leader: removes a member. Drain it first (P22); its id is never used again.
     pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
         change_membership(&self.inner.raft, MembershipChange::Remove(node), deadline).await
     }
@@ -258,7 +256,7 @@ impl Replica {
         self.inner.router.client.identify(address, limit).await
     }
 
-    /// The way to a member, this node among them. `None`: not a member.
+    /// A member, possibly this node, to send requests to. `None`: not a member.
     pub fn peer(&self, node: NodeId) -> Option<Peer> {
         let client = self.inner.router.client.clone();
         if node == self.inner.identity.node() {
@@ -268,26 +266,26 @@ impl Replica {
         Some(Peer { client, to: self.inner.router.destination(node)?, own: None })
     }
 
-    /// This node.
+    /// Id of this node.
     pub fn node(&self) -> NodeId {
         self.inner.identity.node()
     }
 
-    /// The highest level of the ledger that this node applies: see [`Options::highest_level`].
+    /// Highest ledger level that this node applies: see [`Options::highest_level`].
     pub fn highest_level(&self) -> u32 {
         self.inner.applied_state.highest_level
     }
 
-    /// What this process drew for its life: see [`Options::life`].
+    /// Random number of this process: see [`Options::process_nonce`].
     pub fn process_nonce(&self) -> u64 {
         self.inner.process_nonce
     }
 
-    /// The ledger knows a later life of this node than its data folder does: it stops, and no process starts with
-    /// that folder again (P10).
+    /// The ledger knows a later process of this node than the data folder does: the node stops, and no process may start
+    /// with this folder again (P10).
     pub fn mark_outdated(&self, why: &str) {
         if let Err(fatal_error) = self.inner.identity.mark_outdated(why) {
-            tracing::error!(error = %fatal_error, "the data folder could not take note that it is too old: do not start it again");
+            tracing::error!(error = %fatal_error, "could not record that this data folder is outdated: do not start it again");
         }
         self.inner.fatal_errors.raise(FatalError::Outdated(why.to_owned()));
     }
@@ -297,13 +295,13 @@ impl Replica {
         self.inner.identity.cluster()
     }
 
-    /// Raft's own runtime: for what must go on while the rest of the process is busy, such as a leader's
-    /// actors. Whatever runs here never blocks for long, or elections follow.
+    /// Raft's own runtime, for tasks that must run while the rest of the process is busy, such as a leader's actors. A
+    /// task here must not block, or elections follow.
     pub fn runtime(&self) -> &Handle {
         &self.inner.runtime
     }
 
-    /// Does what blocks where it holds nobody up. An error: it panicked, or the runtime ended.
+    /// Runs a blocking closure on a thread for such work. An error means that it panicked or that the runtime ended.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -311,23 +309,23 @@ impl Replica {
         self.inner.execution.blocking(work).await
     }
 
-    /// For how long the log's disk has been at the write or sync that runs now. `None`: it is idle.
+    /// Duration of the running write or sync of the log. `None`: the disk is idle.
     pub fn sync_running_for(&self) -> Option<Duration> {
         self.inner.log.sync_running_for()
     }
 
-    /// How the log fares.
+    /// Health of the log.
     pub fn log(&self) -> &WalHealth {
         &self.inner.log
     }
 
-    /// Set when this node must stop, and say why.
+    /// Set when this node must stop.
     pub fn fatal_error(&self) -> watch::Receiver<Option<FatalError>> {
         self.inner.fatal_errors.watch()
     }
 
-    /// Stops taking part and closes the data folder. `false`: not all of it was done by the deadline; the
-    /// rest goes on, and what was acknowledged is on disk in any case.
+    /// Stops Raft and closes the data folder. `false`: the deadline came first; the stop continues. Everything
+    /// acknowledged is on disk in both cases.
     pub async fn shutdown(&self, deadline: Instant) -> bool {
         self.inner.stop.cancel();
         let mut ended = self.inner.ended.clone();
@@ -336,7 +334,7 @@ impl Replica {
     }
 }
 
-// A node that drops its last handle without a shutdown stops all the same.
+// A node that drops its last handle without a shutdown stops too.
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.cancel();

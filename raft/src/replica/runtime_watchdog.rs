@@ -1,29 +1,29 @@
 //! Measures how late Raft's runtime runs its tasks.
 //!
-//! A runtime that is starved loses heartbeats, and then its leadership: a wound of our own making. Whoever
-//! sees elections without a fault of the network looks at this number first.
+//! A starved runtime loses heartbeats and then its leadership. For elections without a network fault this metric is the first
+//! to check.
 
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// How long the watchdog sleeps.
-const NAP: Duration = Duration::from_millis(20);
-/// From here on a late wake is worth a line: a tenth of the shortest election time-out would pass in it.
+/// Sleep of the watchdog.
+const SLEEP: Duration = Duration::from_millis(20);
+/// A wake this late is logged: about a tenth of the shortest election time-out.
 const LATE: Duration = Duration::from_millis(50);
-/// One line in this time at most; the histogram has the rest.
-const QUIET: Duration = Duration::from_secs(10);
+/// At most one log line in this time; the histogram has every value.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs until `stop` on the runtime that it watches.
 pub(crate) async fn watch(stop: CancellationToken) {
-    let mut said: Option<Instant> = None;
+    let mut logged: Option<Instant> = None;
     while !stop.is_cancelled() {
         let asleep = Instant::now();
-        tokio::time::sleep(NAP).await;
-        let late = asleep.elapsed().saturating_sub(NAP);
+        tokio::time::sleep(SLEEP).await;
+        let late = asleep.elapsed().saturating_sub(SLEEP);
         metrics::histogram!("reveille_raft_loop_gap_seconds").record(late.as_secs_f64());
-        if late >= LATE && said.is_none_or(|said| said.elapsed() >= QUIET) {
-            said = Some(Instant::now());
+        if late >= LATE && logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
+            logged = Some(Instant::now());
             tracing::warn!(late_ms = late.as_millis(), "Raft's runtime is starved: elections may follow");
         }
     }

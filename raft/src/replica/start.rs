@@ -1,13 +1,12 @@
-//! How a replica comes to life and how it ends: one thread that owns Raft's runtime from start to end.
+//! Start and stop of a replica: one thread owns Raft's runtime from start to end.
 //!
-//! Order at start: lock and identity, log, state, the machine's thread, the peer listener, the wait that a
-//! former life's promises ask for, Raft. At the end the same in reverse.
+//! Order of the start: lock and identity, log, state, apply thread, peer listener, start-up delay (a promise of the former
+//! process may still hold), Raft. The stop is the reverse.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -34,34 +33,33 @@ use crate::state_machine::apply_thread::ApplyThread;
 use crate::state_machine::state_mirror::StateMirror;
 use crate::state_machine::{position, scales, state_mirror};
 use crate::wal::{LogState, WalHealth, WalOptions};
-use crate::{Raft, crash};
+use crate::{Raft, crash, injected_bugs};
 
-/// Raft gets this long to end its tasks, and then the runtime this long.
+/// Limits of the stop: for the tasks of Raft, then for the runtime.
 const RAFT_END: Duration = Duration::from_secs(5);
 const RUNTIME_END: Duration = Duration::from_secs(1);
 
 type Started = Result<Replica, FatalError>;
 
 impl Replica {
-    /// Opens what lies in the data folder, begins to listen for peers and takes part. Returns when the
-    /// applied state can be read; it may be behind until a leader has spoken.
+    /// Opens the data folder, listens for peers and takes part in Raft. Returns when the applied state can be read; it may
+    /// be behind until a leader is heard.
     ///
-    /// Raft and its peers get a runtime of their own, on threads of their own, unless [`Options::drive`] says
-    /// otherwise.
+    /// Raft runs on a runtime and threads of its own, unless [`Options::execution`] is inline.
     pub async fn start(options: Options, application: Arc<dyn Application>) -> Started {
         if options.execution == Execution::Inline {
             return start_inline(options, application).await;
         }
-        let (started, told) = oneshot::channel();
+        let (started, receiver) = oneshot::channel();
         std::thread::Builder::new()
             .name("raft".to_owned())
             .spawn(move || run_on_thread(options, application, started))
             .map_err(|error| FatalError::Broken(format!("Raft's thread does not start: {error}")))?;
-        told.await.unwrap_or_else(|_| Err(FatalError::Broken("Raft's thread died at its start".to_owned())))
+        receiver.await.unwrap_or_else(|_| Err(FatalError::Broken("Raft's thread died at its start".to_owned())))
     }
 }
 
-/// The same on the runtime of the caller, and on no other thread.
+/// The same on the caller's runtime, without threads.
 async fn start_inline(options: Options, application: Arc<dyn Application>) -> Started {
     let (ended, end) = watch::channel(false);
     let (replica, running) = open(options, application, end).await?;
@@ -74,7 +72,7 @@ async fn start_inline(options: Options, application: Arc<dyn Application>) -> St
     Ok(replica)
 }
 
-/// The whole life of a replica.
+/// Runs a replica from start to stop.
 fn run_on_thread(options: Options, application: Arc<dyn Application>, started: oneshot::Sender<Started>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads)
@@ -93,7 +91,7 @@ fn run_on_thread(options: Options, application: Arc<dyn Application>, started: o
         match open(options, application, end).await {
             Ok((replica, running)) => {
                 let stop = replica.inner.stop.clone();
-                // Whoever started it has gone: dropping the replica stops it.
+                // If the caller is gone, dropping the replica stops it.
                 let _ = started.send(Ok(replica));
                 stop.cancelled().await;
                 Some(running.end().await)
@@ -111,7 +109,7 @@ fn run_on_thread(options: Options, application: Arc<dyn Application>, started: o
     let _ = ended.send(true);
 }
 
-/// What has to be ended.
+/// What the stop must end.
 struct RunningRaft {
     raft: Raft,
     identity: Arc<Identity>,
@@ -119,8 +117,8 @@ struct RunningRaft {
 }
 
 impl RunningRaft {
-    /// Ends Raft, which lets go of the log, and waits for the machine's thread, which closes the store. What
-    /// is left is the lock on the folder.
+    /// Ends Raft, which closes the log, and waits for the apply thread, which closes the store. The lock on the folder
+    /// remains.
     async fn end(self) -> Arc<Identity> {
         if tokio::time::timeout(RAFT_END, self.raft.shutdown()).await.is_err() {
             tracing::warn!("Raft did not end in time");
@@ -140,7 +138,7 @@ async fn open(
     let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
     let opened = open_locked(options, Arc::clone(&identity), application, ended).await;
     if opened.is_err() {
-        // The peer listener may know it a little longer.
+        // The peer listener may hold the identity a little longer.
         identity.release();
     }
     opened
@@ -154,7 +152,8 @@ async fn open_locked(
 ) -> Result<(Replica, RunningRaft), FatalError> {
     let config = Arc::new(options.config()?);
     let execution = options.execution;
-    let log_options = WalOptions { execution, ..WalOptions::new(options.node.0) };
+    let log_options =
+        WalOptions { execution, sync_batches: injected_bugs::log_is_synced(), ..WalOptions::new(options.node.0) };
     let (log, report) = match options.log_disk {
         Some(disk) => LogStore::open_on(disk, &log_options)?,
         None => LogStore::open(&options.data_dir.join("wal"), &log_options)?,
@@ -170,7 +169,7 @@ async fn open_locked(
 
     let fatal_errors = FatalErrorCell::new();
     let opened = state_mirror::open(&options.data_dir.join("state"), options.state_store, options.highest_level)?;
-    let applied_state = AppliedState::new(opened.ledger, opened.position, opened.anew, fatal_errors.clone());
+    let applied_state = AppliedState::new(opened.ledger, opened.position, opened.rewrite, fatal_errors.clone());
     let applied_state = Arc::new(applied_state.of_log(health.clone(), options.highest_level));
     let mirror = StateMirror::start(opened.store, Arc::clone(&applied_state), execution)?;
     let snapshots = SnapshotManager::open(&options.data_dir.join("snapshots"), Arc::clone(&applied_state), execution)
@@ -182,22 +181,21 @@ async fn open_locked(
     let authenticator = Arc::new(Authenticator { identity: Arc::clone(&identity) });
     let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
-    // Whatever fails from here on shuts the door again.
+    // An error from here on closes the listener again.
     let shut = stop.clone().drop_guard();
     let listening = options.transport.serve(Arc::clone(&handler) as Arc<dyn Handler>, stop.clone()).await;
     listening.map_err(|error| FatalError::Listen(error.to_string()))?;
 
     if has_history {
         crash::point("lifecycle.catch-up-start");
-        let delay = if injected_bugs::is(Bug::NoStartupDelay) { Duration::ZERO } else { options.startup_delay };
-        tokio::time::sleep(delay).await;
+        tokio::time::sleep(injected_bugs::startup_delay(options.startup_delay)).await;
     }
     let network = Network { client: client.clone(), snapshots: Arc::clone(&snapshots) };
     let state_machine = StateMachine { apply_thread, snapshots: Arc::clone(&snapshots) };
     let raft = Raft::new(options.node.0, config, network, log, state_machine)
         .await
         .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
-    // Raft answers once it has published its first view of itself, which members and status are read from.
+    // Raft answers once it has published its first metrics, from which members and status are read.
     raft.is_initialized()
         .await
         .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
@@ -218,16 +216,16 @@ async fn open_locked(
         application: Arc::clone(&application),
         refusal_logged: Mutex::new(None),
     };
-    // It was empty: this is the only place that fills it.
+    // Empty until here: this is the only place that sets it.
     let _ = handler.dispatch.set(dispatch);
 
     tokio::spawn(role::follow(raft.server_metrics(), role, router.leader_liveness.clone(), stop.clone()));
     let switched = raft.clone();
-    let throw = move |may_campaign| switched.runtime_config().elect(may_campaign);
-    tokio::spawn(eligibility.clone().keep(throw, stop.clone()));
+    let set_switch = move |may_campaign| switched.runtime_config().elect(may_campaign);
+    tokio::spawn(eligibility.clone().run(set_switch, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
     tokio::spawn(scales::keep(Arc::clone(&applied_state), execution, stop.clone()));
-    let kept = manager::keep(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
+    let kept = manager::run(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
     tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));
 
@@ -250,7 +248,7 @@ async fn open_locked(
     Ok((Replica { inner: Arc::new(inner) }, running))
 }
 
-/// What the log no longer holds is in the state or in a snapshot; else nothing here can be brought up to date.
+/// Entries that the log has purged must be in the state or in a snapshot, or this node cannot continue.
 fn check_continued(
     log: &LogState,
     applied_state: &AppliedState,
@@ -268,7 +266,7 @@ fn check_continued(
     }
 }
 
-/// Raises what ends the log or Raft itself. What ends the machine was raised by its thread.
+/// Raises errors of the log and of Raft. The apply thread raises its own.
 async fn watch_fatal_errors(raft: Raft, log: WalHealth, fatal_errors: FatalErrorCell, stop: CancellationToken) {
     use openraft::async_runtime::WatchReceiver;
     let mut log = log.failure();
@@ -286,7 +284,7 @@ async fn watch_fatal_errors(raft: Raft, log: WalHealth, fatal_errors: FatalError
         tokio::select! {
             _ = log.changed() => {}
             changed = metrics.changed() => if changed.is_err() {
-                // Whoever told of Raft is gone without a last word.
+                // The sender of the metrics is gone without a final state.
                 if !stop.is_cancelled() {
                     fatal_errors.raise(FatalError::Broken("Raft's task panicked".to_owned()));
                 }

@@ -1,4 +1,4 @@
-//! How a node stands, for operators and metrics: numbers of one instant, taken together.
+//! Status of a node's Raft for operators and metrics: numbers of one instant.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,33 +15,32 @@ use crate::replica::Replica;
 pub struct Status {
     /// This node.
     pub node: NodeId,
-    /// What it believes to be.
+    /// The role that it believes to have.
     pub role: Role,
-    /// Who leads, as far as it knows; itself when it leads. Nobody while it is leaderless.
+    /// The leader that it knows, possibly itself. None while it is leaderless.
     pub leader: Option<NodeId>,
-    /// For how long it had no sign of a leader that a quorum stands behind, once that is longer than an
-    /// election takes.
+    /// Time without contact to a leader that has a quorum, once it is longer than an election takes.
     pub leaderless_for: Option<Duration>,
     /// The term of Raft; never an epoch.
     pub term: u64,
-    /// The last entry in its log.
+    /// Last entry in its log.
     pub last_index: u64,
-    /// What a quorum holds, as far as it knows.
+    /// Last committed entry that it knows.
     pub committed_index: u64,
-    /// What is in its state.
+    /// Last applied entry.
     pub applied_index: u64,
-    /// What its snapshot holds.
+    /// Last entry in its snapshot.
     pub snapshot_index: u64,
-    /// What its log has let go.
+    /// Last entry that its log has purged.
     pub purged_index: u64,
-    /// The members, and how far each one's log is, which only a leader knows.
+    /// The members. Only a leader knows the position of their logs.
     pub members: BTreeMap<NodeId, MemberStatus>,
 }
 
 /// One member in the view of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// Who it is.
+    /// The member.
     pub member: Member,
     /// Up to where its log is the leader's. Only a leader knows.
     pub matched_index: Option<u64>,

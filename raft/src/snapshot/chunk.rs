@@ -1,7 +1,7 @@
-//! A chunk: some hundred rows as bytes, and where one chunk ends and the next begins.
+//! Chunks: some hundred rows as bytes, and the rule that ends a chunk.
 //!
-//! A bound is chosen by the key before it, never by position: the same rows give the same chunks whatever happened
-//! elsewhere in the state. Pure: no file here.
+//! A chunk ends after a key with a certain hash, never at a position. So the same rows give the same chunks, whatever changed
+//! elsewhere in the state. Pure: no files.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use super::{ChunkEntry, SnapshotError};
 use crate::store::Row;
 
-/// A chunk is not ended below this size, unless it is the last.
+/// Only the last chunk is smaller.
 const MIN_BYTES: usize = 64 << 10;
-/// The size that the choice of bounds aims at.
+/// Average size.
 const AIM_BYTES: usize = 256 << 10;
-/// No row is added to a chunk that would grow beyond this. Only a single row that is larger makes a larger chunk; a
-/// peer message must hold the greatest row of the ledger anyhow.
+/// No row is added to a chunk that would grow beyond this. Only a single larger row makes a larger chunk, and the ledger
+/// bounds its rows at 1 MiB (P24).
 pub const CHUNK_MAX_BYTES: usize = 1 << 20;
 
 const _: () = assert!(MIN_BYTES < AIM_BYTES && AIM_BYTES < CHUNK_MAX_BYTES);
 
-/// First bytes of each chunk: no chunk is taken for another kind of file by accident.
+/// First bytes of each chunk.
 const MAGIC: &[u8; 4] = b"RVC1";
 
 /// Name of a chunk: blake3 over all its bytes. Prints as 64 hex digits.
@@ -51,7 +51,7 @@ impl fmt::Debug for ChunkHash {
     }
 }
 
-/// A chunk ready to be written.
+/// A complete chunk.
 pub(super) struct PackedChunk {
     pub(super) bytes: Vec<u8>,
     rows: u32,
@@ -63,8 +63,8 @@ impl PackedChunk {
     }
 }
 
-/// Packs ascending rows into chunks. For each row: `cut_before`, then `push`; at the end `finish`. Each of them may
-/// hand out a chunk that is complete.
+/// Packs ascending rows into chunks. For each row call `cut_before`, then `push`; at the end `finish`. Each may return a
+/// complete chunk.
 #[derive(Default)]
 pub(super) struct ChunkPacker {
     open: Vec<u8>,
@@ -74,7 +74,7 @@ pub(super) struct ChunkPacker {
 }
 
 impl ChunkPacker {
-    /// Ends the open chunk if this row would make it too large. Refuses a row that is not above the one before.
+    /// Ends the open chunk if this row would make it too large. Rejects a row whose key does not ascend.
     pub(super) fn cut_before(&mut self, key: &[u8], value: &[u8]) -> Result<Option<PackedChunk>, SnapshotError> {
         self.seen += 1;
         if self.last_key.as_deref().is_some_and(|last| last >= key) {
@@ -84,7 +84,7 @@ impl ChunkPacker {
         Ok(if too_large { self.finish() } else { None })
     }
 
-    /// Adds a row; ends the chunk after it if its key says so.
+    /// Adds a row, and ends the chunk after it if its key is a bound.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<PackedChunk> {
         if self.open.is_empty() {
             self.open.extend_from_slice(MAGIC);
@@ -99,7 +99,7 @@ impl ChunkPacker {
         if ends { self.finish() } else { None }
     }
 
-    /// The open chunk, if it holds a row.
+    /// The open chunk, if it has a row.
     pub(super) fn finish(&mut self) -> Option<PackedChunk> {
         let rows = std::mem::take(&mut self.rows);
         let bytes = std::mem::take(&mut self.open);
@@ -111,8 +111,8 @@ fn row_bytes(key: &[u8], value: &[u8]) -> usize {
     16 + key.len() + value.len()
 }
 
-/// Does a chunk end after this key? When enough low bits of its hash are zero: as many as make chunks of rows of this
-/// size (rounded up to a power of two, lest a row that grows a little move the bound) come out at the aim.
+/// Whether a chunk ends after this key: enough low bits of its hash are zero. Their number depends on the size of the row,
+/// so that chunks get the average size; it is rounded to a power of two, so that small growth moves no bound.
 fn is_bound(key: &[u8], row_bytes: usize) -> bool {
     let rows_aimed_at = (AIM_BYTES / row_bytes.next_power_of_two()).max(1);
     let hash = blake3::hash(key);

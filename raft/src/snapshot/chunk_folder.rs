@@ -30,18 +30,18 @@ impl ChunkFolder {
             other => other.map_err(doing("read a snapshot chunk"))?,
         };
         if ChunkHash::of(&bytes) != hash {
-            return Err(SnapshotError::damaged(format!("chunk {hash} holds other bytes than its name says")));
+            return Err(SnapshotError::damaged(format!("chunk {hash} does not match its name")));
         }
         Ok(bytes)
     }
 
-    /// Keeps `bytes`, whose hash is `hash`; answers whether they had to be written. A file that is there already is
-    /// compared, not believed: a new snapshot must not stand on a damaged chunk. Survives a power cut after `sync`.
+    /// Keeps `bytes`, whose hash is `hash`; returns whether they were written. An existing file is compared first, so that
+    /// a new snapshot uses no damaged chunk. Durable after `sync`.
     pub(super) fn put(&self, hash: ChunkHash, bytes: &[u8]) -> Result<bool, SnapshotError> {
         let path = self.path_of(hash);
         match fs::read(&path) {
             Ok(present) if present == bytes => return Ok(false),
-            Ok(_) => tracing::warn!(%hash, "a damaged snapshot chunk was written anew"),
+            Ok(_) => tracing::warn!(%hash, "a damaged snapshot chunk was rewritten"),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(doing("read a snapshot chunk")(error)),
         }
@@ -53,12 +53,12 @@ impl ChunkFolder {
         files::remove(&self.path_of(hash))
     }
 
-    /// Makes all that was put so far survive a power cut.
+    /// Makes all chunks so far durable.
     pub(super) fn sync(&self) -> Result<(), SnapshotError> {
         files::sync_folder(&self.folder)
     }
 
-    /// All chunks that are here.
+    /// All chunks in the folder.
     pub(super) fn hashes(&self) -> Result<Vec<ChunkHash>, SnapshotError> {
         Ok(files::names(&self.folder)?.iter().filter_map(|name| ChunkHash::from_hex(name)).collect())
     }

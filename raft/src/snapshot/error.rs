@@ -1,4 +1,4 @@
-//! What can go wrong with a snapshot, one kind for each thing that a caller can do about it.
+//! Errors of snapshots: one kind for each reaction of a caller.
 
 use std::io;
 
@@ -7,16 +7,16 @@ use super::ChunkHash;
 /// Why a snapshot was not built, read or installed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// What lies there, or what a peer sent, is not what was written. Take another snapshot, or fetch again.
+    /// Bytes on disk or from a peer are not what was written. Use another snapshot, or fetch again.
     #[error("snapshot damaged: {what}")]
     Damaged {
         /// What is wrong with it.
         what: String,
     },
-    /// The snapshot needs a chunk that is not here. Fetch it.
-    #[error("snapshot chunk {hash} is not here")]
+    /// A chunk is missing. Fetch it.
+    #[error("snapshot chunk {hash} is missing")]
     Missing {
-        /// The first one that is not here.
+        /// The first missing chunk.
         hash: ChunkHash,
     },
     /// Written by another version of this program.
@@ -27,13 +27,13 @@ pub enum SnapshotError {
         /// The format that this program reads and writes.
         ours: u8,
     },
-    /// The rows to build from were not in ascending order of distinct keys. An error of the caller.
+    /// The rows were not in ascending order of distinct keys: a bug of the caller.
     #[error("row {number} is not above the row before it")]
     Unsorted {
         /// Its place, from 1.
         number: u64,
     },
-    /// No room left on the disk. What the failed call wrote was removed.
+    /// The disk is full. The failed call removed what it wrote.
     #[error("the disk of the snapshots is full (while trying to {doing})")]
     Full {
         /// Verb and object.

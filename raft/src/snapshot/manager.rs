@@ -1,8 +1,8 @@
-//! The snapshots of this replica: when they are made, what they are made of, and which are still needed.
+//! The snapshots of this replica: when they are made, what they contain, and which are still needed.
 //!
-//! Made by our own scheduler, off the async runtime, and handed to openraft when they are on disk and were
-//! read back whole: a snapshot that fails costs a log line and a later try, never the node. Only then may
-//! the log before it go.
+//! A scheduler of this crate makes them off the async runtime and gives them to openraft once they are on disk and verified.
+//! A failed snapshot costs a log line and a later attempt. Invariant: the log before a snapshot is purged only after the
+//! snapshot was verified.
 
 use std::io;
 use std::path::Path;
@@ -25,38 +25,38 @@ use crate::store::Row;
 use crate::types::TypeConfig;
 use crate::wal::WalHealth;
 
-/// Snapshots that are kept: the newest may prove damaged.
+/// Snapshots that are kept: the newest may turn out to be damaged.
 const KEPT: usize = 2;
-/// A snapshot is also made when the log has grown by this much: a restart reads all of it.
+/// A snapshot is also made when the log has grown by this much, since a restart reads all of it.
 const LOG_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// How often the size of the log is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the size of the log is checked.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// After a snapshot that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// A snapshot as openraft carries it about: its manifest. The chunks stay on disk.
+/// openraft's snapshot has the manifest only. The chunks stay on disk.
 pub(crate) type OpenraftSnapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
 pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
-/// A manifest with what openraft wants to know of it.
+/// Adds openraft's metadata to a manifest.
 pub(crate) fn as_snapshot(manifest: Manifest) -> Result<OpenraftSnapshot, io::Error> {
     let position = decode_position(&manifest.meta).map_err(io::Error::other)?;
     let meta = SnapshotMeta { last_log_id: position.last, last_membership: position.membership };
     Ok(OpenraftSnapshot { meta, snapshot: manifest })
 }
 
-/// Everything about snapshots that blocks goes through here.
+/// Builds, installs and serves snapshots. Blocking calls go through [`SnapshotManager::blocking`].
 pub(crate) struct SnapshotManager {
     folder: Snapshots,
     applied_state: Arc<AppliedState>,
     execution: Execution,
-    /// The newest snapshot that was read back whole.
+    /// The newest verified snapshot.
     current: Mutex<Option<Manifest>>,
-    /// Snapshots that are being sent or received: their chunks must stay.
+    /// Snapshots that are being sent or received. Their chunks are not collected.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
 }
 
-/// Why a snapshot is not what it should be.
+/// Why a snapshot was not built, loaded or installed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotManagerError {
     #[error(transparent)]
@@ -69,7 +69,7 @@ pub(crate) enum SnapshotManagerError {
     Died,
 }
 
-/// Keeps the chunks of a snapshot for as long as it lives.
+/// Protects the chunks of a snapshot from collection until it is dropped.
 pub(crate) struct PinnedSnapshot {
     snapshots: Arc<SnapshotManager>,
     pub manifest: Arc<Manifest>,
@@ -105,14 +105,14 @@ impl SnapshotManager {
         self.current.lock().clone()
     }
 
-    /// Keeps the chunks of this snapshot from being collected.
+    /// Protects the chunks of this snapshot from collection.
     pub fn pin(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
         let manifest = Arc::new(manifest);
         self.in_transfer.lock().push(Arc::clone(&manifest));
         PinnedSnapshot { snapshots: Arc::clone(self), manifest }
     }
 
-    /// Runs what blocks where it may.
+    /// Runs a blocking closure.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotManagerError> + Send + 'static,
@@ -121,11 +121,11 @@ impl SnapshotManager {
         self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotManagerError::Died))
     }
 
-    /// Makes a snapshot of the applied state, reads it back, and collects what is not needed any more.
-    /// Nothing is applied during a walk over the state; the disk holds up nobody.
+    /// Makes a snapshot of the applied state, verifies it, and collects garbage. Nothing is applied while the state is
+    /// scanned; disk writes do not delay the apply thread.
     pub fn build(&self) -> Result<Manifest, SnapshotManagerError> {
         crash::point("snapshot.build-start");
-        let (position, rows) = self.view()?;
+        let (position, rows) = self.scan()?;
         let index = position.last.map_or(0, |id| id.index);
         self.applied_state.wait_for_log()?;
         let built = self.folder.build(index, encode_position(&position)?, hash(&rows), rows)?;
@@ -146,14 +146,14 @@ impl SnapshotManager {
         Ok(built.manifest)
     }
 
-    fn view(&self) -> Result<(AppliedPosition, Vec<Row>), SnapshotManagerError> {
+    fn scan(&self) -> Result<(AppliedPosition, Vec<Row>), SnapshotManagerError> {
         let ledger = self.applied_state.ledger.read();
         self.applied_state.check_whole()?;
         let position = self.applied_state.position.lock().clone();
-        Ok((position, self.applied_state.walk(ledger, |ledger| ledger.all_rows().collect())))
+        Ok((position, self.applied_state.full_scan(ledger, |ledger| ledger.all_rows().collect())))
     }
 
-    /// Reads a snapshot whose chunks are all here, makes it this node's newest, and gives its state.
+    /// Makes a snapshot whose chunks are all here this node's newest, and returns its state.
     pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
         crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
@@ -174,7 +174,7 @@ impl SnapshotManager {
         assemble(position, rows).map_err(SnapshotManagerError::NoState)
     }
 
-    /// The chunks of a snapshot that are not here.
+    /// Chunks of a snapshot that are missing here.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotManagerError> {
         Ok(self.folder.missing(manifest)?)
     }
@@ -189,7 +189,7 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// What is left over costs room and nothing else, so a failure is said and forgotten.
+    /// Garbage only costs disk space, so a failure is logged and ignored.
     fn collect(&self) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         if let Err(error) = self.folder.collect_garbage(KEPT, &in_transfer) {
@@ -198,7 +198,7 @@ impl SnapshotManager {
     }
 }
 
-/// Hash of all rows in ascending order: that of [`Ledger::state_hash`], without another walk over the state.
+/// Hash of all rows in ascending order. Equals [`Ledger::state_hash`] without another scan of the state.
 fn hash(rows: &[Row]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for (key, value) in rows {
@@ -209,9 +209,9 @@ fn hash(rows: &[Row]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// Makes a snapshot whenever `every` entries were applied since the last one, or the log has grown too
-/// large, and tells openraft, which then lets the log before it go.
-pub(crate) async fn keep(
+/// Makes a snapshot when `every` entries were applied since the last one, or the log has grown too large, and notifies
+/// openraft, which then purges the log before it.
+pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,
     log: WalHealth,
@@ -223,7 +223,7 @@ pub(crate) async fn keep(
     while !stop.is_cancelled() {
         let since = snapshots.current.lock().as_ref().map_or(0, |manifest| manifest.index);
         let due = since.saturating_add(every);
-        let ripe = tokio::time::timeout(LOOK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
+        let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
         let grown = log.counters().bytes().saturating_sub(log_bytes) >= LOG_BYTES_MAX;
         if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
             continue;

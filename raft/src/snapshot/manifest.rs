@@ -1,5 +1,4 @@
-//! The manifest: what a snapshot consists of. Small enough for one peer message: some 40 bytes for each 256 KiB of
-//! state.
+//! The manifest: the contents of a snapshot. About 40 bytes for each 256 KiB of state, so it fits one peer message.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,23 +1,13 @@
 //! Snapshots on disk: whole states of the ledger, from which a node starts when its log does not reach back.
 //!
-//! A snapshot is a small **manifest** and many **chunks**. A chunk is an immutable file named by the blake3 of its
-//! bytes; snapshots share chunks, so a new one writes only what changed, and a follower fetches only what it lacks.
-//! Chunk bounds follow the keys, not positions: a changed row changes its own chunk, an inserted one at most a few.
+//! A snapshot is a manifest and many chunks. A chunk is an immutable file named by the hash of its bytes; snapshots share
+//! chunks, so a new one writes only what changed and a follower fetches only what it lacks.
 //!
-//! ```text
-//! snapshots/
-//!   chunks/<64 hex digits>            rows, named by the hash of the file
-//!   <log index, 20 digits>.manifest   meta, list of chunks, own checksum
-//!   *.tmp                             a write that a crash cut short; removed at open
-//! ```
+//! `snapshots/chunks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of chunks.
 //!
-//! Promises: what [`Snapshots::build`] or [`Snapshots::install`] answered `Ok` for survives a power cut (each file is
-//! written, synced and renamed, its folder synced, the manifest last); a damaged file is found before any row of it
-//! is used; a crash at any point leaves the former snapshots whole. Log purge may depend on
-//! [`Snapshots::latest_verified`].
-//!
-//! What it is not: it knows neither rows nor meta (bytes), nor the network (the caller carries manifests and chunks),
-//! nor when to build or purge. Every method blocks on the disk: call it off the async runtime.
+//! Invariants: what [`Snapshots::build`] or [`Snapshots::install`] answered survives a power cut (written, synced, renamed,
+//! folder synced, manifest last); damage is found before a row is used; a crash leaves the former snapshots whole. Every
+//! method blocks on the disk. `manager` decides when to build, `transfer` sends to followers.
 
 mod chunk;
 mod chunk_folder;
@@ -48,7 +38,7 @@ use chunk::ChunkPacker;
 use chunk_folder::ChunkFolder;
 use files::doing;
 
-/// What [`Snapshots::build`] did.
+/// Result of [`Snapshots::build`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
     /// The new snapshot.
@@ -59,10 +49,10 @@ pub struct Built {
     pub new_bytes: u64,
 }
 
-/// What [`Snapshots::collect_garbage`] removed.
+/// Files that [`Snapshots::collect_garbage`] removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Manifests.
+    /// Number of manifests.
     pub manifests: usize,
     /// Chunks that no kept snapshot names.
     pub chunks: usize,
@@ -78,7 +68,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Opens the folder, creates it when needed, and removes what a crash left half written.
+    /// Opens the folder, creates it if needed, and removes half-written files of a crash.
     pub fn open(folder: &Path) -> Result<Snapshots, SnapshotError> {
         fs::create_dir_all(folder).map_err(doing("create the snapshot folder"))?;
         files::remove_leftovers(folder)?;
@@ -87,8 +77,8 @@ impl Snapshots {
         Ok(Snapshots { folder: folder.to_path_buf(), chunks, changing: Mutex::new(()) })
     }
 
-    /// Writes the snapshot of the state after log index `index`. `rows` ascend by key; `meta` and `state_hash` are the
-    /// caller's and come back unread. A snapshot of the same index is replaced. Memory: one chunk.
+    /// Writes the snapshot of the state after log index `index`, and replaces one of the same index. `rows` ascend by key;
+    /// `meta` and `state_hash` are stored unread. Memory: one chunk.
     pub fn build(
         &self,
         index: u64,
@@ -115,8 +105,8 @@ impl Snapshots {
         }
     }
 
-    /// Removes the chunks of a build that failed: on a full disk their room is needed. One that was damaged and is
-    /// whole again may belong to another snapshot, and stays. What cannot be removed is garbage for later.
+    /// Removes the chunks of a failed build, since a full disk needs the space. A chunk that another snapshot names stays:
+    /// the build may have repaired it.
     fn withdraw(&self, new: &[ChunkEntry]) {
         let Ok(manifests) = self.list() else { return };
         let named = named_by(&manifests);
@@ -161,8 +151,8 @@ impl Snapshots {
         self.folder.join(format!("{index:020}.manifest"))
     }
 
-    /// All snapshots whose manifest can be read, newest first; a damaged manifest is skipped with a log line. The
-    /// chunks are not looked at.
+    /// All snapshots with a readable manifest, newest first; a damaged manifest is skipped with a log line. Chunks are not
+    /// checked.
     pub fn list(&self) -> Result<Vec<Manifest>, SnapshotError> {
         let mut manifests = Vec::new();
         for index in self.indices()? {
@@ -193,7 +183,7 @@ impl Snapshots {
         Ok(manifest)
     }
 
-    /// The newest snapshot of which every byte is as it was written. Older ones are tried with a log line. O(state).
+    /// The newest undamaged snapshot. Reads every byte; a damaged one is skipped with a log line.
     pub fn latest_verified(&self) -> Result<Option<Manifest>, SnapshotError> {
         for manifest in self.list()? {
             match self.verify(&manifest) {
@@ -209,14 +199,13 @@ impl Snapshots {
         manifest.chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
     }
 
-    /// All rows, ascending by key, each chunk checked before its first row comes out. Memory: one chunk. After an
-    /// error the iterator ends; rows that came before it are right but not all.
+    /// All rows, ascending by key. Each chunk is checked before its first row; after an error the iterator ends. Memory:
+    /// one chunk.
     pub fn read(&self, manifest: &Manifest) -> SnapshotRows<'_> {
         SnapshotRows::new(&self.chunks, manifest)
     }
 
-    /// The chunks of `manifest` that this node has to fetch, each once: those that are not here, and those here that
-    /// are damaged (which are removed, with a log line).
+    /// The chunks of `manifest` that this node must fetch, each once. Damaged chunks are removed and count as missing.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotError> {
         let mut missing = Vec::new();
         for hash in named_by([manifest]) {
@@ -234,12 +223,12 @@ impl Snapshots {
         Ok(missing)
     }
 
-    /// The bytes of a chunk, checked: what a peer asks for.
+    /// The checked bytes of a chunk, for a peer.
     pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
         self.chunks.read(hash)
     }
 
-    /// Keeps a chunk that a peer sent, if its bytes are those that `hash` names. It counts as garbage until `install`.
+    /// Keeps a chunk that a peer sent, if its bytes match `hash`. It is garbage until `install`.
     pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), SnapshotError> {
         if ChunkHash::of(bytes) != hash {
             return Err(SnapshotError::damaged(format!("the bytes sent as chunk {hash} are others")));
@@ -247,17 +236,16 @@ impl Snapshots {
         self.chunks.put(hash, bytes).map(drop)
     }
 
-    /// Makes a fetched snapshot one of this node's own. Every chunk is checked once more first; `Missing` or `Damaged`
-    /// means that `missing` has to be asked again.
+    /// Makes a fetched snapshot this node's own, after it has checked every chunk. After `Missing` or `Damaged` the caller
+    /// asks `missing` again.
     pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         let _changing = self.changing.lock();
         self.verify(manifest)?;
         self.write_manifest(manifest)
     }
 
-    /// Removes all but the newest `keep` snapshots that can be read (two or more are advised: the newest may prove
-    /// damaged), and all chunks that neither they nor `in_transfer` name. Pass in `in_transfer` what is being fetched
-    /// and what is being sent.
+    /// Removes all but the newest `keep` readable snapshots, and all chunks that neither they nor `in_transfer` name.
+    /// `in_transfer`: snapshots that are being sent or fetched.
     pub fn collect_garbage(&self, keep: usize, in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
         let _changing = self.changing.lock();
         let mut kept = self.list()?;
@@ -268,7 +256,7 @@ impl Snapshots {
             files::remove(&self.path_of(index))?;
             collected.manifests += 1;
         }
-        // The manifests must be gone for good before a chunk that they name is.
+        // Manifests must be durably gone before their chunks.
         files::sync_folder(&self.folder)?;
         let named = named_by(kept.iter().chain(in_transfer));
         for hash in self.chunks.hashes()?.into_iter().filter(|hash| !named.contains(hash)) {
@@ -279,7 +267,7 @@ impl Snapshots {
     }
 }
 
-/// The chunks that these snapshots consist of.
+/// Hashes of the chunks of these snapshots.
 fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<ChunkHash> {
     manifests.into_iter().flat_map(|manifest| &manifest.chunks).map(|entry| entry.hash).collect()
 }

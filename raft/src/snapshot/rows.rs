@@ -1,4 +1,4 @@
-//! Reading a snapshot back, row by row.
+//! Reads a snapshot back, row by row.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,6 @@
-//! A snapshot on its way from the leader to a follower whose log does not reach back: the manifest first,
-//! then the chunks that the follower lacks, then the word to install it.
+//! Transfer of a snapshot from the leader to a follower whose log does not reach back: manifest, missing chunks, install.
 //!
-//! Nothing counts before the last step. A transfer that breaks off leaves chunks behind, which the next
-//! one finds there.
+//! Nothing changes on the follower before the last step. An interrupted transfer leaves chunks, which the next one reuses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,18 +19,18 @@ use crate::snapshot::{ChunkHash, Manifest};
 use crate::types::Vote;
 use crate::wire;
 
-/// The follower reads what it has of the state before it answers.
+/// Limit of an offer: the follower first reads the chunks that it has.
 const OFFER_LIMIT: Duration = Duration::from_secs(60);
-/// One chunk, written and synced.
+/// Limit of one chunk, sync included.
 const CHUNK_LIMIT: Duration = Duration::from_secs(10);
-/// The follower reads the whole state and puts it in the place of its own.
+/// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 
-fn here(error: SnapshotManagerError) -> PeerError {
-    PeerError::Unreachable(format!("the snapshot can not be sent: {error}"))
+fn local_error(error: SnapshotManagerError) -> PeerError {
+    PeerError::Unreachable(format!("the snapshot cannot be sent: {error}"))
 }
 
-/// Sends a snapshot of this node. Gives the follower's vote afterwards.
+/// Sends a snapshot of this node. Returns the follower's vote afterwards.
 pub(crate) async fn send(
     client: &PeerClient,
     snapshots: &Arc<SnapshotManager>,
@@ -41,14 +39,14 @@ pub(crate) async fn send(
     manifest: Manifest,
 ) -> Result<Vote, PeerError> {
     let pinned = snapshots.pin(manifest);
-    let manifest: Bytes = pinned.manifest.to_bytes().map_err(|error| here(error.into()))?.into();
+    let manifest: Bytes = pinned.manifest.to_bytes().map_err(|error| local_error(error.into()))?.into();
 
     let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
     let answer = client.ask(to, offer, OFFER_LIMIT).await?;
     tracing::info!(%to, index = pinned.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
         let name = ChunkHash(wire::to_hash(hash)?.0);
-        let content = snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await.map_err(here)?;
+        let content = snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await.map_err(local_error)?;
         let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
         client.ask(to, chunk, CHUNK_LIMIT).await?;
         crash::point("snapshot.send-chunk");
@@ -58,7 +56,7 @@ pub(crate) async fn send(
     Ok(wire::to_required_vote(answer.vote)?)
 }
 
-/// Receives the snapshots that leaders send, one at a time: a new offer takes the place of the former.
+/// Receives snapshots from leaders, one at a time: a new offer replaces the former.
 pub(crate) struct SnapshotReceiver {
     snapshots: Arc<SnapshotManager>,
     offered: Mutex<Option<Offered>>,
@@ -66,11 +64,11 @@ pub(crate) struct SnapshotReceiver {
 
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
-    /// Chunks that were asked for: nothing else is written.
+    /// Chunks that were requested. No other chunk is accepted.
     asked: BTreeSet<ChunkHash>,
 }
 
-fn not_now(error: impl std::fmt::Display) -> Rejection {
+fn unavailable(error: impl std::fmt::Display) -> Rejection {
     Rejection::Unavailable(error.to_string())
 }
 
@@ -86,7 +84,8 @@ impl SnapshotReceiver {
     pub async fn offer(&self, request: v1::OfferSnapshotRequest) -> Result<v1::OfferSnapshotResponse, Rejection> {
         let pinned = Arc::new(self.snapshots.pin(to_manifest(&request.manifest)?));
         let manifest = Arc::clone(&pinned.manifest);
-        let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&manifest)).await.map_err(not_now)?;
+        let missing =
+            self.snapshots.blocking(move |snapshots| snapshots.missing(&manifest)).await.map_err(unavailable)?;
         crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
         *self.offered.lock() = Some(Offered { pinned, asked: missing.into_iter().collect() });
@@ -97,10 +96,10 @@ impl SnapshotReceiver {
         let hash = ChunkHash(wire::to_hash(&request.hash)?.0);
         let asked = self.offered.lock().as_ref().is_some_and(|offered| offered.asked.contains(&hash));
         if !asked {
-            return Err(not_now("no chunk of this name was asked for: offer the snapshot again"));
+            return Err(unavailable("no chunk of this name was asked for: offer the snapshot again"));
         }
         let content = request.content;
-        self.snapshots.blocking(move |snapshots| snapshots.put_chunk(hash, &content)).await.map_err(not_now)?;
+        self.snapshots.blocking(move |snapshots| snapshots.put_chunk(hash, &content)).await.map_err(unavailable)?;
         Ok(v1::SendChunkResponse {})
     }
 
@@ -113,17 +112,17 @@ impl SnapshotReceiver {
         let manifest = to_manifest(&request.manifest)?;
         let pinned = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.pinned));
         let Some(pinned) = pinned.filter(|pinned| *pinned.manifest == manifest) else {
-            return Err(not_now("this snapshot was not offered: offer it again"));
+            return Err(unavailable("this snapshot was not offered: offer it again"));
         };
-        // Raft ends when an installation fails, so it begins only when every chunk was read.
+        // A failed installation ends Raft, so every chunk is read first.
         let whole = Arc::clone(&pinned.manifest);
-        let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(not_now)?;
+        let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(unavailable)?;
         if !missing.is_empty() {
-            return Err(not_now(format!("{} chunks are missing: offer the snapshot again", missing.len())));
+            return Err(unavailable(format!("{} chunks are missing: offer the snapshot again", missing.len())));
         }
         let snapshot = as_snapshot(manifest).map_err(|error| Rejection::Malformed(error.to_string()))?;
         let installed = tokio::time::timeout(INSTALL_LIMIT, raft.install_full_snapshot(vote, snapshot)).await;
-        let answer = installed.map_err(not_now)?.map_err(not_now)?;
+        let answer = installed.map_err(unavailable)?.map_err(unavailable)?;
         self.offered.lock().take_if(|offered| Arc::ptr_eq(&offered.pinned, &pinned));
         Ok(v1::InstallSnapshotResponse { vote: Some(wire::from_vote(&answer.vote)) })
     }

@@ -1,4 +1,4 @@
-//! The applied state, and what announces it: shared by the machine that changes it and everything that reads.
+//! The ledger with its lock and its announcements: shared by the apply thread, which changes it, and all readers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -12,45 +12,45 @@ use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::{HINTS_MAX, Hint};
 use crate::wal::WalHealth;
 
-/// The state and its announcements.
+/// The ledger and its announcements.
 pub(crate) struct AppliedState {
     pub ledger: RwLock<Ledger>,
-    /// Changed only while the ledger's lock is held for writing.
+    /// Changed only under the write lock of the ledger.
     pub position: Mutex<AppliedPosition>,
-    /// The state store lacks more than the rows that are marked as changed: it is to be written anew. Changed only
-    /// while the ledger's lock is held for writing.
-    pub anew: AtomicBool,
+    /// The state store lacks more than the changed rows, so it must be rewritten. Changed only under the write lock of
+    /// the ledger.
+    pub rewrite: AtomicBool,
     pub applied: watch::Sender<u64>,
     pub checkpoints: Checkpoints,
     pub hints: broadcast::Sender<Hint>,
     pub fatal_errors: FatalErrorCell,
-    /// The highest level that this replica applies (P23).
+    /// Highest ledger level that this replica applies (P23).
     pub highest_level: u32,
-    /// The log of these entries; none in tests.
+    /// The log of the entries. None in tests.
     log: Option<WalHealth>,
-    /// Entries that are applied again while Raft starts give no hints (P10).
+    /// Entries that are replayed at the start give no hints (P10).
     live: AtomicBool,
-    /// Walks over the whole state that hold its lock for reading now.
-    walks: AtomicUsize,
+    /// Full scans of the state that hold its read lock now.
+    scans: AtomicUsize,
 }
 
-/// One of the walks over the whole state; it ends before its lock does.
-struct Walk<'a>(&'a AtomicUsize);
+/// Counts a running full scan. Dropped before the lock.
+struct Scan<'a>(&'a AtomicUsize);
 
-impl Drop for Walk<'_> {
+impl Drop for Scan<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl AppliedState {
-    pub fn new(ledger: Ledger, position: AppliedPosition, anew: bool, fatal_errors: FatalErrorCell) -> AppliedState {
+    pub fn new(ledger: Ledger, position: AppliedPosition, rewrite: bool, fatal_errors: FatalErrorCell) -> AppliedState {
         let applied = watch::Sender::new(ledger.head().applied);
         let (hints, _) = broadcast::channel(HINTS_MAX);
         AppliedState {
             ledger: RwLock::new(ledger),
             position: Mutex::new(position),
-            anew: AtomicBool::new(anew),
+            rewrite: AtomicBool::new(rewrite),
             applied,
             checkpoints: Checkpoints::default(),
             hints,
@@ -58,18 +58,18 @@ impl AppliedState {
             highest_level: level::highest(),
             log: None,
             live: AtomicBool::new(false),
-            walks: AtomicUsize::new(0),
+            scans: AtomicUsize::new(0),
         }
     }
 
-    /// The state of entries of this log, which applies levels up to this one.
+    /// Sets the log of the entries and the highest level.
     pub fn of_log(self, log: WalHealth, highest_level: u32) -> AppliedState {
         AppliedState { log: Some(log), highest_level, ..self }
     }
 
-    /// Waits until the log is durable up to every entry that is applied by now. Raft applies an entry as soon as most
-    /// voters have it, which may be before this node has it on disk. What is on disk of the state must not go beyond the
-    /// log there: after a power cut the node could not start. Blocks for as long as the disk of the log takes.
+    /// Waits until every entry that is applied now is durable in the log. Raft applies an entry when most voters have it,
+    /// possibly before this node has it on disk. A stored state must not be ahead of the log, or the node could not start
+    /// after a power cut. Blocks on the disk.
     ///
     /// # Errors
     /// The log has failed.
@@ -78,28 +78,27 @@ impl AppliedState {
         log.wait_durable().map_err(|fatal_error| FatalError::Log(fatal_error.to_string()))
     }
 
-    /// A look at the state, which is short. While somebody walks over all of it, the machine may be waiting for that;
-    /// a lock that lets nobody past whoever waits to write would then keep gates and leases out for as long. So in
-    /// that time a look joins the walk. After it they stand behind the machine as ever: it never starves.
-    pub fn read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> R {
-        let ledger = match self.walks.load(Ordering::Acquire) {
+    /// A short read. The lock prefers writers: a reader waits behind a waiting apply thread. During a full scan that wait
+    /// would be long for gates and leases, so reads then use `read_recursive` and pass the waiting writer.
+    pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
+        let ledger = match self.scans.load(Ordering::Acquire) {
             0 => self.ledger.read(),
             _ => self.ledger.read_recursive(),
         };
-        look(&ledger)
+        read(&ledger)
     }
 
-    /// A walk over the whole state, under its lock: nothing is applied meanwhile, and looks go on.
-    pub fn walk<R>(&self, ledger: RwLockReadGuard<'_, Ledger>, walk: impl FnOnce(&Ledger) -> R) -> R {
-        self.walks.fetch_add(1, Ordering::Release);
-        let walking = Walk(&self.walks);
-        let found = walk(&ledger);
-        drop(walking);
+    /// A scan of the whole state under its lock: nothing is applied meanwhile, other reads proceed.
+    pub fn full_scan<R>(&self, ledger: RwLockReadGuard<'_, Ledger>, scan: impl FnOnce(&Ledger) -> R) -> R {
+        self.scans.fetch_add(1, Ordering::Release);
+        let scanning = Scan(&self.scans);
+        let found = scan(&ledger);
+        drop(scanning);
         drop(ledger);
         found
     }
 
-    /// A state that may be kept: not the empty one that stands in for a half-applied entry. Asked under the ledger's lock.
+    /// An error if the ledger is the empty replacement of a half-applied state. Call it under the ledger's lock.
     pub fn check_whole(&self) -> Result<(), FatalError> {
         match self.fatal_errors.get() {
             Some(fatal_error @ FatalError::Poison { .. }) => Err(fatal_error),
@@ -107,31 +106,30 @@ impl AppliedState {
         }
     }
 
-    /// Forgets which rows changed where these are more than `most`: the disk of the state store hangs, or is far too
-    /// slow for what changes. The store is written anew when it is back.
+    /// Drops the set of changed rows above `most`, when the state store hangs or is too slow. The store is then rewritten.
     pub fn bound_changes(&self, ledger: &mut Ledger, most: usize) {
         let rows = ledger.changed_count();
         if rows > most {
-            tracing::warn!(rows, "the state store fell behind; it is written anew");
+            tracing::warn!(rows, "the state store fell behind; it will be rewritten");
             drop(ledger.take_changed());
-            self.anew.store(true, Ordering::Relaxed);
+            self.rewrite.store(true, Ordering::Relaxed);
         }
     }
 
-    /// From here on effects are given out; whoever subscribed before looks at the state.
+    /// Starts to publish effects. Earlier subscribers read the state again.
     pub fn go_live(&self) {
         self.live.store(true, Ordering::Release);
         self.hint(Hint::Resync);
     }
 
-    /// Are effects given out yet?
+    /// Whether effects are published.
     pub fn is_live(&self) -> bool {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Gives a hint to whoever listens.
+    /// Publishes a hint.
     pub fn hint(&self, hint: Hint) {
-        // No reader, no hint: whoever comes later looks at the state first.
+        // Without a subscriber the hint is lost: later subscribers read the state first.
         let _ = self.hints.send(hint);
     }
 }
@@ -156,26 +154,26 @@ mod tests {
     }
 
     #[test]
-    fn while_somebody_walks_over_the_state_and_the_machine_waits_others_look_at_it() {
+    fn read_during_full_scan_passes_waiting_writer() {
         let applied_state =
             Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, FatalErrorCell::new()));
         let (end, ends) = mpsc::channel::<()>();
-        let walker = Arc::clone(&applied_state);
-        let walker = thread::spawn(move || walker.walk(walker.ledger.read(), |_| ends.recv().is_ok()));
-        until("it walks", || applied_state.walks.load(Ordering::Acquire) == 1);
+        let scanner = Arc::clone(&applied_state);
+        let scanner = thread::spawn(move || scanner.full_scan(scanner.ledger.read(), |_| ends.recv().is_ok()));
+        until("it scans", || applied_state.scans.load(Ordering::Acquire) == 1);
         let machine = Arc::clone(&applied_state);
         let machine = thread::spawn(move || machine.ledger.write().skip(1));
-        until("the machine waits", || applied_state.ledger.try_read().is_none());
+        until("the writer waits", || applied_state.ledger.try_read().is_none());
         let (tell, told) = mpsc::channel();
         let reader = Arc::clone(&applied_state);
         let reader = thread::spawn(move || tell.send(reader.read(|ledger| ledger.head().applied)));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(0), "the state that is walked over");
-        end.send(()).expect("it walks still");
-        assert!(walker.join().expect("it ends"));
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(0), "the state that is scanned");
+        end.send(()).expect("it still scans");
+        assert!(scanner.join().expect("it ends"));
         machine.join().expect("it writes");
         assert!(reader.join().expect("it ends").is_ok());
         assert_eq!(
-            (applied_state.read(|ledger| ledger.head().applied), applied_state.walks.load(Ordering::Acquire)),
+            (applied_state.read(|ledger| ledger.head().applied), applied_state.scans.load(Ordering::Acquire)),
             (1, 0)
         );
     }

@@ -1,11 +1,10 @@
-//! The one door in (P2): committed entries are applied here, in order, on a thread of its own.
+//! The only writer of the state (P2): applies committed entries in order, on a thread of its own.
 //!
-//! openraft hands over what is committed; the thread decodes it, applies it to the ledger under its lock,
-//! publishes the applied index, sends the effects as hints, and answers whoever proposed it, in this
-//! order: what a proposer or an actor is told can already be read. The async runtime only waits.
+//! For each batch the thread decodes the entries, applies them under the ledger's lock, publishes the applied index, sends
+//! effects as hints, and answers the proposers, in this order: a proposer or an actor can already read what it is notified of.
 //!
-//! An entry that can not be read is a [`FatalError`], never skipped; so is a panic of `apply`. The ledger's
-//! lock is held for one batch at most, so a reader that is short delays the leader shortly.
+//! An unreadable entry is a [`FatalError`], never skipped; so is a panic of `apply`. The lock is held for one batch at most,
+//! so that a short read does not wait long.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,17 +30,16 @@ use crate::state_machine::position::AppliedPosition;
 use crate::state_machine::state_mirror::StateMirror;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
 
-/// Entries and bytes of one batch: what the ledger's lock is held for. At some 10 us an entry this is a
-/// few milliseconds.
+/// Largest batch, for which the ledger's lock is held. At about 10 us an entry this is a few milliseconds.
 const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Batches that wait for the thread: one in work and one ready.
+/// Batches that wait for the thread: one running and one ready.
 const JOBS_MAX: usize = 2;
 
-/// Changed rows that wait for the state store, at most: some tens of megabytes of keys. Rows, and bytes, wait nowhere.
+/// Most changed rows that wait for the state store: tens of megabytes of keys. Values do not wait.
 const CHANGED_MAX: usize = 262_144;
 
-/// What openraft gives to be applied, with who waits for the outcome.
+/// A committed entry from openraft, and the responder for its proposer.
 struct CommittedEntry {
     id: LogId,
     payload: EntryPayload,
@@ -53,7 +51,7 @@ enum Job {
     Replace(Box<Ledger>, AppliedPosition, oneshot::Sender<()>),
 }
 
-/// The handle to the thread.
+/// Handle of the thread.
 #[derive(Clone)]
 pub(crate) struct ApplyThread {
     applied_state: Arc<AppliedState>,
@@ -61,7 +59,7 @@ pub(crate) struct ApplyThread {
 }
 
 impl ApplyThread {
-    /// Starts the thread. The receiver is told when it has ended, which it does when the last handle goes.
+    /// Starts the thread. It ends when the last handle is dropped, and then the receiver completes.
     pub fn start(
         applied_state: Arc<AppliedState>,
         mirror: StateMirror,
@@ -95,7 +93,7 @@ impl ApplyThread {
         &self.applied_state
     }
 
-    /// Applies what the stream gives, in batches, and returns when all of it is applied.
+    /// Applies the entries of the stream in batches, and returns when all are applied.
     pub async fn apply<S>(&self, mut entries: S) -> Result<(), std::io::Error>
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, std::io::Error>> + Unpin + OptionalSend,
@@ -119,7 +117,7 @@ impl ApplyThread {
         self.hand_over(|done| Job::Apply(batch, done)).await
     }
 
-    /// Puts another state in the place of this one.
+    /// Replaces the state.
     pub async fn replace(&self, ledger: Ledger, position: AppliedPosition) -> Result<(), std::io::Error> {
         self.hand_over(|done| Job::Replace(Box::new(ledger), position, done)).await
     }
@@ -139,22 +137,22 @@ struct ApplyWorker {
     applied_state: Arc<AppliedState>,
     mirror: StateMirror,
     work: mpsc::Receiver<Job>,
-    /// Who waits for the job in work. Let go only after the fault that ended it was raised.
+    /// Completes when the running job ends. Dropped only after the job's fatal error was raised.
     waiting: Option<oneshot::Sender<()>>,
 }
 
-/// An entry, read.
+/// A decoded entry.
 enum DecodedEntry {
     Nothing,
     Membership(Membership),
     Command(Box<LedgerEntry>),
 }
 
-/// What came of applying entries.
+/// Result of a batch.
 struct AppliedBatch {
     replies: Vec<Option<CommandReply>>,
     effects: Vec<(u64, Effect)>,
-    /// What ended it before its last entry.
+    /// Set if the batch ended before its last entry.
     fatal_error: Option<FatalError>,
 }
 
@@ -179,7 +177,7 @@ impl ApplyWorker {
         self.mirror.close();
     }
 
-    /// The same as a task.
+    /// [`ApplyWorker::run`] as a task.
     async fn run_inline(mut self) {
         while let Some(job) = self.work.recv().await {
             if !self.do_guarded(job) {
@@ -189,7 +187,7 @@ impl ApplyWorker {
         self.mirror.close();
     }
 
-    /// Does a job and tells who waits. False: it ended in a fault, which was raised before anybody was told.
+    /// Runs a job and notifies the waiting task. False: the job failed; its error was raised before the notification.
     fn do_guarded(&mut self, job: Job) -> bool {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.do_one(job)));
         let fatal_error = match done {
@@ -199,7 +197,7 @@ impl ApplyWorker {
         };
         let goes_on = fatal_error.is_none();
         match (fatal_error, self.waiting.take()) {
-            // Dropped: the silence says that it did not come to pass.
+            // Dropping the sender reports the failure.
             (Some(fatal_error), _waiting) => self.applied_state.fatal_errors.raise(fatal_error),
             // Raft may have ended meanwhile.
             (None, Some(waiting)) => drop(waiting.send(())),
@@ -232,8 +230,8 @@ impl ApplyWorker {
             apply_all(&applied_state, (&mut ledger, &mut position), &mut index, &entries, commands)
         });
         let Ok(AppliedBatch { replies, effects, fatal_error }) = std::panic::catch_unwind(work) else {
-            // Half an entry was applied. No read and no gate may see that, so an empty ledger takes its place, and the
-            // mirror keeps what it has, while the lock is still held.
+            // An entry is half applied. No read and no gate may see that, so an empty ledger replaces it while the lock is
+            // held, and the mirror keeps its last state.
             *ledger = Ledger::new();
             let fatal_error = FatalError::Poison { index };
             applied_state.fatal_errors.raise(fatal_error.clone());
@@ -264,7 +262,7 @@ impl ApplyWorker {
         let former = {
             let mut current = applied_state.ledger.write();
             *applied_state.position.lock() = position;
-            applied_state.anew.store(true, Ordering::Relaxed);
+            applied_state.rewrite.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *current, ledger)
         };
         drop(former);
@@ -275,8 +273,8 @@ impl ApplyWorker {
     }
 }
 
-/// Applies entries in order, up to the first that this build must not apply. `applying` is the index of the one in
-/// work, which names it if it panics.
+/// Applies entries in order, up to the first one that this build must not apply. `applying` is the index of the current
+/// entry, for the report of a panic.
 fn apply_all(
     applied_state: &AppliedState,
     (ledger, position): (&mut Ledger, &mut AppliedPosition),
@@ -288,7 +286,7 @@ fn apply_all(
     for (committed, command) in entries.iter().zip(commands) {
         let index = committed.id.index;
         *applying = index;
-        // P23: from such an entry on, what follows may mean something that this build does not know.
+        // Later entries may mean something that this build does not know (P23).
         if let DecodedEntry::Command(entry) = &command
             && let Some(level) = ledger.raises_to(entry).filter(|level| *level > applied_state.highest_level)
         {
@@ -321,8 +319,7 @@ fn apply_all(
     batch
 }
 
-/// Raft's own entries move the applied index only. Index 0 is the membership of `initialize`: the ledger
-/// counts from 1 and has nothing to skip there.
+/// Raft's own entries only move the applied index. Index 0 is the membership of `initialize`; the ledger counts from 1.
 fn skip(ledger: &mut Ledger, index: u64) {
     if index > 0 {
         ledger.skip(index);
@@ -330,11 +327,11 @@ fn skip(ledger: &mut Ledger, index: u64) {
 }
 
 fn encode_reply(reply: &CommandReply) -> ReplyBytes {
-    // Plain data in memory: postcard has nothing to refuse there.
+    // postcard cannot fail on plain data in memory.
     ReplyBytes(postcard::to_stdvec(reply).unwrap_or_default())
 }
 
-/// Reads what [`ApplyThread`] answered.
+/// Decodes a reply of the apply thread.
 pub(crate) fn decode_reply(bytes: &[u8]) -> Option<CommandReply> {
     postcard::from_bytes(bytes).ok()
 }
@@ -355,7 +352,7 @@ mod tests {
         CommittedEntry { id, payload: EntryPayload::Blank, responder: None }
     }
 
-    /// What a panic of `apply` has half done is neither read nor kept: the mirror stays at the entry before.
+    /// A half-applied entry is neither read nor stored: the mirror stays at the entry before.
     #[tokio::test]
     async fn panic_of_apply_stops_node_and_leaves_no_half_applied_state() {
         let fatal_errors = FatalErrorCell::new();

@@ -1,8 +1,7 @@
-//! Hashes of the applied state at indexes that nodes have in common, so that replicas can be compared (I11).
+//! Hashes of the applied state at indexes that all nodes have in common, so that replicas can be compared (I11).
 //!
-//! The machine's thread takes one at each multiple of [`EVERY`], which is the same index on every node however busy it
-//! is. [`Checkpoints::take_when_quiet`] takes one where nothing was applied for a while: a quiet cluster is quiet at the
-//! same index everywhere. A state that takes long to hash is left out of both.
+//! The apply thread hashes at each multiple of [`EVERY`], also on a busy node. [`Checkpoints::take_when_quiet`] hashes when
+//! nothing was applied for a while: a quiet cluster is quiet at the same index on all nodes. A large state is not hashed.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +9,11 @@ use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Hash;
 
-/// Entries from one hash to the next while entries are applied.
+/// Entries from one hash to the next.
 const EVERY: u64 = 4_096;
-/// Hashes that are kept: a node that lags has some in common with the others.
+/// Hashes that are kept, so that a lagging node has some in common with the others.
 const KEPT: usize = 8;
-/// Rows of a state that is hashed, and bytes of its lists and contents: some ten milliseconds.
+/// Largest state that is hashed: rows, and bytes of lists and contents. About ten milliseconds.
 const ROWS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -35,7 +34,7 @@ impl Checkpoints {
         }
     }
 
-    /// When nothing was applied since index `seen`. Gives the index that is applied now.
+    /// Hashes if nothing was applied since index `seen`. Returns the applied index.
     pub fn take_when_quiet(&self, ledger: &Ledger, seen: u64) -> u64 {
         let applied = ledger.head().applied;
         if applied == seen && !self.0.lock().contains_key(&applied) {

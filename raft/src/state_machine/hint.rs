@@ -1,30 +1,29 @@
-//! Effects on their way from `apply` to the actors: hints that save a search, never the only word.
+//! Effects of `apply` on their way to the actors, as hints: they save a search, and no actor depends on them.
 //!
-//! Sent by the machine after the state that they speak of can be read. Bounded: whoever is too slow loses
-//! hints and is told so, and then looks at the state itself (level-triggered). The same word is given
-//! after a snapshot replaced the state.
+//! The apply thread sends a hint after the state that caused it can be read. The channel is bounded: a slow reader loses hints
+//! and gets [`Hint::Resync`], and then reads the state. A replaced state gives the same hint.
 
 use reveille_ledger::effect::Effect;
 use tokio::sync::broadcast;
 
-/// Hints that wait for their slowest reader at most; some two seconds of full speed.
+/// Most hints that wait for the slowest reader: about two seconds at full speed.
 pub(crate) const HINTS_MAX: usize = 16_384;
 
-/// What a reader of effects gets.
+/// One hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Applying the entry at this index asked for this.
+    /// Effect of applying an entry.
     Effect {
         /// The entry's index.
         index: u64,
-        /// What it asked for.
+        /// The effect.
         effect: Effect,
     },
-    /// Some were lost, or the state was replaced: look at the whole state again.
+    /// Hints were lost, or the state was replaced: read the whole state again.
     Resync,
 }
 
-/// One reader of effects, from the moment it subscribed.
+/// A reader of hints, from its subscription on.
 pub struct Hints {
     receiver: broadcast::Receiver<Hint>,
 }
@@ -34,7 +33,7 @@ impl Hints {
         Hints { receiver }
     }
 
-    /// The next hint; `None` when the replica has stopped. May be given up and called again.
+    /// The next hint; `None` when the replica has stopped. Cancel-safe.
     pub async fn next(&mut self) -> Option<Hint> {
         match self.receiver.recv().await {
             Ok(hint) => Some(hint),
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_reader_that_lost_hints_is_told_to_look() {
+    async fn reader_that_lost_hints_gets_resync() {
         let (sender, receiver) = broadcast::channel(2);
         let mut hints = Hints::new(receiver);
         for index in 1..=3 {

@@ -1,11 +1,10 @@
-//! The replicated state of this node: one thread applies committed entries to the ledger, everything else reads it.
+//! The replicated state of this node: one thread applies committed entries to the ledger, all others read it.
 //!
-//! Called by the openraft adapter (`openraft_traits`), which hands over entries and snapshots, and by [`crate::Replica`],
-//! which reads. Invariant: the ledger and its position change together, under the lock of the ledger.
+//! Called by `openraft_traits`, which passes entries and snapshots, and by [`crate::Replica`], which reads. Invariant: the
+//! ledger and its position in the log change together, under the lock of the ledger.
 //!
-//! Reading order: `applied_state` (the ledger, its lock and its announcements), `apply_thread` (the only writer),
-//! `position` (which entry a state is of), `hint` (effects), `checkpoints` (hashes to compare replicas by),
-//! `state_mirror` (the copy on disk).
+//! Reading order: `applied_state` (the ledger, its lock, its announcements), `apply_thread` (the only writer), `position`,
+//! `hint` (effects), `checkpoints` (hashes that compare replicas), `state_mirror` (the copy on disk).
 
 pub(crate) mod applied_state;
 pub(crate) mod apply_thread;

@@ -1,4 +1,4 @@
-//! Which entry a state is of: its position in the log, in memory and as bytes beside a stored state.
+//! The position of a state: the last entry in it and the membership at that entry, in memory and as bytes.
 
 use prost::Message;
 use reveille_ledger::Ledger;
@@ -9,16 +9,16 @@ use crate::store::Row;
 use crate::types::{LogId, StoredMembership};
 use crate::wire;
 
-/// How far the state is: the last entry in it, and the membership in force there.
+/// The last entry in a state, and the membership and level at that entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AppliedPosition {
     pub last: Option<LogId>,
     pub membership: StoredMembership,
-    /// The ledger's level; 0 where no entry was applied.
+    /// The ledger's level; 0 without an applied entry.
     pub level: u32,
 }
 
-/// The bytes that say how far a state is.
+/// Encodes a position.
 pub(crate) fn encode_position(position: &AppliedPosition) -> Result<Vec<u8>, FatalError> {
     let (membership_id, membership) = wire::from_membership(&position.membership)
         .map_err(|error| FatalError::Broken(format!("a membership in force can not be written: {error}")))?;
@@ -27,14 +27,14 @@ pub(crate) fn encode_position(position: &AppliedPosition) -> Result<Vec<u8>, Fat
     Ok(meta.encode_to_vec())
 }
 
-/// Reads what [`encode_place`] wrote.
+/// Decodes a position.
 pub(crate) fn decode_position(bytes: &[u8]) -> Result<AppliedPosition, String> {
     let meta = v1::StatePlace::decode(bytes).map_err(|error| error.to_string())?;
     let membership = wire::to_membership(meta.membership_id, &meta.membership).map_err(|error| error.to_string())?;
     Ok(AppliedPosition { last: meta.last.as_ref().map(wire::to_log_id), membership, level: meta.level })
 }
 
-/// P23: a state of a higher level may mean something that this build does not know, even where it can read all of it.
+/// A state of a higher level may mean something that this build does not know, even if it can read all of it (P23).
 pub(crate) fn check_level(position: &AppliedPosition, highest: u32) -> Result<(), FatalError> {
     match position.level > highest {
         true => Err(FatalError::AboveLevel { level: position.level, highest }),
@@ -42,7 +42,7 @@ pub(crate) fn check_level(position: &AppliedPosition, highest: u32) -> Result<()
     }
 }
 
-/// A state made of rows, if they are one: a ledger whose applied index is that of its place.
+/// Builds a ledger from rows, if its applied index is that of its position.
 pub(crate) fn assemble(
     position: AppliedPosition,
     rows: impl IntoIterator<Item = Row>,

@@ -1,8 +1,7 @@
-//! The applied state at start and while it runs: the ledger from the state store, and the mirror that
-//! keeps the store close behind.
+//! The copy of the applied state on disk: loaded at the start, and kept close behind the ledger while it runs.
 //!
-//! The store is never the truth: what it lacks comes from the snapshot and the log, and a store that does
-//! not open or does not make a ledger is put aside and filled anew.
+//! The copy is never the truth. A store that does not open, or whose rows are no ledger, is moved away and refilled from the
+//! snapshot and the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,21 +19,21 @@ use crate::store::{
     Contents, MIRROR_EVERY, MemoryStore, Mirror, Source, StateStore, StateUpdate, UpdatedRows, open_or_quarantine,
 };
 
-/// A store that failed is filled anew at most this often: it costs a write of the whole state.
+/// A failed store is rewritten at most this often, since that writes the whole state.
 const REBUILD_EVERY: Duration = Duration::from_secs(60);
-/// What the store gets to write at the end; what it does not write is replayed at the next start.
+/// Limit of the last write at the stop. The next start replays what is missing.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a folder held.
+/// A loaded state and its store.
 pub(crate) struct Opened {
     pub ledger: Ledger,
     pub position: AppliedPosition,
     pub store: Box<dyn StateStore>,
-    /// The store holds rows that make no state: it must be written anew.
-    pub anew: bool,
+    /// The rows of the store are no ledger, so it must be rewritten.
+    pub rewrite: bool,
 }
 
-/// Opens the store: that in a folder, unless there is one in memory. Blocks: it reads all of it.
+/// Loads the store in `folder`, or the one in memory if given. Blocks: it reads all rows.
 pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>, highest_level: u32) -> Result<Opened, FatalError> {
     let opened = match memory {
         Some(mut store) => store.load().map(|contents| (Box::new(store) as Box<dyn StateStore>, contents)),
@@ -52,28 +51,28 @@ pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>, highest_level: u3
         Contents::Empty => Ok((Ledger::new(), AppliedPosition::default())),
     };
     Ok(match made {
-        Ok((ledger, position)) => Opened { ledger, position, store, anew: false },
+        Ok((ledger, position)) => Opened { ledger, position, store, rewrite: false },
         Err(error) => {
-            tracing::warn!(%error, "the state store makes no state; it is filled anew from snapshot and log");
-            Opened { ledger: Ledger::new(), position: AppliedPosition::default(), store, anew: true }
+            tracing::warn!(%error, "the rows of the state store are no ledger; it will be rewritten from snapshot and log");
+            Opened { ledger: Ledger::new(), position: AppliedPosition::default(), store, rewrite: true }
         }
     })
 }
 
-/// The applied state, as the mirror sees it.
+/// Source of the mirror.
 struct Applied(Arc<AppliedState>);
 
 impl Source for Applied {
-    /// Holds the ledger's lock for writing for a few pointers, and for reading while it encodes. Nothing is applied
-    /// in between, so rows and place are of one state. Gives them when the log is as far on disk as they are.
+    /// Takes the set of changed rows under the write lock and encodes them under the read lock. Nothing is applied in
+    /// between, so rows and position are of one state. Returns when the log is durable up to that state.
     fn take(&mut self, all: bool) -> Result<StateUpdate, String> {
         let applied_state = &self.0;
         let mut ledger = applied_state.ledger.write();
         applied_state.check_whole().map_err(|fatal_error| fatal_error.to_string())?;
         let changed = ledger.take_changed();
-        let all = applied_state.anew.swap(false, Ordering::Relaxed) || all;
+        let all = applied_state.rewrite.swap(false, Ordering::Relaxed) || all;
         let position = applied_state.position.lock().clone();
-        let rows = applied_state.walk(RwLockWriteGuard::downgrade(ledger), |ledger| match all {
+        let rows = applied_state.full_scan(RwLockWriteGuard::downgrade(ledger), |ledger| match all {
             true => UpdatedRows::All(ledger.all_rows().collect()),
             false => UpdatedRows::Changed(ledger.changed_rows(&changed).collect()),
         });
@@ -89,7 +88,7 @@ impl Source for Applied {
     }
 }
 
-/// Keeps the state on disk. The machine's thread rings it.
+/// Keeps the copy on disk. The apply thread notifies it.
 pub(crate) struct StateMirror {
     mirror: Mirror,
     execution: Execution,
@@ -98,7 +97,7 @@ pub(crate) struct StateMirror {
 }
 
 impl StateMirror {
-    /// Starts to follow the state that was read from `store`.
+    /// Starts to mirror the state into `store`.
     pub fn start(
         store: Box<dyn StateStore>,
         applied_state: Arc<AppliedState>,
@@ -107,14 +106,14 @@ impl StateMirror {
         let failed = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&failed);
         let mirror = Mirror::start(execution, store, Box::new(Applied(applied_state)), MIRROR_EVERY, move |error| {
-            tracing::warn!(%error, "the state store failed; it is filled anew");
+            tracing::warn!(%error, "the state store failed; it will be rewritten");
             tell.store(true, Ordering::Release);
         })
         .map_err(|error| FatalError::State(error.to_string()))?;
         Ok(StateMirror { mirror, execution, failed, rebuilt: Instant::now() })
     }
 
-    /// The state has changed. Never waits for the disk.
+    /// The state has changed. Does not wait for the disk.
     pub fn note(&mut self) {
         if self.failed.load(Ordering::Acquire) && self.rebuilt.elapsed() >= REBUILD_EVERY {
             self.rebuild();
@@ -123,14 +122,14 @@ impl StateMirror {
         }
     }
 
-    /// The whole state was replaced, or the store failed: it is written anew.
+    /// Rewrites the store: the state was replaced or the store failed.
     pub fn rebuild(&mut self) {
         self.failed.store(false, Ordering::Release);
         self.rebuilt = Instant::now();
         self.mirror.rebuild();
     }
 
-    /// Writes what waits, and closes the store. Without a thread of its own the mirror ends by itself, soon.
+    /// Writes what waits and closes the store. An inline mirror ends by itself.
     pub fn close(self) {
         if self.execution == Execution::Inline {
             return drop(self.mirror);
@@ -159,7 +158,7 @@ mod tests {
         Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, FatalErrorCell::new()))
     }
 
-    /// Applies an entry, as the machine does.
+    /// Applies an entry, as the apply thread does.
     fn apply(applied_state: &AppliedState, index: u64) {
         let mut ledger = applied_state.ledger.write();
         ledger.skip(index);
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_meta_are_of_one_state_whatever_is_applied_meanwhile() {
+    fn rows_and_meta_are_of_one_state_while_entries_are_applied() {
         const ENTRIES: u64 = 20_000;
         let applied_state = new();
         let applied = Arc::new(AtomicU64::new(0));
@@ -204,15 +203,15 @@ mod tests {
 
     /// Applies an entry that changes a row beside the head.
     fn opt_out(applied_state: &AppliedState, index: u64) {
-        let who = OptOut { tenant: "default".to_owned(), keys: vec![index.to_string()] };
-        let entry = Entry { epoch: Epoch(1), now: Time(1), command: Command::OptOut(who) };
-        let told = applied_state.ledger.write().apply(index, &entry);
-        assert_eq!(told.reply.outcome, CommandOutcome::Moved(1));
+        let opt_out = OptOut { tenant: "default".to_owned(), keys: vec![index.to_string()] };
+        let entry = Entry { epoch: Epoch(1), now: Time(1), command: Command::OptOut(opt_out) };
+        let applied = applied_state.ledger.write().apply(index, &entry);
+        assert_eq!(applied.reply.outcome, CommandOutcome::Moved(1));
         applied_state.position.lock().last = Some(wire::to_log_id(&v1::LogId { term: 1, leader: 1, index }));
     }
 
     #[test]
-    fn a_state_whose_changes_were_forgotten_is_given_as_a_whole_and_once() {
+    fn dropped_set_of_changes_gives_all_rows_once() {
         let applied_state = new();
         let mut source = Applied(Arc::clone(&applied_state));
         let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };

@@ -1,13 +1,11 @@
-//! How a row lies in the tree: as one or more **cells** of at most 4 KiB, each with its own check; and the **meta
-//! cell**, which carries the caller's blob and a check over all cells together.
+//! A row in the tree: one or more cells of at most 4 KiB, each with its own check; and the meta cell, which has the caller's
+//! blob and a check over all cells.
 //!
-//! Why cells: sled keeps up to 16 values in a leaf and rewrites the leaf as one message; above 128 KiB it moves the
-//! message to a file of its own and syncs it. Cells of 4 KiB stay below that whatever a row weighs.
+//! Cells bound the size of a leaf: sled keeps up to 16 values in a leaf, rewrites the leaf as one message, and moves a message
+//! above 128 KiB to a synced file of its own.
 //!
-//! Why two checks: a cell's hash finds a changed bit in it. Count and sum of all hashes find what a cell cannot say
-//! of itself: that it should have been there, or is an old version of itself. Both are kept incrementally.
-//!
-//! Pure encoding: no tree, no file here.
+//! The hash of a cell detects a changed bit. Count and sum of all hashes detect a missing cell and an old version of a cell.
+//! Pure encoding: no tree, no files.
 
 use serde::{Deserialize, Serialize};
 

@@ -21,7 +21,7 @@ impl History {
         let mut model = Model::default();
         let mut states = Vec::new();
         for step in 0..10_u8 {
-            // Opened anew now and then: recovery leaves files of its own.
+            // Opened again now and then, since recovery leaves files of its own.
             let mut store = SledStore::open(&path_in(&folder)).unwrap();
             for part in 0..3 {
                 let changes = random.changes(80, 400);
@@ -168,7 +168,7 @@ fn a_truncated_file_never_answers_wrong_rows() {
             damaged.set_len(keep).unwrap();
             let what = format!("{name:?} cut to {keep} of {length} bytes");
             let found = history.found(&folder, &what);
-            assert!(name != "db" || keep > 0 || found.is_none(), "{what}: the data are gone and nobody noticed");
+            assert!(name != "db" || keep > 0 || found.is_none(), "{what}: the data are lost without an error");
         }
     }
 }
@@ -181,7 +181,7 @@ fn a_deleted_file_or_folder_is_noticed() {
         let name = file.file_name().unwrap();
         fs::remove_file(path_in(&folder).join(name)).unwrap();
         let found = history.found(&folder, &format!("{name:?} deleted"));
-        assert!(name != "db" || found.is_none(), "the data are gone and nobody noticed");
+        assert!(name != "db" || found.is_none(), "the data are lost without an error");
     }
     let folder = history.copy();
     fs::remove_dir_all(path_in(&folder)).unwrap();
@@ -192,7 +192,7 @@ fn a_deleted_file_or_folder_is_noticed() {
     assert_eq!(history.found(&folder, "a file in place of the folder"), None);
 }
 
-/// sled's own door. Its threads let go of the lock some time after the last handle is gone.
+/// Opens sled directly. Its threads release the lock some time after the last handle is gone.
 fn opened(path: &Path) -> sled::Db {
     let patient_until = Instant::now() + Duration::from_secs(60);
     loop {

@@ -1,4 +1,4 @@
-//! The store that forgets: for tests, simulation and nodes that want no state on disk.
+//! A store in memory, for tests and simulations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use crate::execution::Execution;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store that records its writes, holds them at a gate, and fails when told.
+/// A store that records its writes, holds them at a gate, and fails on request.
 #[derive(Clone, Default)]
 struct Probe {
     inner: MemoryStore,
@@ -149,7 +149,7 @@ impl Stage {
     }
 }
 
-/// So seldom that nothing is written unless somebody asks.
+/// So rare that nothing is written without a flush.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn state(meta: &str, rows: &[(&str, &str)]) -> Contents {

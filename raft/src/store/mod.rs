@@ -1,16 +1,12 @@
-//! The applied state on disk: what a node reads at start instead of replaying its whole log.
+//! The applied state on disk: a node reads it at the start instead of replaying its whole log.
 //!
-//! The state gathers which of its rows changed as the log is applied; four times a second a [`Mirror`] takes those
-//! rows and writes them into a [`StateStore`]; at start the machine loads the store and replays only what the log
-//! holds beyond it.
+//! The ledger collects which rows changed. Four times a second a [`Mirror`] writes those rows into a [`StateStore`]; at the
+//! start the node loads the store and replays the log beyond it.
 //!
-//! **It is a mirror, not a source.** The log and the snapshots are the truth; everything here can be rebuilt from
-//! them, and nothing may be purged from the log because a store holds it. So a store is allowed to lose its last
-//! writes, and even everything; it is never allowed to answer *wrong* rows. Whatever looks wrong is
-//! [`StoreError::Damaged`], the folder is moved away ([`open_or_quarantine`]) and a new one is filled.
+//! Invariant: the log and the snapshots are the truth. A store may lose its last writes, or all of them, but it never returns
+//! wrong rows: a damaged one is moved away ([`open_or_quarantine`]) and rewritten, and no log is purged because of a store.
 //!
-//! Reading order: this page, `memory.rs` (the contract in forty lines), `cell.rs` (how a row lies on disk),
-//! `sled_store.rs`, `mirror/`.
+//! Reading order: this file, `memory_store` (the contract), `cell` (a row on disk), `sled_store`, `mirror/`.
 
 mod cell;
 mod memory_store;
@@ -43,10 +39,10 @@ pub type Row = (Vec<u8>, Vec<u8>);
 /// Rows to write, by key; `None` takes the row away. One entry a key: the latest wins by construction.
 pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What a store holds.
+/// Content of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Nothing was ever written (or it was set aside).
+    /// Nothing was ever written, or the store was moved away.
     Empty,
     /// A whole state.
     State {
@@ -58,22 +54,22 @@ pub enum Contents {
 }
 
 /// Why a store did not do as asked. After any error of [`StateStore::write`] or [`StateStore::replace`] only
-/// `replace` (or opening the store anew) goes on.
+/// `replace` (or opening the store again) helps.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// What lies there is not what was written. Set it aside and rebuild; trying again does not help.
+    /// The content is not what was written. Move it away and rewrite; a retry does not help.
     #[error("the state store is damaged: {why}")]
     Damaged {
         /// What was found.
         why: String,
     },
-    /// The disk has no room left. Rebuild when it has.
+    /// The disk is full. Rewrite when it has space.
     #[error("the disk of the state store is full (while {doing})")]
     Full {
         /// The verb and object that failed.
         doing: &'static str,
     },
-    /// Another process (or a handle of this one that still closes) holds the store.
+    /// Another process, or a closing handle of this one, has the store.
     #[error("the state store is held by another process")]
     Busy,
     /// The operating system refused.
@@ -119,7 +115,7 @@ pub trait StateStore: Send {
     /// implementation must split it may leave a store that loads as `Damaged` when the process dies within.
     fn write(&mut self, changes: &Changes, meta: &[u8]) -> Result<(), StoreError>;
 
-    /// Puts `rows` (any order, each key once) in place of everything. Also mends a store that failed or is damaged.
+    /// Puts `rows` (any order, each key once) in place of everything. Also repairs a store that failed or is damaged.
     /// When the process dies within, the store loads as `Damaged`.
     fn replace(&mut self, rows: &mut dyn Iterator<Item = Row>, meta: &[u8]) -> Result<(), StoreError>;
 

@@ -1,4 +1,4 @@
-//! Moving a damaged store away, and the mark that tells an emptied store from a new one.
+//! Moves a damaged store away, and keeps the mark that distinguishes an emptied store from a new one.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::StoreError;
 
-/// Damaged folders kept for whoever wants to look; older ones are removed, lest repeated damage fill the disk.
+/// Damaged folders that are kept for analysis. Older ones are removed, so that repeated damage does not fill the disk.
 const KEPT: usize = 2;
 
 /// Moves the store at `path` to `<path>.damaged-<n>` (n counts up) and forgets that it held anything.
@@ -17,10 +17,10 @@ pub(super) fn quarantine(path: &Path, why: &StoreError) -> Result<(), StoreError
     let target = sibling(path, &format!("damaged-{number}"));
     match fs::rename(path, &target) {
         Ok(()) => {
-            tracing::warn!(%why, moved_to = %target.display(), "the state store was set aside; it is rebuilt from snapshot and log")
+            tracing::warn!(%why, moved_to = %target.display(), "the state store was moved away; it is rewritten from snapshot and log")
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            tracing::warn!(%why, "the state store is gone; it is rebuilt from snapshot and log");
+            tracing::warn!(%why, "the state store is missing; it is rewritten from snapshot and log");
         }
         Err(error) => return Err(StoreError::io(DOING, error)),
     }

@@ -1,8 +1,7 @@
-//! The one door to sled: its panics and its errors become a [`StoreError`].
+//! Converts sled's panics and errors to [`StoreError`].
 //!
-//! sled 0.34 asserts its way through what it reads from disk: a flipped bit may come back as `Err`, as a panic in the
-//! calling thread, or as a panic in one of its own threads that the caller sees as an error later. A damaged mirror
-//! must not take a node down that has the truth elsewhere, so every call goes through [`guarded`].
+//! sled 0.34 asserts while it reads: a flipped bit may be an `Err`, a panic in the caller, or a panic in a thread of sled. A
+//! damaged mirror must not stop a node, so every call goes through [`guarded`].
 
 use std::any::Any;
 use std::io;
@@ -12,8 +11,7 @@ use super::StoreError;
 
 /// Calls sled; a panic inside is damage. `doing` is verb and object.
 ///
-/// `AssertUnwindSafe` holds because callers drop the database after any error, so nobody looks at what a panic left
-/// half done. The panic hook of the process still runs: a hook that ends the process would end it here too.
+/// `AssertUnwindSafe` holds because callers drop the database after any error, so its half-done state is never read. The panic hook of the process still runs: a hook that ends the process would end it here too.
 pub(super) fn guarded<T>(doing: &'static str, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         Err(StoreError::damaged(format!("panic while trying to {doing}: {}", text_of(&*panic))))
@@ -37,7 +35,7 @@ pub(super) fn from_sled(doing: &'static str, error: sled::Error) -> StoreError {
     }
 }
 
-/// sled reports a lock held by somebody else as `Other` with this text, and offers nothing better.
+/// sled reports a foreign lock as `Other` with this text only.
 fn is_lock(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Other && error.to_string().starts_with("could not acquire lock")
 }

@@ -11,8 +11,8 @@
 //! Measured (release, two busy cores, 100,000 rows of 400 bytes, 5,000 of them changed at random a write;
 //! `examples/store_writes.rs` repeats it): 0.2 s of CPU a write, 40 us a row, of which sled takes 35; 7 MB written for 2 MB of values;
 //! resident memory flat at 135 MB. Opening and loading takes 0.6 s. Rows are not gathered into pages of neighbours:
-//! with changes at random, pages of 4 and 8 KiB wrote 32 and 44 MB for half of the CPU. So whoever keeps rows must not
-//! keep small ones by the thousand that change at once: that is what the ledger's own pages are for.
+//! with changes at random, pages of 4 and 8 KiB wrote 32 and 44 MB for half of the CPU. So the
+//! ledger groups small rows that change together into pages of its own.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -40,7 +40,7 @@ pub struct SledStore {
     path: PathBuf,
     /// `None` after an error, until `replace`.
     tree: Option<Tree>,
-    /// The last error was damage: `replace` keeps what lies there for whoever wants to look.
+    /// The last error was damage: `replace` keeps the files for analysis.
     damaged: Option<StoreError>,
 }
 
@@ -88,7 +88,7 @@ impl SledStore {
         result
     }
 
-    /// Drops the tree. What goes wrong meanwhile says nothing new: nobody reads these files again but to check them.
+    /// Drops the tree and ignores errors: these files are only read again to check them.
     fn let_go(&mut self) {
         let tree = self.tree.take();
         let _ = guarded("close the state store", || {

@@ -1,8 +1,7 @@
-//! The seam between the log and the disk: one folder of files, and what may be done to them.
+//! The seam between the log and the disk: one folder of files.
 //!
-//! [`FolderDisk`] is the real one; [`super::MemoryDisk`] serves tests and simulations. The contract is
-//! that of a POSIX file system: what was written is readable at once, and durable only after
-//! [`DiskFile::sync`]; a file created or removed is so for good only after [`Disk::sync_folder`].
+//! [`FolderDisk`] is the real one, [`super::MemoryDisk`] is for tests and simulations. The contract is that of POSIX: a write
+//! is readable at once and durable after [`DiskFile::sync`]; a created or removed file is durable after [`Disk::sync_folder`].
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One folder of files, known by bare names.
+/// One folder of files, named without a path.
 pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file; an error if the name is taken.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
@@ -18,7 +17,7 @@ pub trait Disk: Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// The names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Removes a file. Who holds it open may go on reading it.
+    /// Removes a file. An open handle can still read it.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes all creations and removals so far durable.
     fn sync_folder(&self) -> io::Result<()>;
@@ -32,7 +31,7 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all bytes at `offset`, which is at most the length: the file has no holes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Drops what lies behind `length`.
+    /// Truncates the file.
     fn cut(&self, length: u64) -> io::Result<()>;
     /// Makes content and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
@@ -45,7 +44,7 @@ pub struct FolderDisk {
 }
 
 impl FolderDisk {
-    /// Opens the folder, and creates it when it is not there (durably: its parent is synced).
+    /// Opens the folder; creates it durably if it is missing.
     pub fn open(folder: &Path) -> io::Result<Self> {
         if !folder.is_dir() {
             std::fs::create_dir_all(folder)?;
@@ -71,7 +70,7 @@ impl Disk for FolderDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
-            // A name that is not UTF-8 is none of ours.
+            // The log creates only names in UTF-8.
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)

@@ -1,27 +1,25 @@
-//! What can go wrong: one kind for each question that a caller can ask.
-//!
-//! [`WalFailure`]: the running log failed, the node must stop. [`OpenError`]: the log can not be opened.
-//! [`WalError`]: a submission was not taken.
+//! Errors of the log. [`WalFailure`]: the running log failed, and the node must stop. [`OpenError`]: the log cannot be opened.
+//! [`WalError`]: a submission or a read was refused.
 
 use std::io;
 
-/// The log failed while it ran. It is final: the node stops, and nothing is tried again.
+/// The running log failed. Final: the node stops, and nothing is retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WalFailure {
-    /// No room on the volume. The node may start again when there is room.
+    /// The volume is full. The node may start again when there is space.
     #[error(
         "the disk is full ({action} {file}: {detail}); free space on the volume of the data folder and start again"
     )]
     DiskFull {
-        /// What was being done, as a verb.
+        /// Verb of the failed operation.
         action: &'static str,
-        /// The file it was done to.
+        /// Its file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         detail: String,
     },
-    /// A write, a sync or a removal failed. What the disk holds is unknown until the log is opened again.
-    #[error("the disk failed ({action} {file}: {detail}); the node stops because nobody knows what was written")]
+    /// A write, a sync or a removal failed. The content of the disk is unknown until the log is opened again.
+    #[error("the disk failed ({action} {file}: {detail}); the node stops because the content of the disk is unknown")]
     DiskFailed {
         /// What was being done, as a verb.
         action: &'static str,
@@ -30,13 +28,13 @@ pub enum WalFailure {
         /// What the system said.
         detail: String,
     },
-    /// The thread that writes is gone: an error of ours, not of the disk.
+    /// The writer's thread is gone: a bug, not an error of the disk.
     #[error("the writer of the log is gone; the node stops")]
     WriterGone,
 }
 
 impl WalFailure {
-    /// The fault behind an error of the disk.
+    /// Converts an error of the disk.
     pub(super) fn from_io(action: &'static str, file: &str, error: &io::Error) -> Self {
         let (file, detail) = (file.to_owned(), error.to_string());
         if is_full(error) {
@@ -46,7 +44,7 @@ impl WalFailure {
         }
     }
 
-    /// Whether room on the disk is all that is missing.
+    /// Whether the disk is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, WalFailure::DiskFull { .. })
     }
@@ -63,13 +61,13 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Why a submission or a read was not served.
+/// Why a submission or a read was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WalError {
     /// The log has failed.
     #[error(transparent)]
     Failed(#[from] WalFailure),
-    /// The caller broke the contract (a hole, an entry too large); nothing was written.
+    /// The caller broke the contract, for example by a hole or a large entry. Nothing was written.
     #[error("the log refuses: {0}")]
     Refused(String),
     /// An entry could not be read back.
@@ -87,11 +85,10 @@ impl From<WalError> for io::Error {
     }
 }
 
-/// Why a log does not open. The node must not start.
+/// Why the log does not open. The node must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Bytes that were synced are not what was written. Starting would forget votes or entries that others
-    /// rely on.
+    /// Synced bytes are not what was written. A start would forget votes or entries that other nodes rely on.
     #[error(
         "{file} is damaged at byte {offset}: expected {expected}, found {found}. \
          This node must not start with it: it may have promised what it no longer knows"
@@ -106,7 +103,7 @@ pub enum OpenError {
         /// What is there.
         found: String,
     },
-    /// The log of another node lies in this folder.
+    /// The folder has the log of another node.
     #[error("{file} belongs to node {found}, this is node {expected}: the data folders were mixed up")]
     Foreign {
         /// The file's name.
@@ -126,7 +123,7 @@ pub enum OpenError {
         /// The version known.
         known: u32,
     },
-    /// No room to open it. The node may start again when there is room.
+    /// The volume is full. The node may start again when there is space.
     #[error("the disk is full ({action} {file}): free space on the volume of the data folder and start again")]
     DiskFull {
         /// What was being done.
@@ -134,7 +131,7 @@ pub enum OpenError {
         /// The file it was done to.
         file: String,
     },
-    /// The disk refused to read or to write.
+    /// The disk refused a read or a write.
     #[error("can not {action} {file}: {source}")]
     Disk {
         /// What was being done.
@@ -147,7 +144,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The opening error behind an error of the disk.
+    /// Converts an error of the disk.
     pub(super) fn from_io(action: &'static str, file: &str, source: io::Error) -> Self {
         let file = file.to_owned();
         if is_full(&source) { OpenError::DiskFull { action, file } } else { OpenError::Disk { action, file, source } }

@@ -1,4 +1,4 @@
-//! How a batch lies on disk: a header of 64 bytes, its records, and zeros up to the next sector.
+//! Format of a batch on disk: a header of 64 bytes, the records, and zeros up to the next sector.
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -14,9 +14,8 @@
 //! | 56..60 | zero |
 //! | 60..64 | CRC-32C of bytes 0..60 |
 //!
-//! Two things make torn writes provable. A sector never belongs to two batches, so a batch that was synced
-//! is not written to again. And the header counts the sectors that are zero by right (a payload may be all
-//! zeros), so that one more of them is a sector that never reached the disk.
+//! Torn writes are provable: a sector belongs to one batch only, and the header counts the sectors that are zero by
+//! content, so that an additional zero sector is one that never reached the disk.
 
 use super::SECTOR_BYTES;
 use super::record::{Mismatch, Record, mismatch};
@@ -25,7 +24,7 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"REVEILLE";
 
-/// What the header of a batch says.
+/// Header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub version: u32,
@@ -98,7 +97,7 @@ impl Fields<'_> {
     }
 }
 
-/// Where a batch stands in the stream.
+/// Position of a batch in the stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchPosition {
     pub identity: u64,
@@ -107,14 +106,14 @@ pub(super) struct BatchPosition {
     pub synced: u64,
 }
 
-/// Where a record lies in its frame: offset and length, in bytes.
+/// Offset and length of a record in its frame, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordSpan {
     pub offset: usize,
     pub length: usize,
 }
 
-/// Writes a frame into `frame` (which is emptied first); gives the span of each record in it.
+/// Writes a frame into `frame`, which is cleared first. Returns the span of each record.
 pub(super) fn encode<'r>(
     position: BatchPosition,
     records: impl IntoIterator<Item = &'r Record>,
@@ -128,7 +127,7 @@ pub(super) fn encode<'r>(
         record.encode(frame);
         spans.push(RecordSpan { offset, length: frame.len() - offset });
     }
-    // Batches are bounded by QUEUE_BYTES_MAX and their records by its smallest charge, far below 2^32.
+    // QUEUE_BYTES_MAX bounds a batch and the number of its records, far below 2^32.
     let body_bytes = (frame.len() - HEADER_BYTES) as u32;
     frame.resize(frame.len().next_multiple_of(SECTOR_BYTES), 0);
     let BatchPosition { identity, segment, batch, synced } = position;
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_comes_back_as_it_was_written() {
+    fn batch_is_read_as_it_was_written() {
         let records = [entry(1, vec![7; 700]), Record::Committed(None), entry(2, vec![])];
         let frame = framed(&records);
         let header = Header::decode(&frame).expect("a header");
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_batch_is_seen() {
+    fn every_flipped_bit_is_detected() {
         let frame = framed(&[entry(1, vec![7; 300]), Record::Purge(LogPoint { term: 1, leader: 2, index: 3 })]);
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn sectors_that_are_zero_by_right_are_counted() {
+    fn sectors_with_zero_content_are_counted() {
         let frame = framed(&[entry(1, vec![0; 5000])]);
         let header = Header::decode(&frame).expect("a header");
         assert_eq!(header.zero_sectors, zero_sectors(&frame));

@@ -1,8 +1,7 @@
-//! The entries that are not purged, by index: where each lies on disk, and the payloads of recent ones.
+//! Index of the entries that are not purged: location of each on disk, and the payloads of recent entries.
 //!
-//! - `slots` are consecutive: slot `i` is the entry `first + i`.
-//! - An entry that is not on disk yet keeps its payload in memory; of the others, the oldest payloads go
-//!   when the cache is over its bound.
+//! - Slots are consecutive: slot `i` is the entry `first + i`.
+//! - An entry that is not on disk keeps its payload in memory. Of the others the oldest payloads are evicted first.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,7 +9,7 @@ use std::ops::Range;
 use super::record::{EntryRecord, LogPoint, PayloadKind, Record};
 use prost::bytes::Bytes;
 
-/// Where a record lies: its segment, its offset there, its length in bytes.
+/// Location of a record: segment, offset and length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordLocation {
     pub segment: u64,
@@ -50,7 +49,7 @@ impl Index {
         Self { first: 0, slots: VecDeque::new(), cached_from: 0, cached_bytes: 0, cache_bytes_max }
     }
 
-    /// What a record does to the entries. `place` is where it lies, if it is on disk.
+    /// Applies a record. `location`: where it is on disk, if it is.
     pub fn apply(&mut self, record: &Record, location: Option<RecordLocation>) {
         match record {
             Record::Entry(entry) => self.push(entry, location),
@@ -75,7 +74,7 @@ impl Index {
         self.evict();
     }
 
-    /// Drops entries at `from` and behind it.
+    /// Drops the entries from `from` on.
     fn truncate(&mut self, from: u64) {
         let keep = from.saturating_sub(self.first);
         while self.slots.len() as u64 > keep {
@@ -94,7 +93,7 @@ impl Index {
         }
     }
 
-    /// The writer tells where an entry lies now. It may have been truncated and replaced meanwhile.
+    /// Records the location of a written entry, unless it was truncated or replaced meanwhile.
     pub fn written(&mut self, point: LogPoint, location: RecordLocation) {
         if let Some(position) = self.position(point.index)
             && let Some(slot) = self.slots.get_mut(position)
@@ -104,7 +103,7 @@ impl Index {
         }
     }
 
-    /// Drops the oldest payloads over the bound, as far as they can be read back.
+    /// Evicts the oldest payloads above the bound that are on disk.
     pub fn evict(&mut self) {
         while self.cached_bytes > self.cache_bytes_max {
             let Some(slot) = self.slots.get_mut(self.cached_from).filter(|slot| slot.location.is_some()) else {
@@ -119,7 +118,7 @@ impl Index {
         index.checked_sub(self.first).and_then(|position| usize::try_from(position).ok())
     }
 
-    /// A truncation must name the entry that it keeps, or it keeps another history than the caller's.
+    /// A truncation must name the last kept entry correctly, or the caller has another history.
     pub fn agrees(&self, record: &Record) -> Result<(), String> {
         let Record::Truncate(Some(to)) = record else { return Ok(()) };
         match self.position(to.index).and_then(|position| self.slots.get(position)) {
@@ -128,7 +127,7 @@ impl Index {
         }
     }
 
-    /// The slots of a range of indices, as far as they exist.
+    /// The existing slots of a range of indexes.
     pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = &IndexSlot> {
         let length = self.slots.len();
         let clamp = |index: u64| usize::try_from(index.saturating_sub(self.first)).map_or(length, |at| at.min(length));
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_beyond_the_bound_leave_memory_oldest_first() {
+    fn oldest_payloads_above_the_bound_are_evicted() {
         let mut index = Index::new(300);
         (5..15).for_each(|at| index.apply(&entry(at), Some(PLACE)));
         assert_eq!(cached(&index), [12, 13, 14]);
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_not_on_disk_keeps_its_payload() {
+    fn entry_that_is_not_on_disk_keeps_its_payload() {
         let mut index = Index::new(0);
         (1..=3).for_each(|at| index.apply(&entry(at), None));
         assert_eq!(cached(&index), [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! The handle: what may be asked of the log.
+//! The handle of the log.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::shared::{ReadPlan, Shared, WalHealth};
 use super::writer::Writer;
 use super::{CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, Execution, QUEUE_BYTES_MAX, WalOptions};
 
-/// What a record costs in the queue beside its payload.
+/// Queue bytes of a record beside its payload.
 const RECORD_CHARGE_BYTES: usize = 128;
 
-/// An open log. Dropping it writes what was submitted and ends the writer.
+/// An open log. Dropping it writes all submissions and ends the writer.
 pub struct Wal {
     shared: Arc<Shared>,
     mode: WriteMode,
@@ -31,7 +31,7 @@ enum WriteMode {
 }
 
 impl Wal {
-    /// Opens the log in a folder, or begins one there. Blocks: it reads all of it.
+    /// Opens or creates the log. Blocks: it reads all segments.
     pub fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Wal, OpeningReport), OpenError> {
         let (writer, report) = open(disk, options)?;
         let shared = Arc::clone(&writer.shared);
@@ -42,7 +42,7 @@ impl Wal {
         Ok((Wal { shared, mode }, report))
     }
 
-    /// The facts as submitted; the disk may be behind by what waits.
+    /// The state as submitted; the disk may be behind by the queue.
     pub fn state(&self) -> LogState {
         self.shared.memory.lock().state
     }
@@ -52,12 +52,12 @@ impl Wal {
         self.shared.memory.lock().index.first()
     }
 
-    /// A reader of entries, which lives as long as it likes.
+    /// A reader of entries, independent of the handle.
     pub fn reader(&self) -> WalReader {
         WalReader { shared: Arc::clone(&self.shared), blocking: matches!(self.mode, WriteMode::Thread { .. }) }
     }
 
-    /// The owner's view of how the log fares.
+    /// Health of the log.
     pub fn health(&self) -> WalHealth {
         WalHealth { shared: Arc::clone(&self.shared) }
     }
@@ -67,8 +67,8 @@ impl Wal {
         self.submit(vec![Record::Vote(vote)], true, Some(done)).await
     }
 
-    /// Submits entries, which are readable when this returns; `done` is told when all of them are durable.
-    /// Waits for room in the queue.
+    /// Submits entries, which are readable when this returns; `done` is called when all are durable. Waits for space in
+    /// the queue.
     pub async fn append(&self, entries: Vec<EntryRecord>, done: OnDurable) -> Result<(), WalError> {
         if let Some(large) = entries.iter().find(|entry| entry.bytes.len() > ENTRY_BYTES_MAX) {
             let (index, bytes) = (large.point.index, large.bytes.len());
@@ -87,24 +87,24 @@ impl Wal {
         self.submit(chunk, true, Some(done)).await
     }
 
-    /// Notes how far the log is committed. Nobody waits for it: it is durable with the next group, or soon.
+    /// Records the commit index. Durable with the next group, or soon.
     pub async fn commit(&self, point: Option<LogPoint>) -> Result<(), WalError> {
         self.submit(vec![Record::Committed(point)], false, None).await
     }
 
-    /// Drops the entries behind a point, all of them for `None`. In force when this returns, and durable
-    /// before anything submitted later.
+    /// Drops the entries after a point; all for `None`. Holds when this returns, and is durable before any later
+    /// submission.
     pub async fn truncate(&self, to: Option<LogPoint>) -> Result<(), WalError> {
         self.submit(vec![Record::Truncate(to)], true, None).await
     }
 
-    /// Drops the entries up to a point, inclusive, which may lie behind the last one. Segments go when all of
-    /// their entries are purged.
+    /// Drops the entries up to a point, inclusive; it may be beyond the last one. A segment is removed when all its entries
+    /// are purged.
     pub async fn purge(&self, upto: LogPoint) -> Result<(), WalError> {
         self.submit(vec![Record::Purge(upto)], false, None).await
     }
 
-    /// `urgent`: somebody waits for it. A fault is told to `done` as well; a refusal only to the caller.
+    /// `urgent`: a caller waits for it. `done` gets a failure too, but not a refusal.
     async fn submit(&self, records: Vec<Record>, urgent: bool, done: Option<OnDurable>) -> Result<(), WalError> {
         match &self.mode {
             WriteMode::Inline(writer) => {
@@ -115,7 +115,7 @@ impl Wal {
             }
             WriteMode::Thread { queue, room, .. } => {
                 let charge: usize = records.iter().map(charge_of).sum();
-                // A chunk is bounded by CHUNK_BYTES_MAX, so it always fits; the room is never closed.
+                // CHUNK_BYTES_MAX bounds a chunk, so it always fits; the semaphore is never closed.
                 let permit = Arc::clone(room).acquire_many_owned(charge as u32).await.ok();
                 let submission = Submission { records, done, permit };
                 self.admit(submission, |submission| queue.push(submission, urgent))
@@ -123,8 +123,7 @@ impl Wal {
         }
     }
 
-    /// Takes a submission into memory and hands it on under the same lock, so that the order on disk is the
-    /// order in memory.
+    /// Adds a submission to memory and passes it on under one lock, so that memory and disk have the same order.
     fn admit<T>(&self, submission: Submission, hand_on: impl FnOnce(Submission) -> T) -> Result<T, WalError> {
         let mut memory = self.shared.memory.lock();
         match memory.admit(&submission.records) {
@@ -160,7 +159,7 @@ impl Drop for Wal {
     fn drop(&mut self) {
         if let WriteMode::Thread { queue, thread, .. } = &mut self.mode {
             queue.close();
-            // A panic of the writer has been told as a fault already.
+            // A panic of the writer was already reported as a failure.
             let _ = thread.take().map(JoinHandle::join);
         }
     }
@@ -174,18 +173,17 @@ pub struct WalReader {
 }
 
 impl WalReader {
-    /// The facts as submitted.
+    /// The state as submitted.
     pub fn state(&self) -> LogState {
         self.shared.memory.lock().state
     }
 
-    /// What it takes to read the entries of a range of indices, as far as they exist: at most `bytes_max` of
-    /// payload, but at least one entry.
+    /// A plan to read the existing entries of a range: at most `bytes_max` of payload, but at least one entry.
     pub fn plan(&self, range: Range<u64>, bytes_max: usize) -> ReadPlan {
         self.shared.plan(range, bytes_max)
     }
 
-    /// Whether reading back from disk may take a thread of its own (not in a simulation).
+    /// Whether a read from disk may use a thread (not in a simulation).
     pub fn may_block_elsewhere(&self) -> bool {
         self.blocking
     }

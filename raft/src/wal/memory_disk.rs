@@ -1,9 +1,8 @@
-//! A disk in memory, for tests and simulations: it forgets at a crash what was not synced, and it fails when
-//! told to.
+//! A disk in memory for tests and simulations: it loses unsynced data at a crash, and fails on request.
 //!
-//! The crash is the worst one that the rules of a disk allow: of what was not synced, each sector arrived or
-//! did not, each creation or removal of a file too, and a file that grew has any length in between. A sync
-//! that fails behaves as in Linux: what it failed to write counts as clean, and no later sync tries again.
+//! The crash is the worst one that a disk allows: each unsynced sector, creation and removal survives or does not, and a file
+//! that grew has any length in between. A failed sync behaves as in Linux: its data count as clean, and no later sync writes
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,7 +28,7 @@ struct Inner {
     hold: Arc<SyncGate>,
 }
 
-/// Whether syncs wait.
+/// Makes syncs wait.
 #[derive(Default)]
 struct SyncGate {
     held: Mutex<bool>,
@@ -67,7 +66,7 @@ impl MemoryDisk {
         Self::default()
     }
 
-    /// The disk after a power cut that `seed` decides. The old one is of no more use.
+    /// The disk after a power cut, decided by `seed`. It replaces the old one.
     pub fn crash(&self, seed: u64) -> MemoryDisk {
         let mut chance = Chance(seed);
         let inner = self.inner.lock();
@@ -104,7 +103,7 @@ impl MemoryDisk {
         disk
     }
 
-    /// The files as a reader sees them now.
+    /// The current content of the files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let inner = self.inner.lock();
         inner.names.iter().map(|(name, file)| (name.clone(), file.state.lock().content.clone())).collect()
@@ -127,12 +126,12 @@ impl MemoryDisk {
         hold.changed.notify_all();
     }
 
-    /// Ends all trouble but a hold.
+    /// Ends all injected errors, but not a hold.
     pub fn heal(&self) {
         *self.inner.lock().injected.lock() = InjectedErrors::default();
     }
 
-    /// From now on only so many bytes may be written; the write that passes them is cut short and fails.
+    /// From now on only so many bytes can be written; the write that exceeds them is cut short and fails.
     pub fn leave_room(&self, bytes: u64) {
         self.inner.lock().injected.lock().room = Some(bytes);
     }
@@ -165,7 +164,7 @@ impl Disk for MemoryDisk {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        // Without the disk's lock: whoever ends the hold needs it.
+        // Without the disk's lock, which `hold_syncs` needs to end the hold.
         let hold = Arc::clone(&self.inner.lock().hold);
         hold.wait();
         let mut inner = self.inner.lock();
@@ -217,7 +216,7 @@ impl SyncGate {
 }
 
 impl InjectedErrors {
-    /// How many of the bytes may be written.
+    /// Number of bytes that can be written.
     fn admit(&mut self, bytes: usize) -> io::Result<usize> {
         if let Some(kind) = self.write {
             return Err(kind.into());
@@ -261,7 +260,7 @@ impl FileState {
         Ok(())
     }
 
-    /// What is left of the file.
+    /// Content of the file after the crash.
     fn crash(&self, chance: &mut Chance) -> Vec<u8> {
         let (short, long) = (self.durable.len().min(self.content.len()), self.durable.len().max(self.content.len()));
         let length = short + chance.below(long - short + 1);

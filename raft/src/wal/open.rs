@@ -1,10 +1,10 @@
-//! Opening: reads all segments, cuts a torn tail, and hands over a writer.
+//! Opens the log: reads all segments, truncates a torn tail, and returns a writer.
 //!
-//! Two precautions for what a former process may have left in the page cache only:
-//! - The last whole batch is written again, byte for byte, and synced before it is believed: its sync may
-//!   have failed, and a later sync would not try again what the kernel has marked as clean.
-//! - A cut leaves the file [`TRUNCATED_MARK`] until the node says that it has caught up, so that a second crash
-//!   does not let it vote as if nothing had happened.
+//! A former process may have left data in the page cache only. So the last whole batch is written again and synced before it
+//! counts: its sync may have failed, and a later sync would not write pages that the kernel has marked as clean.
+//!
+//! A truncation leaves the file [`TRUNCATED_MARK`] until the node has caught up, so that a second crash does not restore its
+//! vote.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,31 +21,30 @@ use super::scan::{Replay, Segment, SegmentScan};
 use super::shared::{Counters, LogMemory, Shared, TRUNCATED_MARK};
 use super::writer::{ActiveSegment, SealedSegment, Writer, create_segment, segment_name, segment_number};
 
-/// What opening found.
+/// Result of opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpeningReport {
-    /// A torn tail was cut, now or at an earlier opening since which the node has not caught up. The node
-    /// then neither gives nor asks for a vote until it has, unless no leader appears within a minute; it
-    /// says so by [`super::WalHealth::caught_up`].
+    /// A torn tail was truncated, now or earlier, and the node has not caught up since. Until it has, it neither votes nor
+    /// campaigns, unless no leader appears within a minute; then it calls [`super::WalHealth::caught_up`].
     pub tail_truncated: bool,
-    /// What this opening cut.
+    /// The tail that this opening truncated.
     pub truncated_now: Option<TruncatedTail>,
-    /// Segments, the one that is written to included.
+    /// Segments, including the active one.
     pub segments: usize,
     /// Records replayed.
     pub records: u64,
 }
 
-/// A tail that was cut.
+/// A truncated tail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedTail {
     /// The segment's file.
     pub file: String,
-    /// Where the torn batch began, in bytes.
+    /// Offset of the torn batch.
     pub offset: u64,
-    /// How many bytes went.
+    /// Bytes that were removed.
     pub bytes: u64,
-    /// The file beside it that keeps them.
+    /// File with a copy of them.
     pub copy: String,
     /// Why the batch counts as torn.
     pub reason: String,
@@ -120,7 +119,7 @@ impl Opening<'_> {
         let segment = Segment { identity: self.identity, number, name: &name, is_last, content: &content };
         let scanned = segment.scan(&mut self.replay)?;
         if scanned.end == 0 && (!is_last || (self.segments.is_empty() && number > 1)) {
-            // Its head was synced before anything relied on it.
+            // The head of a segment is synced before any batch relies on it.
             return Err(segment.damaged(0, mismatch("the head of a segment", format!("{} bytes", content.len()))));
         }
         if let Some(torn) = &scanned.torn {
@@ -136,8 +135,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Keeps a copy of the torn tail beside its segment, marks the folder, then cuts. In that order, each
-    /// step durable, so that a crash in between leaves the tail to be cut again.
+    /// Keeps a copy of the torn tail, marks the folder, then truncates. Each step is durable before the next, so that a
+    /// crash in between leaves the tail to be truncated again.
     fn truncate_tail(
         &self,
         segment: &Segment<'_>,
@@ -230,6 +229,7 @@ impl Opening<'_> {
             shared,
             identity: options.identity,
             segment_bytes: options.segment_bytes,
+            sync_batches: options.sync_batches,
             sealed: self.segments.into_iter().map(|(sealed, _)| sealed).collect(),
             active,
             next_batch: self.replay.next_batch.unwrap_or(1),
@@ -241,14 +241,14 @@ impl Opening<'_> {
         } else {
             super::writer::sync_folder(&writer.shared)?;
         }
-        // A crash may have come between a purge and the removal of its segments.
+        // A crash may have happened between a purge and the removal of its segments.
         writer.remove_purged()?;
         Ok(writer)
     }
 }
 
 fn read_all(file: &dyn DiskFile) -> std::io::Result<Vec<u8>> {
-    // A length that does not fit in memory fails in the allocation below, not here.
+    // A length that does not fit in memory fails in the allocation.
     let mut content = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
     file.read_at(0, &mut content)?;
     Ok(content)

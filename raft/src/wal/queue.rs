@@ -1,8 +1,8 @@
-//! The queue between submitters and the writer: what makes groups of what comes together.
+//! The queue between submitters and the writer: it combines concurrent submissions into one group.
 //!
-//! It is bounded in bytes by permits of a semaphore that each submission holds until it is written. The
-//! writer takes all that waits at once; while it syncs, the next group gathers. Records that nobody waits
-//! for (commits, purges) do not wake it by themselves: they lie up to [`super::LAZY_MS`] for company.
+//! Permits of a semaphore bound it in bytes; a submission holds its permit until it is written. The writer takes all waiting
+//! submissions at once, and the next group gathers during its sync. Commits and purges, for which no caller waits, do not wake
+//! the writer: they wait up to [`super::LAZY_MS`] for a larger group.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,19 @@ use super::LAZY_MS;
 use super::error::WalFailure;
 use super::record::Record;
 
-/// Told once, after the sync that covers the records (`Ok`) or when that can not come to pass. Called by the
-/// writer: it must not block.
+/// Called once by the writer: with `Ok` after the sync that covers the records, or with the failure. Must not block.
 pub type OnDurable = Box<dyn FnOnce(Result<(), WalFailure>) + Send>;
 
 /// Records of one submission, written together.
 pub(super) struct Submission {
     pub records: Vec<Record>,
     pub done: Option<OnDurable>,
-    /// Its share of the queue, given back once it is written. The inline drive has no queue.
+    /// Its share of the queue, released when it is written. An inline log has no queue.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Submission {
-    /// Gives its share of the queue back, then tells who waits.
+    /// Releases its share of the queue, then calls the callback.
     pub fn answer(self, outcome: Result<(), WalFailure>) {
         drop(self.permit);
         if let Some(done) = self.done {
@@ -44,13 +43,13 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Waiting {
     submissions: Vec<Submission>,
-    /// When the first of them must be written at the latest.
+    /// When the group must be written at the latest.
     deadline: Option<Instant>,
     closed: bool,
 }
 
 impl Queue {
-    /// Adds a submission. `urgent`: somebody waits for it.
+    /// Adds a submission. `urgent`: a caller waits for it.
     pub fn push(&self, submission: Submission, urgent: bool) {
         let now = Instant::now();
         let due = if urgent { now } else { now + Duration::from_millis(LAZY_MS) };
@@ -79,14 +78,14 @@ impl Queue {
         }
     }
 
-    /// Takes what is there, without waiting: what a failed log turns away.
+    /// Takes all submissions without waiting, after a failure.
     pub fn drain(&self) -> Vec<Submission> {
         let mut waiting = self.waiting.lock();
         waiting.deadline = None;
         std::mem::take(&mut waiting.submissions)
     }
 
-    /// No more will come; the writer ends when it has written what is there.
+    /// Closes the queue: the writer ends when it has written the rest.
     pub fn close(&self) {
         self.waiting.lock().closed = true;
         self.changed.notify_one();

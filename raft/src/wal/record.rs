@@ -1,25 +1,24 @@
-//! What may be said in the log: the records, their bytes, and what each one does to the stated facts.
+//! Records of the log: their bytes, and their effect on the log's state.
 //!
-//! A record on disk: kind (u8), length of the payload (u32), CRC-32C over kind, length and payload (u32),
-//! payload. All numbers little-endian. Small payloads are postcard of our own structs; an entry is
-//! postcard of its head followed by its raw bytes. The order of fields and variants here **is** the
-//! format: append only, and raise `frame::VERSION` for anything else.
+//! On disk: kind (u8), length of the payload (u32), CRC-32C over kind, length and payload (u32), payload; little-endian. Small
+//! payloads are postcard; an entry is the postcard of its head followed by its raw bytes. The order of fields and variants is
+//! the format: append only, and raise `frame::VERSION` for any other change.
 
 use prost::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The place of an entry in Raft's history: its index, and the leadership that proposed it.
+/// Identity of an entry: its index and the leadership that proposed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPoint {
-    /// The term of that leadership.
+    /// Term of the leadership.
     pub term: u64,
-    /// The node that led.
+    /// The leader.
     pub leader: u64,
-    /// The index of the entry.
+    /// Index of the entry.
     pub index: u64,
 }
 
-/// A vote: which leadership this node follows or stands for.
+/// A vote: the leadership that this node supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoteRecord {
     /// The term voted in.
@@ -30,10 +29,10 @@ pub struct VoteRecord {
     pub committed: bool,
 }
 
-/// What the bytes of an entry are.
+/// Kind of an entry's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PayloadKind {
-    /// Nothing: the first entry of a leadership.
+    /// Empty: the first entry of a leadership.
     Blank,
     /// A command of the application.
     Normal,
@@ -44,18 +43,17 @@ pub enum PayloadKind {
 /// One entry of the Raft log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRecord {
-    /// Its place.
+    /// Its identity.
     pub point: LogPoint,
-    /// What its bytes are.
+    /// Kind of its payload.
     pub kind: PayloadKind,
     /// Its payload, opaque to the log.
     pub bytes: Bytes,
 }
 
-/// The facts that hold after a prefix of the stream. Every segment opens with them, so that the segments
-/// before it may go.
+/// State of the log after a prefix of the stream. Every segment begins with it, so that older segments can be removed.
 ///
-/// - `last` is the last entry, or `purged` when there is none behind it.
+/// - `last` is the last entry, or `purged` if there is none after it.
 /// - `purged`, if any, is at or before `last`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogState {
@@ -63,7 +61,7 @@ pub struct LogState {
     pub vote: Option<VoteRecord>,
     /// The last index known to be committed.
     pub committed: Option<LogPoint>,
-    /// Everything up to here is gone.
+    /// Last purged entry.
     pub purged: Option<LogPoint>,
     /// The last entry.
     pub last: Option<LogPoint>,
@@ -72,14 +70,14 @@ pub struct LogState {
 /// One record of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// The facts at the head of a segment.
+    /// State at the head of a segment.
     Head(LogState),
     Vote(VoteRecord),
     Entry(EntryRecord),
     Committed(Option<LogPoint>),
-    /// Entries behind this point are gone; all of them for `None`.
+    /// Drops the entries after this point; all for `None`.
     Truncate(Option<LogPoint>),
-    /// Entries up to this point, inclusive, are gone.
+    /// Drops the entries up to this point, inclusive.
     Purge(LogPoint),
 }
 
@@ -99,7 +97,7 @@ struct EntryHead {
     kind: PayloadKind,
 }
 
-/// What was expected and what was found where a record should be.
+/// Expected and actual content at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch {
     pub expected: String,
@@ -167,8 +165,7 @@ impl Record {
 }
 
 fn put<T: Serialize>(out: &mut Vec<u8>, kind: u8, value: &T) -> u8 {
-    // Serialising plain integers and options into memory has no way to fail; were it to, the payload would
-    // lack them and the record would not decode.
+    // Serialising plain integers into memory cannot fail; without the bytes the record would not decode.
     if let Ok(bytes) = postcard::to_stdvec(value) {
         out.extend_from_slice(&bytes);
     }
@@ -188,8 +185,7 @@ fn record_head(kind: u8, payload: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
 }
 
 impl LogState {
-    /// What a record does to the facts. The same rule serves the submitter, the writer and the opening
-    /// scan; an error is a contradiction that must not come to pass.
+    /// Applies a record. The submitter, the writer and the opening scan use the same rule; an error is a contradiction.
     pub(super) fn apply(&mut self, record: &Record) -> Result<(), Mismatch> {
         match record {
             Record::Head(state) if state == self => {}
@@ -203,7 +199,7 @@ impl LogState {
         Ok(())
     }
 
-    /// A log that never held an entry may begin at any index; after that there are no holes.
+    /// An empty log may begin at any index; after that indexes are consecutive.
     fn append(&mut self, point: LogPoint) -> Result<(), Mismatch> {
         if let Some(last) = self.last
             && last.index.checked_add(1) != Some(point.index)

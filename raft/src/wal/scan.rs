@@ -1,9 +1,8 @@
-//! The opening scan of one segment: replays its batches, and tells a torn write from damage.
+//! The opening scan of one segment: replays its batches, and distinguishes a torn write from damage.
 //!
-//! **The rule.** The first bad batch is a torn write when one of its sectors is zero that was not written as
-//! zero, or the file ends inside it, **and** it lies in the last segment, **and** no later header says that
-//! it was synced. A sector is written whole or not at all; so whatever else is wrong was right once and was
-//! changed since: damage, which refuses to start.
+//! **The rule.** The first bad batch is torn if one of its sectors is zero without zero content or the file ends inside it,
+//! **and** it is in the last segment, **and** no later header says that it was synced. A disk writes a sector completely or not
+//! at all, so any other difference is a later change: damage, which refuses to start.
 
 use super::SECTOR_BYTES;
 use super::error::OpenError;
@@ -11,19 +10,19 @@ use super::frame::{self, Header, RecordSpan, VERSION};
 use super::index::{Index, RecordLocation};
 use super::record::{LogState, Mismatch, Record, index_of, mismatch};
 
-/// What the batches so far have said.
+/// Result of the batches so far.
 #[derive(Default)]
 pub(super) struct Replay {
     pub state: LogState,
     pub index: Index,
-    /// Entries up to this index are in segments that are gone; a purge must have allowed that by the end.
+    /// Entries up to this index are in removed segments; a purge must cover them by the end.
     pub missing_through: Option<u64>,
-    /// The number that the next batch must bear; unknown before the first.
+    /// Number of the next batch; unknown before the first.
     pub next_batch: Option<u64>,
     pub records: u64,
 }
 
-/// One segment as it lies on disk.
+/// One segment on disk.
 pub(super) struct Segment<'a> {
     pub identity: u64,
     pub number: u64,
@@ -32,22 +31,22 @@ pub(super) struct Segment<'a> {
     pub content: &'a [u8],
 }
 
-/// What a segment held.
+/// Result of scanning a segment.
 #[derive(Debug, Default)]
 pub(super) struct SegmentScan {
-    /// Where the whole batches end; behind it there is nothing, or a torn batch.
+    /// End of the whole batches: the end of the file, or a torn batch.
     pub end: usize,
-    /// Where the last whole batch begins.
+    /// Start of the last whole batch.
     pub last_batch: usize,
-    /// What made the batch at `end` a torn one.
+    /// Why the batch at `end` is torn.
     pub torn: Option<Mismatch>,
-    /// The highest index of all entries in it, truncated ones too.
+    /// Highest index of its entries, including truncated ones.
     pub max_index: Option<u64>,
 }
 
-/// Why a batch does not count.
+/// Why a batch is bad.
 enum BatchDefect {
-    /// Perhaps torn: sectors of it never reached the disk.
+    /// Possibly torn: some sectors never reached the disk.
     Unwritten(Mismatch),
     /// Changed after it was written, at this offset in the batch.
     Changed(usize, Mismatch),
@@ -67,7 +66,7 @@ impl Segment<'_> {
             let (header, records) = match read_batch(header, tail) {
                 Ok(batch) => batch,
                 Err(bad) => {
-                    scanned.torn = Some(self.judge(start, bad)?);
+                    scanned.torn = Some(self.classify(start, bad)?);
                     break;
                 }
             };
@@ -79,8 +78,8 @@ impl Segment<'_> {
         Ok(scanned)
     }
 
-    /// Torn, or damaged?
-    fn judge(&self, start: usize, bad: BatchDefect) -> Result<Mismatch, OpenError> {
+    /// Decides whether a bad batch is torn or damaged.
+    fn classify(&self, start: usize, bad: BatchDefect) -> Result<Mismatch, OpenError> {
         let torn = match bad {
             BatchDefect::Changed(offset, mismatch) => return Err(self.damaged(start + offset, mismatch)),
             BatchDefect::Unwritten(torn) => torn,
@@ -110,7 +109,7 @@ impl Segment<'_> {
         })
     }
 
-    /// A header must be the one that belongs here.
+    /// The header must have the expected version, node, segment and batch.
     fn check(&self, start: usize, header: &Header, replay: &Replay) -> Result<(), OpenError> {
         if header.version > VERSION {
             return Err(OpenError::TooNew { file: self.name.to_owned(), found: header.version, known: VERSION });
@@ -167,7 +166,7 @@ impl Segment<'_> {
 }
 
 impl Replay {
-    /// The first segment that is still there: its head stands for all that went before.
+    /// Starts with the first remaining segment: its head replaces everything before it.
     fn begin(&mut self, head: LogState) {
         self.state = head;
         if index_of(head.last) > index_of(head.purged) {
@@ -175,7 +174,7 @@ impl Replay {
         }
     }
 
-    /// What a record does to the debt of entries that are gone.
+    /// Updates `missing_through`.
     fn keep(&mut self, record: &Record) {
         let Some(missing) = self.missing_through else { return };
         let (last, purged) = (index_of(self.state.last), index_of(self.state.purged));

@@ -1,4 +1,4 @@
-//! What the submitters, the readers and the writer share: the log in memory, its counters, its fault.
+//! State that submitters, readers and the writer share: the log in memory, its counters, its failure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,10 +15,10 @@ use super::error::{WalError, WalFailure};
 use super::index::{Index, IndexSlot, RecordLocation};
 use super::record::{EntryRecord, LogPoint, LogState, Record};
 
-/// Lies in the folder from a cut until the node has caught up.
+/// File in the folder from a truncation until the node has caught up.
 pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
 
-/// What the writer did so far. All numbers only grow, but the last one.
+/// Counters of the writer.
 #[derive(Debug, Default)]
 pub struct Counters {
     batches: AtomicU64,
@@ -71,14 +71,14 @@ impl Counters {
     }
 }
 
-/// The log as submitted: ahead of the disk by what waits in the queue.
+/// The log as submitted: ahead of the disk by the queue.
 pub(super) struct LogMemory {
     pub state: LogState,
     pub index: Index,
     /// Segments open for reading, by number.
     pub files: BTreeMap<u64, Arc<dyn DiskFile>>,
     pub failure: Option<WalFailure>,
-    /// Submissions that were admitted.
+    /// Admitted submissions.
     pub submitted: u64,
 }
 
@@ -107,17 +107,17 @@ pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub memory: Mutex<LogMemory>,
     pub counters: Counters,
-    /// When the disk was asked for what it has not finished yet.
+    /// Start of the running disk operation.
     pub busy_since: Mutex<Option<Instant>>,
     pub failure: watch::Sender<Option<WalFailure>>,
     /// Submissions that are durable.
     pub durable: Mutex<u64>,
-    /// Told when `durable` has grown or the log has failed.
+    /// Notified when `durable` grows or the log fails.
     pub durable_changed: Condvar,
 }
 
 impl Shared {
-    /// Asks something of the disk that it may take long over: others can see for how long it has.
+    /// Runs a disk operation; `busy_since` shows its duration.
     pub fn on_disk<R>(&self, work: impl FnOnce() -> R) -> R {
         *self.busy_since.lock() = Some(Instant::now());
         let done = work();
@@ -125,7 +125,7 @@ impl Shared {
         done
     }
 
-    /// Turns the log to its failed state; the first fault stays.
+    /// Sets the failed state. The first failure stays.
     pub fn fail(&self, failure: WalFailure) -> WalFailure {
         let first = self.memory.lock().failure.get_or_insert(failure).clone();
         self.failure.send_if_modified(|known| known.is_none() && known.replace(first.clone()).is_none());
@@ -133,13 +133,13 @@ impl Shared {
         first
     }
 
-    /// So many more submissions are durable.
+    /// Counts durable submissions.
     pub fn count_durable(&self, submissions: usize) {
         *self.durable.lock() += submissions as u64;
         self.durable_changed.notify_all();
     }
 
-    /// What it takes to read a range of entries: at most `bytes_max` of payload, but at least one entry.
+    /// A plan to read a range of entries: at most `bytes_max` of payload, but at least one entry.
     pub fn plan(&self, range: Range<u64>, bytes_max: usize) -> ReadPlan {
         let memory = self.memory.lock();
         let mut bytes = 0;
@@ -152,8 +152,7 @@ impl Shared {
     }
 }
 
-/// Entries to be read: those in memory, and the places of the others. It stays valid when the log is
-/// purged meanwhile.
+/// Entries to read: those in memory, and the locations of the others. Stays valid after a purge.
 pub struct ReadPlan {
     steps: Vec<ReadStep>,
 }
@@ -203,7 +202,7 @@ fn read_back(point: LogPoint, location: RecordLocation, file: &dyn DiskFile) -> 
 }
 
 impl ReadPlan {
-    /// Whether reading touches the disk, and so may block.
+    /// Whether the read uses the disk and may block.
     pub fn touches_disk(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, ReadStep::OnDisk(..)))
     }
@@ -214,29 +213,29 @@ impl ReadPlan {
     }
 }
 
-/// How the log fares: for the owner, who keeps it when the log itself is given away.
+/// Health of the log, for its owner: openraft owns the log itself.
 #[derive(Clone)]
 pub struct WalHealth {
     pub(super) shared: Arc<Shared>,
 }
 
 impl WalHealth {
-    /// Tells when the log has failed. The node must stop then.
+    /// Set when the log has failed: the node must stop.
     pub fn failure(&self) -> watch::Receiver<Option<WalFailure>> {
         self.shared.failure.subscribe()
     }
 
-    /// What the writer did so far.
+    /// Counters of the writer.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// For how long the disk has been at the write or sync that runs now. `None`: it is idle.
+    /// Duration of the running disk operation. `None`: the disk is idle.
     pub fn sync_running_for(&self) -> Option<Duration> {
         self.shared.busy_since.lock().map(|since| since.elapsed())
     }
 
-    /// Waits until everything that was submitted before this call is durable. Blocks for as long as the disk takes.
+    /// Waits until everything submitted before this call is durable. Blocks.
     ///
     /// # Errors
     /// The log has failed.
@@ -257,8 +256,7 @@ impl WalHealth {
         self.shared.memory.lock().index.cached_bytes()
     }
 
-    /// The node has caught up after a cut: forgets the mark that made every opening since then say so.
-    /// Blocks for a sync of the folder.
+    /// The node has caught up after a truncation: removes the mark. Blocks for a sync of the folder.
     pub fn caught_up(&self) -> io::Result<()> {
         match self.shared.disk.remove(TRUNCATED_MARK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,15 +1,12 @@
-//! The writer: turns submissions into batches, batches into segments, and removes segments that are purged.
+//! The writer: turns submissions into batches and batches into segments, and removes purged segments.
 //!
 //! - Each batch is synced before the next one is written.
-//! - A segment opens with a batch that holds nothing but the facts of all before it, and it exists only
-//!   after everything before it was synced.
-//! - Segments are removed from the oldest on, one sync of the folder each, so that a crash leaves no gap.
+//! - A segment begins with a batch that has only the state of the log, and is created after everything before it was synced.
+//! - Segments are removed from the oldest on, with one sync of the folder each, so that a crash leaves no gap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
-
-use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::disk::DiskFile;
 use super::error::WalFailure;
@@ -20,12 +17,12 @@ use super::record::{LogState, Record, index_of};
 use super::shared::Shared;
 use crate::crash;
 
-/// The name of a segment's file.
+/// File name of a segment.
 pub(super) fn segment_name(number: u64) -> String {
     format!("{number:020}.wal")
 }
 
-/// The number of a segment, if the name is one.
+/// Number of a segment, if the name is one.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_suffix(".wal")?.parse().ok()?;
     (segment_name(number) == name).then_some(number)
@@ -34,11 +31,11 @@ pub(super) fn segment_number(name: &str) -> Option<u64> {
 /// A segment that is complete.
 pub(super) struct SealedSegment {
     pub number: u64,
-    /// The highest index of its entries; `None` when it has none.
+    /// Highest index of its entries, if any.
     pub max_index: Option<u64>,
 }
 
-/// The segment that is written to.
+/// The segment that is being written.
 pub(super) struct ActiveSegment {
     pub number: u64,
     pub file: Arc<dyn DiskFile>,
@@ -51,16 +48,17 @@ pub(super) struct Writer {
     pub shared: Arc<Shared>,
     pub identity: u64,
     pub segment_bytes: u64,
+    pub sync_batches: bool,
     pub sealed: VecDeque<SealedSegment>,
     pub active: ActiveSegment,
     pub next_batch: u64,
-    /// The facts as written, behind those in memory by what waits in the queue.
+    /// State of the log as written; memory is ahead of it by the queue.
     pub state: LogState,
     pub frame: Vec<u8>,
 }
 
 impl Writer {
-    /// Writes groups until the queue is closed, or until the first fault.
+    /// Writes groups until the queue is closed or the log fails.
     pub fn run(mut self, queue: &Queue) {
         let mut guard = FailureGuard { shared: Arc::clone(&self.shared), queue, closed: false };
         while let Some(group) = queue.take() {
@@ -71,7 +69,7 @@ impl Writer {
         guard.closed = true;
     }
 
-    /// Writes one group as one batch and answers its callbacks.
+    /// Writes one group as one batch and calls its callbacks.
     pub fn write(&mut self, mut group: Vec<Submission>) -> Result<(), WalFailure> {
         let records: Vec<Record> =
             group.iter_mut().flat_map(|submission| std::mem::take(&mut submission.records)).collect();
@@ -98,7 +96,7 @@ impl Writer {
         let start = self.active.offset;
         let spans = self.put(records)?;
         for record in records {
-            // Memory admitted it against the same facts, so it can not contradict them here.
+            // Memory admitted the record under the same rule, so it cannot contradict the state here.
             let _ = self.state.apply(record);
             if let Record::Entry(entry) = record {
                 self.active.max_index = self.active.max_index.max(Some(entry.point.index));
@@ -116,7 +114,7 @@ impl Writer {
         let spans = frame::encode(position, records, &mut self.frame);
         let name = segment_name(*number);
         if let Err(error) = self.shared.on_disk(|| file.write_at(*offset, &self.frame)) {
-            // Nothing of it was promised. Taking it back is a courtesy to the next opening, not a repair.
+            // No promise depends on it. The next opening would truncate it too.
             let _ = file.cut(*offset);
             return Err(WalFailure::from_io("write", &name, &error));
         }
@@ -127,7 +125,7 @@ impl Writer {
             crash::point("wal.vote-before-fsync");
         }
         let started = Instant::now();
-        let sync = || if injected_bugs::is(Bug::FsyncLies) { Ok(()) } else { file.sync() };
+        let sync = || if self.sync_batches { file.sync() } else { Ok(()) };
         self.shared.on_disk(sync).map_err(|error| WalFailure::from_io("sync", &name, &error))?;
         let sync_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared.counters.count_sync();
@@ -137,7 +135,7 @@ impl Writer {
         Ok(spans)
     }
 
-    /// Tells memory where the entries lie, so that their payloads may leave it.
+    /// Records the locations of the entries, so that their payloads can be evicted.
     fn publish(&self, start: u64, records: &[Record], spans: &[RecordSpan]) {
         let mut memory = self.shared.memory.lock();
         for (record, span) in records.iter().zip(spans) {
@@ -162,7 +160,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the facts at the head of an empty active segment, and makes its name durable.
+    /// Writes the state at the head of an empty segment, and makes its name durable.
     pub fn put_head(&mut self) -> Result<(), WalFailure> {
         self.put(&[Record::Head(self.state)])?;
         sync_folder(&self.shared)
@@ -224,7 +222,7 @@ fn answer(group: Vec<Submission>, outcome: &Result<(), WalFailure>) {
     group.into_iter().for_each(|submission| submission.answer(outcome.clone()));
 }
 
-/// A writer that ends by a fault or a panic answers all who wait; nobody can come after them.
+/// Answers all waiting callbacks when the writer ends by a failure or a panic.
 struct FailureGuard<'q> {
     shared: Arc<Shared>,
     queue: &'q Queue,

@@ -56,8 +56,8 @@ async fn what_was_answered_survives_a_power_cut_of_all_nodes() {
     while let Some(client) = running.join_next().await {
         client.expect("no client fails");
     }
-    // What nobody waits for, such as how far the log is committed, is synced a little later. A cut before that
-    // would be survived too, but torn nodes wait a minute before they vote.
+    // Records without a waiting caller, such as the commit index, are synced a little later. A crash before that would
+    // be survived too, but torn nodes wait a minute before they vote.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let cut: Vec<MemoryDisk> = lab.disks.iter().zip(1..).map(|(disk, seed)| disk.crash(seed)).collect();
     stop_all(&mut lab.nodes).await;

@@ -17,7 +17,7 @@ fn in_ms(milliseconds: u64) -> Instant {
     Instant::now() + Duration::from_millis(milliseconds)
 }
 
-/// Entries as a leader that nobody elected would send them to a new node.
+/// Entries as a leader without an election would send them to a new node.
 fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
     let id = |index| v1::LogId { term: 1, leader: 2, index };
     let last = payloads.len() as u64 - 1;
@@ -108,7 +108,7 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
     stop_all(&mut nodes).await;
     tear_log(&nodes[2], 100);
 
-    // One whole node and the torn one: no vote is given, so nobody leads.
+    // One whole node and the torn one: the torn one does not vote, so no node leads.
     for place in [0, 2] {
         let transport = network.transport(nodes[place].id);
         nodes[place].start(transport).await.expect("it starts");
@@ -128,7 +128,7 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
     stop_all(&mut nodes).await;
 }
 
-/// What it lost it had acknowledged: its leader counts on it, and must be told.
+/// The node had acknowledged what it lost: its leader relies on it and must send it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_lost_its_tail_catches_up_with_a_leader_that_went_on() {
     let network = MemoryNetwork::default();

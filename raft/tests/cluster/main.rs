@@ -1,4 +1,4 @@
-//! Whole replicas, alone and in threes: what is promised to whoever proposes, reads and follows.
+//! Whole replicas, one and three: the promises to callers that propose, read and follow.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod disks;

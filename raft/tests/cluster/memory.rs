@@ -78,7 +78,7 @@ impl Transport for MemoryTransport {
         }
         let answer: Result<Response, Rejection> =
             tokio::time::timeout(limit, handler.handle(request)).await.map_err(|_| lost())?;
-        // The way back may have been cut meanwhile: it was done, and nobody hears of it.
+        // The link back may have been cut meanwhile: the request was executed, and the answer is lost.
         if self.network.is_cut(to.node, self.node) {
             return Err(lost());
         }

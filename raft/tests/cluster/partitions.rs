@@ -60,7 +60,7 @@ async fn a_follower_that_was_cut_off_disturbs_nobody_when_it_is_back() {
     propose(nodes[leads].replica(), "before").await.expect("it is applied");
     let term = nodes[leads].replica().status().term;
     network.isolate(nodes[follower].id, ALL);
-    // Long enough for several elections that nobody hears of.
+    // Long enough for several elections without a voter.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(nodes[follower].replica().status().term, term, "pre-vote keeps the term where it was");
     network.heal();
@@ -85,7 +85,7 @@ async fn without_a_majority_nothing_is_promised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_hears_no_leader_says_so_and_lets_nobody_wait() {
+async fn leaderless_node_reports_it_and_ends_waiting_requests() {
     let network = MemoryNetwork::default();
     let mut nodes = three(&network).await;
     let leads = leader(&nodes).await;

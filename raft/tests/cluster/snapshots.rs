@@ -49,7 +49,7 @@ async fn a_node_that_was_away_for_too_long_gets_the_state_in_a_snapshot() {
     assert!(nodes[away].replica().status().snapshot_index > seen, "by a snapshot");
     assert!(has_mark(nodes[away].replica(), "mark 0") && has_mark(nodes[away].replica(), "mark 104"));
     let told = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a hint comes");
-    assert_eq!(told, Some(Hint::Resync), "the state was replaced: look at all of it");
+    assert_eq!(told, Some(Hint::Resync), "the state was replaced");
 
     // I11: the same state at the same index, also after a snapshot.
     let index = nodes[away].replica().linearizable(soon()).await.expect("a quorum runs");

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, EpochStart, VoterClock, Relay};
-use reveille_ledger::ids::{Epoch, ClaimOwner, Incarnation, NodeId, Time};
+use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::peer::{ApplicationRequest, Rejection, Transport};
 use reveille_raft::{
@@ -243,7 +243,7 @@ pub async fn leader(nodes: &[Node]) -> usize {
                 return place;
             }
         }
-        assert!(Instant::now() < end, "somebody leads within {PATIENCE:?}");
+        assert!(Instant::now() < end, "a node leads within {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

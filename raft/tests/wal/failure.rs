@@ -1,4 +1,4 @@
-//! A disk that fails: final, told to all who wait, and a full one is told as such.
+//! A failed disk is final and reported to all callbacks; a full disk is reported as full.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ impl Bar {
         let mut state = self.state.lock();
         while state.closed || state.waiting < state.awaited {
             let late = self.changed.wait_for(&mut state, Duration::from_secs(60)).timed_out();
-            assert!(!late, "nobody opened the gate");
+            assert!(!late, "the gate was not opened");
         }
     }
 }

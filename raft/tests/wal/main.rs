@@ -1,4 +1,4 @@
-//! The write-ahead log, as those who rely on it see it.
+//! The write-ahead log through its public interface.
 
 mod crash;
 mod damage;

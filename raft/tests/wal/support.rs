@@ -61,7 +61,7 @@ pub fn content(wal: &Wal) -> Content {
     Content { state: wal.state(), entries }
 }
 
-/// What became of a submission to an inline log: the answer, and what the callback was told.
+/// Result of a submission to an inline log: the answer, and the argument of the callback.
 pub type Outcome = (Result<(), WalError>, Option<Result<(), WalFailure>>);
 
 pub fn append(wal: &Wal, entries: Vec<EntryRecord>) -> Outcome {

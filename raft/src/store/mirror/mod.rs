@@ -1,17 +1,11 @@
 //! The thread that keeps a [`StateStore`] close behind the state in memory.
 //!
-//! The state gathers by itself which of its rows changed. Whoever changes it rings ([`Mirror::note`]) and never waits
-//! for the disk. Every 250 ms the thread asks the [`Source`] for what changed since it last asked, and writes that
-//! with its meta as one write. So a row that changes a hundred times in between is encoded once.
+//! The writer of the state calls [`Mirror::note`] and never waits for the disk. At most four times a second the thread takes
+//! the changed rows from the [`Source`] and writes them with their position as one write.
 //!
-//! * **Falling behind.** A slow disk makes fewer, larger writes: what waits is a key for each row that changed, and
-//!   no bytes. A source that will not gather any more keys forgets them, and gives the whole state instead.
-//!   After a write the thread rests at least as long as the write took: it never takes more than half a core.
-//! * **Failing.** A mirror that failed writes nothing, tells its owner once, and waits for [`Mirror::rebuild`]. It
-//!   never stops the node: the log and the snapshots are the truth.
-//!
-//! It is not a queue of entries, and not a promise: what was noted is on disk after `flush`, and even then only as far
-//! as the store promises.
+//! A slow disk makes fewer, larger writes: only keys of changed rows wait, and after a write the thread pauses as long as the
+//! write took. A failed mirror reports the failure once, writes nothing, and waits for [`Mirror::rebuild`]; it never stops the
+//! node.
 
 mod shared;
 mod worker;
@@ -54,7 +48,7 @@ pub struct StateUpdate {
 pub enum UpdatedRows {
     /// Those that changed.
     Changed(Changes),
-    /// The store is written anew from these.
+    /// The store is rewritten from these.
     All(Vec<Row>),
 }
 
@@ -72,7 +66,7 @@ pub enum MirrorFailure {
 /// Why a wait for the mirror did not end well.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
-    /// It does not follow any more; `rebuild` mends it.
+    /// It has failed and waits for `rebuild`.
     #[error("the state mirror failed: {why}")]
     Failed {
         /// Why.
@@ -93,8 +87,8 @@ impl Mirror {
     /// Starts to follow on `store`, which must hold the state that the changes of `source` start from (else the
     /// source must give all rows first). `tell` is called from there, once for each failure; it must not block.
     ///
-    /// With [`Execution::Inline`] it is a task of the caller's runtime that looks four times as often as it may write, and
-    /// nobody can wait for it: no [`Mirror::flush_now`], no [`Mirror::stop`].
+    /// With [`Execution::Inline`] it is a task of the caller's runtime that polls four times as often as it may write, and
+    /// no caller can wait for it: no [`Mirror::flush_now`], no [`Mirror::stop`].
     ///
     /// Errors: the operating system gave no thread.
     pub fn start(
@@ -125,7 +119,7 @@ impl Mirror {
         self.shared.work.notify_one();
     }
 
-    /// Writes the store anew from all rows of the source. This is how a store that failed comes back.
+    /// Rewrites the store from all rows of the source: this is how a failed store recovers.
     pub fn rebuild(&self) {
         let mut state = self.shared.state.lock();
         state.failed = None;

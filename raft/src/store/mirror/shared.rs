@@ -1,7 +1,5 @@
-//! What lies between whoever changes the state and the mirror's thread: that there is something to write, and how
-//! far the store is.
-//!
-//! Both sides hold its lock for moments only, never while the disk works or the state is looked at.
+//! State shared by the writer of the ledger and the mirror's thread: what to write, and how far the store is. Its lock is
+//! never held during disk or ledger access.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +7,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{MirrorError, MirrorFailure};
 
-/// The desk, and the two bells on it.
+/// The shared state and its conditions.
 pub(super) struct MirrorShared {
     pub(super) every: Duration,
     pub(super) state: Mutex<MirrorState>,
@@ -28,14 +26,14 @@ pub(super) struct MirrorState {
     pub(super) given: u64,
     pub(super) written: u64,
     pub(super) failed: Option<String>,
-    /// A failure that the owner has not been told of yet.
+    /// A failure that was not reported yet.
     pub(super) unreported: Option<MirrorFailure>,
     pub(super) write_now: bool,
     pub(super) stopping: bool,
     pub(super) stopped: bool,
 }
 
-/// What the thread took from the desk.
+/// One write to do.
 pub(super) struct WriteJob {
     pub(super) all: bool,
     pub(super) given: u64,

@@ -1,4 +1,4 @@
-//! The mirror's thread: takes from the source what changed, and writes it.
+//! The mirror's thread: takes changed rows from the source and writes them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ enum NextAction {
 enum Due {
     Now(NextAction),
     At(Instant),
-    /// When somebody rings.
+    /// When notified.
     Nothing,
 }
 
@@ -53,7 +53,7 @@ impl MirrorWorker {
         }
     }
 
-    /// The same as a task, which nobody wakes.
+    /// [`MirrorWorker::run`] as a task that polls.
     pub(super) async fn run_inline(mut self) {
         loop {
             let due = self.due(&mut self.shared.state.lock());
@@ -79,7 +79,7 @@ impl MirrorWorker {
 
     fn end(self) {
         if let Err(error) = self.store.close() {
-            // Nobody waits for a state that the log holds too.
+            // No caller depends on it: the log has the state too.
             tracing::warn!(why = with_cause(&error), "the state store did not close cleanly");
         }
         self.shared.state.lock().stopped = true;
