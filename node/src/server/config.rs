@@ -44,16 +44,16 @@ pub struct Settings {
     /// nodes [default: the content's sender]
     #[arg(long, value_name = "ADDRESS")]
     pub return_path: Option<String>,
-    /// What its tokens are signed with, as file:/path or env:NAME, the same on all nodes; the first signs, all are believed
+    /// Keys for its tokens, as file:/path or env:NAME, the same on all nodes; the first signs, all are accepted
     #[arg(long, value_delimiter = ',', value_name = "SECRET,…")]
     pub return_path_keys: Option<Vec<String>>,
-    /// Where identity, log and state lie, everything durable; one node's alone
+    /// The folder of identity, log and state: everything durable; for one node only
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Where the admin API (gRPC) listens [default: 127.0.0.1:7600]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Where peers are listened to [default: 127.0.0.1:7601]
+    /// Where the node listens for peers [default: 127.0.0.1:7601]
     #[arg(long, value_name = "IP:PORT")]
     pub peer_listen: Option<SocketAddr>,
     /// Where health, metrics and pages listen [default: 127.0.0.1:7680]
@@ -68,7 +68,7 @@ pub struct Settings {
     /// A folder on a memory-backed file system, for the journal [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub journal_dir: Option<PathBuf>,
-    /// Listen on addresses that others reach, although nobody has to prove who they are [default: false]
+    /// Listen on addresses that others reach, although there is no authentication [default: false]
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub insecure: Option<bool>,
     /// How long a stop waits for dialogues with relays, in seconds; 10 to 3600 [default: 30]
@@ -92,12 +92,12 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct RaftSettings {
-    /// A leader shows itself this often, in milliseconds; 10 to 10000 [default: 50]
+    /// The interval of a leader's heartbeats, in milliseconds; 10 to 10000 [default: 50]
     pub heartbeat_ms: Option<u64>,
     /// A follower that hears nothing asks for votes after a time between this, in milliseconds, at least 3
     /// heartbeats [default: 6 heartbeats]
     pub election_min_ms: Option<u64>,
-    /// And this, in milliseconds, at most 60000 [default: twice election_min_ms]
+    /// The longest such time, in milliseconds, at most 60000 [default: twice election_min_ms]
     pub election_max_ms: Option<u64>,
     /// A snapshot is made after so many log entries; 100 to 10000000 [default: 20000]
     pub snapshot_every: Option<u64>,
@@ -109,13 +109,13 @@ pub struct RaftSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct UnsubscribeSettings {
-    /// Where strangers press the button, as https://HOST/PATH; a proxy with TLS brings them to `listen`
+    /// The address of the unsubscribe page, as https://HOST/PATH; a proxy with TLS forwards it to `listen`
     pub url: Option<String>,
-    /// Where the page of the button listens, when there is a url [default: 127.0.0.1:7681]
+    /// Where that page listens, if there is a url [default: 127.0.0.1:7681]
     pub listen: Option<SocketAddr>,
-    /// A mail address that takes such requests too
+    /// An email address that takes such requests too
     pub mailto: Option<String>,
-    /// What links are signed with, as file:/path or env:NAME, the same on all nodes; the first signs, all are believed
+    /// Keys for its links, as file:/path or env:NAME, the same on all nodes; the first signs, all are accepted
     pub keys: Option<Vec<String>>,
 }
 
@@ -127,10 +127,10 @@ pub struct CredentialSettings {
     pub host: Option<String>,
     /// The only port that they are sent to
     pub port: Option<u16>,
-    /// Where user:password is found, as file:/path or env:NAME; read at each login
+    /// The place of user:password, as file:/path or env:NAME; read at each login
     pub secret: Option<String>,
-    /// How they are said: password (AUTH PLAIN or LOGIN), or xoauth2, where the password is an access token that another
-    /// program renews in time [default: password]
+    /// password (AUTH PLAIN or LOGIN), or xoauth2, where the password is an access token that another program renews in
+    /// time [default: password]
     pub mechanism: Option<String>,
 }
 
