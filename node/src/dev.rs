@@ -63,7 +63,7 @@ pub async fn run(args: Args) -> Result<()> {
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
     let sink = mailbox(&args)?;
     let asked = stop_when_told()?;
-    let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
+    let pages = axum::Router::new().nest("/mailbox", crate::mailbox::pages(sink.handle()));
     let node = NodeServer::start(config(&args)?, args.accept_clock, pages).await?;
     make_cluster(&node).await?;
     let relay = Relay {

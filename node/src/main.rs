@@ -4,6 +4,7 @@ mod cli;
 mod demo;
 mod dev;
 mod format;
+mod mailbox;
 mod server;
 
 use std::process::ExitCode;

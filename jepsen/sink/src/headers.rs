@@ -3,15 +3,15 @@
 
 /// A field as it stands in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Field<'a> {
-    pub(crate) name: &'a str,
+pub struct Field<'a> {
+    pub name: &'a str,
     /// What follows the colon, folding included.
     raw: &'a [u8],
 }
 
 impl Field<'_> {
     /// The value on one line, without white space around it; bytes that are not UTF-8 are replaced.
-    pub(crate) fn value(&self) -> String {
+    pub fn value(&self) -> String {
         let mut text = String::from_utf8_lossy(self.raw).into_owned();
         text.retain(|c| c != '\r' && c != '\n');
         let trimmed = text.trim();
@@ -20,7 +20,7 @@ impl Field<'_> {
 }
 
 /// Splits a message into its header section and its body; the empty line between belongs to neither.
-pub(crate) fn split(message: &[u8]) -> (&[u8], &[u8]) {
+pub fn split(message: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
     while let Some(rest) = message.get(at..).filter(|rest| !rest.is_empty()) {
         if let Some(body) = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")) {
@@ -32,7 +32,7 @@ pub(crate) fn split(message: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The fields of a header section, in order.
-pub(crate) fn fields(head: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub fn fields(head: &[u8]) -> impl Iterator<Item = Field<'_>> {
     let mut rest = head;
     std::iter::from_fn(move || {
         while !rest.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn fields(head: &[u8]) -> impl Iterator<Item = Field<'_>> {
 }
 
 /// The value of the first field of that name, whatever its case.
-pub(crate) fn first(head: &[u8], name: &str) -> Option<String> {
+pub fn first(head: &[u8], name: &str) -> Option<String> {
     fields(head).find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value())
 }
 

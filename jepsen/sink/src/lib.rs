@@ -17,7 +17,7 @@
 //!
 //! Reading order: [`SinkOptions`] and [`Sink`], then `dialogue.rs` (the commands), `receive.rs` (from DATA to
 //! the answer, where everything that matters happens), `recorder.rs` (why a line is on disk before the `250`),
-//! `faults.rs` with `dice.rs` (what can go wrong on purpose) and `pages/` (what people see of it).
+//! `faults.rs` with `dice.rs` (what can go wrong on purpose). The web pages of the mailbox are in `node/src/mailbox`.
 
 mod accepted;
 mod archive;
@@ -29,10 +29,9 @@ mod dialogue;
 mod dice;
 mod fault_spec;
 mod faults;
-mod headers;
+pub mod headers;
 mod hold;
 mod options;
-mod pages;
 mod receive;
 mod record;
 mod recorder;
@@ -49,6 +48,5 @@ pub use fault_spec::{FaultSpecError, FaultSpecReason};
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest, MAX_HELD_BY_ONE_REQUEST};
 pub use options::{DotAnswer, DotWatcher, SinkOptions, Throttle, Watcher};
-pub use pages::pages;
 pub use record::{Record, RecordError, TornTail};
 pub use sink::{Handle, Sink};

@@ -153,7 +153,7 @@ async fn stay_up(sink: &Sink, nodes: &Nodes, folder: &Folder) -> Result<()> {
     eprintln!("data       {}", folder.path.display());
     eprintln!("try        reveille run list; reveille explain RUN RECIPIENT; reveille cluster status");
     eprintln!("Ctrl-C ends it.");
-    let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
+    let pages = axum::Router::new().nest("/mailbox", crate::mailbox::pages(sink.handle()));
     tokio::select! {
         served = axum::serve(listener, pages) => served.context("the mailbox page"),
         _ = tokio::signal::ctrl_c() => Ok(()),

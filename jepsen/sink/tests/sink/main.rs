@@ -4,5 +4,4 @@ mod client;
 mod dialogue;
 mod faults;
 mod hold;
-mod pages;
 mod record;

@@ -1,32 +1,35 @@
-//! The mailbox pages, mounted as the product mounts them and asked over HTTP.
+//! The mailbox pages, mounted as `dev` mounts them and requested over HTTP.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
-use reveille_sink::{Sink, SinkOptions, pages};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use reveille_sink::{Sink, SinkOptions};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::{Client, PATIENCE};
+use super::pages;
 
+/// Far above what a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(60);
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
-struct Site {
+struct TestServer {
     sink: Sink,
     address: SocketAddr,
-    server: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
-impl Site {
+impl TestServer {
     async fn with(options: SinkOptions) -> Self {
         let sink = Sink::start(options).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().nest("/mailbox", pages(sink.handle()));
-        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { sink, address, server }
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { sink, address, task }
     }
 
     /// Head and body of the answer.
@@ -42,34 +45,43 @@ impl Site {
     }
 
     async fn end(self) {
-        self.server.abort();
+        self.task.abort();
         self.sink.stop().await;
     }
 }
 
+/// Sends one email over SMTP.
 async fn deliver(sink: &Sink, recipient: &str, message: &str) {
-    let mut client = Client::greeted(sink.address()).await;
-    client.open_mail(recipient).await;
-    client.say(&format!("{message}\r\n.\r\n")).await;
-    assert_eq!(client.code().await, 250);
+    let mut stream = BufReader::new(TcpStream::connect(sink.address()).await.unwrap());
+    let envelope = format!("MAIL FROM:<news@shop.test>\r\nRCPT TO:<{recipient}>\r\nDATA\r\n");
+    for (command, codes) in
+        [("HELO client.test\r\n", &["220", "250"][..]), (&envelope, &["250", "250", "354"]), (&format!("{message}\r\n.\r\n"), &["250"])]
+    {
+        stream.get_mut().write_all(command.as_bytes()).await.unwrap();
+        for code in codes {
+            let mut reply = String::new();
+            timeout(PATIENCE, stream.read_line(&mut reply)).await.unwrap().unwrap();
+            assert!(reply.starts_with(code), "{reply}");
+        }
+    }
 }
 
 #[tokio::test]
-async fn foreign_text_is_escaped_and_html_is_locked_in_a_frame() {
-    let site = Site::with(SinkOptions::default()).await;
+async fn untrusted_text_is_escaped_and_html_is_sandboxed() {
+    let server = TestServer::with(SinkOptions::default()).await;
     let mail = format!(
         "Subject: {HOSTILE}\r\nX-Reveille-Fence: 1.2.3.4{HOSTILE}\r\nContent-Type: multipart/alternative; boundary=b\r\n\
          \r\n--b\r\n\r\ntext {HOSTILE}\r\n--b\r\nContent-Type: text/html\r\n\r\n<p title=\"x\">{HOSTILE}</p>\r\n--b--"
     );
-    deliver(&site.sink, &format!("\"{HOSTILE}\"@x.test").replace("\"'", "'"), &mail).await;
+    deliver(&server.sink, &format!("\"{HOSTILE}\"@x.test").replace("\"'", "'"), &mail).await;
     for path in ["/mailbox", "/mailbox?recipient=%3Cscript%3Ealert(1)%3C/script%3E", "/mailbox/mails/1"] {
-        let (head, body) = site.get(path).await;
+        let (head, body) = server.get(path).await;
         assert!(head.starts_with("http/1.1 200"), "{head}");
         assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
         assert!(!body.contains("<script"), "{path} lets a script out");
         assert!(body.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{path} shows the text");
     }
-    let (_, body) = site.get("/mailbox/mails/1").await;
+    let (_, body) = server.get("/mailbox/mails/1").await;
     let frame = &body[body.find("<iframe ").unwrap()..];
     assert!(frame.starts_with("<iframe sandbox=\"\""), "{frame}");
     let document = frame.split_once("srcdoc=\"").unwrap().1.split_once('"').unwrap().0;
@@ -78,50 +90,50 @@ async fn foreign_text_is_escaped_and_html_is_locked_in_a_frame() {
         document
             .ends_with("&lt;p title=&quot;x&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;&lt;/p&gt;")
     );
-    site.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
-async fn every_link_of_a_mounted_mailbox_leads_somewhere() {
-    let site = Site::with(SinkOptions::default()).await;
-    deliver(&site.sink, "a@x.test", "Subject: =?utf-8?B?R3LDvMOfZQ==?=\r\n\r\nhello\r\n..dot").await;
-    let (_, list) = site.get("/mailbox").await;
+async fn links_of_mounted_mailbox_resolve() {
+    let server = TestServer::with(SinkOptions::default()).await;
+    deliver(&server.sink, "a@x.test", "Subject: =?utf-8?B?R3LDvMOfZQ==?=\r\n\r\nhello\r\n..dot").await;
+    let (_, list) = server.get("/mailbox").await;
     assert!(list.contains("<a href=\"mailbox/mails/1\">Grüße</a>"), "{list}");
     assert!(list.contains("<a href=\"mailbox/mails.json\">"));
-    let (_, mail) = site.get("/mailbox/mails/1").await;
+    let (_, mail) = server.get("/mailbox/mails/1").await;
     assert!(mail.contains("<a href=\"../../mailbox\">") && mail.contains("href=\"1/source\""), "{mail}");
-    let (head, source) = site.get("/mailbox/mails/1/source").await;
+    let (head, source) = server.get("/mailbox/mails/1/source").await;
     assert!(head.contains("content-disposition: attachment") && head.contains("message/rfc822"), "{head}");
     assert_eq!(source, "Subject: =?utf-8?B?R3LDvMOfZQ==?=\r\n\r\nhello\r\n.dot\r\n");
     for missing in ["/mailbox/mails/2", "/mailbox/mails/2/source", "/mailbox/mails/0"] {
-        assert!(site.get(missing).await.0.starts_with("http/1.1 404"), "{missing}");
+        assert!(server.get(missing).await.0.starts_with("http/1.1 404"), "{missing}");
     }
-    site.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
-async fn the_list_is_newest_first_paged_and_searched_by_recipient() {
-    let site = Site::with(SinkOptions { keep_bodies: 10, ..SinkOptions::default() }).await;
+async fn list_is_newest_first_paged_and_searchable() {
+    let server = TestServer::with(SinkOptions { keep_bodies: 10, ..SinkOptions::default() }).await;
     for number in 1..=60 {
         let name = if number % 20 == 0 { "Special" } else { "plain" };
-        deliver(&site.sink, &format!("{name}-{number}@x.test"), "Subject: s\r\n\r\nhello").await;
+        deliver(&server.sink, &format!("{name}-{number}@x.test"), "Subject: s\r\n\r\nhello").await;
     }
-    let (_, first) = site.get("/mailbox").await;
-    let (_, second) = site.get("/mailbox?recipient=&page=2").await;
+    let (_, first) = server.get("/mailbox").await;
+    let (_, second) = server.get("/mailbox?recipient=&page=2").await;
     assert!(first.find("Special-60@").unwrap() < first.find("plain-59@").unwrap());
     assert!(first.contains("plain-11@") && !first.contains("plain-10@") && first.contains("Page 1 of 2"));
     assert!(second.contains("plain-10@") && !second.contains("plain-11@") && !second.contains(">Older<"));
-    let (_, found) = site.get("/mailbox?recipient=sPECIAL").await;
+    let (_, found) = server.get("/mailbox?recipient=sPECIAL").await;
     assert!(found.contains("3 found") && !found.contains("plain-"));
-    let (_, beyond) = site.get("/mailbox?page=18446744073709551615").await;
+    let (_, beyond) = server.get("/mailbox?page=18446744073709551615").await;
     assert!(beyond.contains("No mail here"));
 
-    let (_, json) = site.get("/mailbox/mails.json?recipient=special&per_page=2").await;
+    let (_, json) = server.get("/mailbox/mails.json?recipient=special&per_page=2").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     let numbers: Vec<_> = rows.iter().map(|row| row["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [60, 40]);
     assert_eq!((&rows[0]["subject"], &rows[0]["has_text"]), (&"s".into(), &true.into()));
     assert_eq!((&rows[1]["subject"], &rows[1]["has_text"]), (&serde_json::Value::Null, &false.into()));
     assert_eq!(rows[0]["recipient"], "Special-60@x.test");
-    site.end().await;
+    server.end().await;
 }

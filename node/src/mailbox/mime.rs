@@ -1,8 +1,9 @@
 //! As much of the structure of MIME as it takes to show a mail (RFC 2045, 2046): the first text part, the first
 //! HTML part, a list of the others. Total: whatever the bytes are, something is shown.
 
+use reveille_sink::headers;
+
 use super::decode::{decoded, to_text, words};
-use crate::headers;
 
 /// Multiparts inside multiparts.
 const MAX_DEPTH: u8 = 8;

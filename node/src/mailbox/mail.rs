@@ -5,13 +5,11 @@ use std::fmt::Write;
 use axum::extract::{OriginalUri, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use reveille_sink::{Accepted, Handle, headers};
 
 use super::decode::words;
 use super::html::{Escaped, instant, page as whole_page, size};
 use super::{document, mime, not_found};
-use crate::accepted::Accepted;
-use crate::headers;
-use crate::sink::Handle;
 
 /// Text of a part that a page shows; the rest is in the source.
 const SHOWN_BYTES: usize = 1 << 20;

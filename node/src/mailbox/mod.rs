@@ -1,21 +1,21 @@
-//! The mailbox as a web page: what was caught, newest first, and one mail in full. Plain HTML without a line
-//! of script; whoever mounts it chooses the path, so all links are relative.
+//! The mailbox of `reveille dev` and `reveille demo` as web pages: a list of the caught emails, newest first, and one
+//! email in full. The pages are plain HTML without scripts. All links are relative, so the caller chooses the path.
 //!
-//! Mails are foreign text: everything is escaped, a mail's HTML is shown in a sandboxed frame whose policy lets
-//! it load nothing from anywhere, and no page of ours allows scripts.
+//! An email is untrusted text: every page escapes it, and shows its HTML in a sandboxed frame that loads nothing.
 
 mod decode;
 mod html;
 mod list;
 mod mail;
 mod mime;
+#[cfg(test)]
+mod tests;
 
 use axum::Router;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-
-use crate::sink::Handle;
+use reveille_sink::Handle;
 
 /// No scripts at all, nothing from elsewhere; frames of mails inherit it. Inline styles are for the mails.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; \
@@ -26,7 +26,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// | path | what |
 /// | --- | --- |
 /// | `/` | the caught mails, newest first; `?recipient=PART&page=N` |
-/// | `/mails.json` | the same as a JSON array: number, subject, `has_text` and the fields of [`Accepted`](crate::Accepted); also `&per_page=N`, up to 1,000 |
+/// | `/mails.json` | the same as a JSON array: number, subject, `has_text` and the fields of [`Accepted`](reveille_sink::Accepted); also `&per_page=N`, up to 1,000 |
 /// | `/mails/N` | one mail: headers, text, HTML in a sandboxed frame, parts |
 /// | `/mails/N/source` | its source, as a download |
 pub fn pages(sink: Handle) -> Router {

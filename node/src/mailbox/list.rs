@@ -6,15 +6,12 @@ use axum::Json;
 use axum::extract::{OriginalUri, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use reveille_sink::{Accepted, Handle, headers};
 use serde::{Deserialize, Serialize};
 
 use super::decode::words;
 use super::document;
 use super::html::{Escaped, instant, page as whole_page, query_value, size};
-use crate::accepted::Accepted;
-use crate::headers;
-use crate::hold::contains;
-use crate::sink::Handle;
 
 const PER_PAGE: usize = 50;
 const MAX_PER_PAGE: usize = 1_000;
@@ -87,6 +84,11 @@ fn look_up(sink: &Handle, asked: &Asked) -> Found {
     let shown = fitting().skip((page - 1).saturating_mul(per_page)).take(per_page);
     let rows = shown.map(|(number, accept)| row(sink, number, accept)).collect();
     Found { rows, total, page, pages: total.div_ceil(per_page) }
+}
+
+/// Whether `text` contains `part`, ASCII case ignored.
+fn contains(text: &str, part: &str) -> bool {
+    part.is_empty() || text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
 }
 
 fn row(sink: &Handle, number: u64, accept: &Accepted) -> Row {
