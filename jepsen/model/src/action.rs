@@ -1,6 +1,6 @@
 //! Everything that may happen, one name each.
 
-use crate::barrier::About;
+use crate::answer::About;
 use crate::entry::Decision;
 use crate::lane::Turn;
 use crate::names::{Fence, Holder, Node, Recipient, Recipients, Time};

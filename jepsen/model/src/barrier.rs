@@ -4,70 +4,13 @@
 //! gates, or can no longer pass one by an older state. Both stay true for ever once they are true,
 //! so the model looks at them at the moment of the answer.
 
+use crate::answer::{About, Answer};
 use crate::attempt::{Attempt, Record};
 use crate::broken::{Broken, Rules};
 use crate::lease;
-use crate::ledger::{Ledger, Row, Standing};
+use crate::ledger::{Row, Standing};
 use crate::names::{Fence, Index, NODES, Node, Recipient};
 use crate::state::State;
-
-/// Whom a barrier is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum About {
-    /// Somebody who opted out.
-    OptedOut(Recipient),
-    /// Everybody: the run is paused or cancelled.
-    Run,
-}
-
-impl About {
-    /// Whether a hand-off to this one concerns it.
-    pub fn concerns(self, recipient: Recipient) -> bool {
-        matches!(self, About::Run) || self == About::OptedOut(recipient)
-    }
-
-    /// The index of the last entry of that kind, if there is one.
-    fn index(self, view: &Ledger) -> Option<Index> {
-        match self {
-            About::OptedOut(recipient) => view.opted_out.has(recipient).then_some(view.opt_out_index),
-            About::Run => Some(view.run.stop_index).filter(|index| *index > 0),
-        }
-    }
-}
-
-/// What the one who asked is told. After it no gate passes a mail that it is about; what may
-/// still arrive is named.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Answer {
-    /// Whom it is about.
-    pub about: About,
-    /// The entry that is answered.
-    pub index: Index,
-    /// Whose hand-off was past the gate, or may have been, and by which row.
-    pub crossed: Vec<(Fence, Recipient)>,
-    /// Nodes that were waited out in silence: whatever they had past the gate may still arrive.
-    pub unconfirmed: [bool; NODES],
-    /// Hand-offs that were under way and that the answer does not name though it should have; nobody in the model
-    /// knows of them.
-    pub missed: Vec<(Fence, Recipient)>,
-}
-
-impl Answer {
-    /// Whether the answer covers this attempt's arrival.
-    pub fn names(&self, attempt: &Attempt) -> bool {
-        let is_listed = self.crossed.contains(&(attempt.row, attempt.recipient));
-        let is_named = is_listed || self.unconfirmed[attempt.by.node.place()];
-        self.about.concerns(attempt.recipient) && is_named
-    }
-
-    /// Whether no gate may pass for this one any more: an opt-out stays, a cancel too, a pause until it is taken back.
-    pub fn forbids(&self, tip: &Ledger, recipient: Recipient) -> bool {
-        match self.about {
-            About::OptedOut(who) => who == recipient,
-            About::Run => tip.run.stopped_since > 0 && tip.run.stopped_since <= self.index,
-        }
-    }
-}
 
 /// The leader on `leader` answers: nodes that have applied the entry are asked, the others are
 /// waited out.

@@ -45,6 +45,7 @@
 //! there.
 
 pub mod action;
+pub mod answer;
 pub mod apply;
 pub mod attempt;
 pub mod auditor;
@@ -61,6 +62,7 @@ pub mod process;
 pub mod properties;
 pub mod protocol;
 pub mod run;
+mod search;
 pub mod sizes;
 pub mod state;
 pub mod witness;

@@ -2,8 +2,8 @@
 //! not allow, or that changes nothing, is dropped when [`crate::protocol`] tries it.
 
 use crate::action::Action;
+use crate::answer::About;
 use crate::attempt::{Attempt, Wire};
-use crate::barrier::About;
 use crate::entry::Decision;
 use crate::lane::Turn;
 use crate::names::{Holder, Node, Recipient, Recipients};

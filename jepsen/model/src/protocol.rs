@@ -1,6 +1,4 @@
-//! The protocol as a [`Model`]: what each step leads to. `offer` says which are tried.
-
-use stateright::{Model, Property};
+//! What each step leads to. `offer` says which steps are tried.
 
 use crate::action::Action;
 use crate::auditor;
@@ -9,15 +7,10 @@ use crate::broken::{Broken, Rules};
 use crate::entry::{Decide, Decider, Entry};
 use crate::lane;
 use crate::lease;
-use crate::ledger::Ledger;
-use crate::log::Log;
-use crate::names::{Holder, NODES, Node, Recipients, Time};
-use crate::offer;
-use crate::process::{Lease, Process};
-use crate::properties;
+use crate::names::{Holder, Node, Recipients, Time};
+use crate::process::Lease;
 use crate::sizes::{Replay, Sizes};
-use crate::state::{Orders, State};
-use crate::witness::Witness;
+use crate::state::State;
 
 /// The model: sizes, and the rules in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +32,7 @@ impl Protocol {
         Protocol { sizes, rules: Rules { broken: Some(broken) } }
     }
 
-    fn happens(&self, state: &mut State, action: Action) -> bool {
+    pub(crate) fn happens(&self, state: &mut State, action: Action) -> bool {
         let rules = self.rules;
         match action {
             Action::Elect(node, agreed) => self.elect(state, node, agreed),
@@ -104,7 +97,7 @@ impl Protocol {
     }
 
     /// Makes states alike that no future can tell apart.
-    fn tidy(&self, state: &mut State) {
+    pub(crate) fn tidy(&self, state: &mut State) {
         if !self.sizes.has_claims_left(state) {
             state.drop_useless_leases();
         }
@@ -157,46 +150,5 @@ impl Protocol {
     fn claim(&self, state: &mut State, leader: Node, holder: Holder, slice: Recipients) -> bool {
         let Some(epoch) = state.process(leader).term else { return false };
         state.commit(self.rules, Entry::Claim { epoch, holder, slice })
-    }
-}
-
-impl Model for Protocol {
-    type State = State;
-    type Action = Action;
-
-    fn init_states(&self) -> Vec<State> {
-        let opening = Ledger::opening(self.sizes.recipients, self.sizes.policies);
-        let (applied, epoch) = (opening.index, opening.epoch);
-        let mut processes: [Process; NODES] =
-            std::array::from_fn(|place| Process::first_life(Node(place as u8), applied));
-        processes[0].term = Some(epoch);
-        vec![State {
-            log: Log::new(opening),
-            processes,
-            attempts: Vec::new(),
-            settles: Vec::new(),
-            answer: None,
-            elections: 0,
-            opt_outs: 0,
-            kills: 0,
-            power_cuts: 0,
-            orders: Orders::default(),
-            witness: Witness::default(),
-        }]
-    }
-
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        offer::all(&self.sizes, state, actions);
-    }
-
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        let mut next = last.clone();
-        let happened = self.happens(&mut next, action);
-        self.tidy(&mut next);
-        happened.then_some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        properties::all()
     }
 }

@@ -1,7 +1,7 @@
 //! One state of the whole: the log, the processes, what is at the relay, what is under way.
 
+use crate::answer::Answer;
 use crate::attempt::Attempt;
-use crate::barrier::Answer;
 use crate::broken::Rules;
 use crate::entry::{Entry, Settle};
 use crate::ledger::Ledger;

@@ -3,8 +3,8 @@
 use stateright::Property;
 
 use super::accepted;
+use crate::answer::About;
 use crate::attempt::{Attempt, Wire};
-use crate::barrier::About;
 use crate::ledger::Standing;
 use crate::names::Node;
 use crate::protocol::Protocol;

@@ -1,0 +1,61 @@
+//! The answer of the barrier behind an opt-out, a pause and a cancel (P15).
+
+use crate::attempt::Attempt;
+use crate::ledger::Ledger;
+use crate::names::{Fence, Index, NODES, Recipient};
+
+/// What a barrier is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum About {
+    /// The opt-out of this recipient.
+    OptedOut(Recipient),
+    /// The pause or cancel of the run.
+    Run,
+}
+
+impl About {
+    /// Whether it concerns a hand-off to this recipient.
+    pub fn concerns(self, recipient: Recipient) -> bool {
+        matches!(self, About::Run) || self == About::OptedOut(recipient)
+    }
+
+    /// The index of its last entry, if there is one.
+    pub fn index(self, view: &Ledger) -> Option<Index> {
+        match self {
+            About::OptedOut(recipient) => view.opted_out.has(recipient).then_some(view.opt_out_index),
+            About::Run => Some(view.run.stop_index).filter(|index| *index > 0),
+        }
+    }
+}
+
+/// The answer of a barrier. After it no gate passes an email that it concerns; it names those that may still arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// What it is for.
+    pub about: About,
+    /// The answered entry.
+    pub index: Index,
+    /// Hand-offs that were past the gate, or may have been, with their claims.
+    pub crossed: Vec<(Fence, Recipient)>,
+    /// Nodes that did not answer: their hand-offs past the gate may still arrive.
+    pub unconfirmed: [bool; NODES],
+    /// Hand-offs past the gate that the answer wrongly does not name. No process of the model reads this.
+    pub missed: Vec<(Fence, Recipient)>,
+}
+
+impl Answer {
+    /// Whether the answer covers this attempt's arrival.
+    pub fn names(&self, attempt: &Attempt) -> bool {
+        let is_listed = self.crossed.contains(&(attempt.row, attempt.recipient));
+        let is_named = is_listed || self.unconfirmed[attempt.by.node.place()];
+        self.about.concerns(attempt.recipient) && is_named
+    }
+
+    /// Whether gates must not pass this recipient: after an opt-out or a cancel forever, after a pause until it is resumed.
+    pub fn forbids(&self, tip: &Ledger, recipient: Recipient) -> bool {
+        match self.about {
+            About::OptedOut(who) => who == recipient,
+            About::Run => tip.run.stopped_since > 0 && tip.run.stopped_since <= self.index,
+        }
+    }
+}

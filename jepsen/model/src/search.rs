@@ -1,0 +1,55 @@
+//! The protocol as a state space that stateright searches: its first state, its steps and its properties.
+
+use stateright::{Model, Property};
+
+use crate::action::Action;
+use crate::ledger::Ledger;
+use crate::log::Log;
+use crate::names::{NODES, Node};
+use crate::offer;
+use crate::process::Process;
+use crate::properties;
+use crate::protocol::Protocol;
+use crate::state::{Orders, State};
+use crate::witness::Witness;
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let opening = Ledger::opening(self.sizes.recipients, self.sizes.policies);
+        let (applied, epoch) = (opening.index, opening.epoch);
+        let mut processes: [Process; NODES] =
+            std::array::from_fn(|place| Process::first_life(Node(place as u8), applied));
+        processes[0].term = Some(epoch);
+        vec![State {
+            log: Log::new(opening),
+            processes,
+            attempts: Vec::new(),
+            settles: Vec::new(),
+            answer: None,
+            elections: 0,
+            opt_outs: 0,
+            kills: 0,
+            power_cuts: 0,
+            orders: Orders::default(),
+            witness: Witness::default(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        offer::all(&self.sizes, state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let happened = self.happens(&mut next, action);
+        self.tidy(&mut next);
+        happened.then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
