@@ -1,4 +1,4 @@
-//! `check`: judges a recorded history and nothing else. What each verdict means stands in docs/reliability.md.
+//! `check`: judges a recorded history. docs/reliability.md explains the verdicts.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use reveille_check::{Book, Judgement};
-
-use crate::Outcome;
+use reveille_harness::Report;
 
 /// Options of `check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -17,13 +16,13 @@ pub struct Args {
     pub history: PathBuf,
 }
 
-/// Judges; valid when everything that was asked holds and the run exercised the system.
-pub fn run(args: &Args) -> Result<Outcome> {
+/// Judges. The result is valid if every asked invariant holds and the run exercised the system.
+pub fn run(args: &Args) -> Result<Report> {
     let judgement = judge(&args.history)?;
-    Ok(Outcome { line: judgement.json().context("the judgement")?, valid: judgement.valid })
+    Ok(Report { line: judgement.json().context("the judgement")?, valid: judgement.valid })
 }
 
-/// Judges a file, and tells the table of it.
+/// Judges a file, and prints the table.
 pub fn judge(history: &Path) -> Result<Judgement> {
     let path = history.display();
     let file = File::open(history).with_context(|| format!("the history {path} cannot be opened"))?;
@@ -70,7 +69,7 @@ mod tests {
         }
     }
 
-    /// One recipient, claimed, and accepted so often.
+    /// A history with one recipient, one claim and so many accepts.
     fn written(folder: &Path, accepts: u64) -> Args {
         let (run, recipient) = ("r1.0".to_owned(), "ann@example.net".to_owned());
         let fence = Fence { group: 1, epoch: 1, index: 2, place: 0 };
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_judged_and_the_last_line_says_how() {
+    fn duplicate_accept_makes_history_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let once = run(&written(folder.path(), 1)).unwrap();
         assert!(once.valid, "{}", once.line);
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_history_is_an_error_that_names_it() {
+    fn error_names_damaged_history() {
         let folder = tempfile::tempdir().unwrap();
         let history = folder.path().join("none.jsonl");
         let error = |history: &Path| format!("{:#}", run(&Args { history: history.to_owned() }).err().unwrap());

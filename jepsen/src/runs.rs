@@ -1,8 +1,8 @@
-//! `runs`: sums up a file of runs, as `run --append` writes it: what a campaign came to, in figures that nobody typed.
+//! `runs`: sums up a file of runs, as `run --append` writes it.
 //!
-//! A line is a run. One that was not valid counts as one that was not valid, and adds to no sum but duplicates and
-//! losses, which are never hidden: what else it saw proves nothing. Duplicates under `resend` are by choice, so the policies
-//! are summed apart; those that an operator decided for are told apart from those that nobody did.
+//! Each line is a run. An invalid run adds only its duplicates and losses, which are never hidden; what else it saw proves
+//! nothing. The policies for emails in doubt are summed separately, since duplicates under `resend` are by choice. Lines of
+//! older versions lack some fields, which count as 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,10 +11,9 @@ use anyhow::{Context, Result};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use reveille_check::{Failover, Failovers, Times};
+use reveille_harness::Report;
 use serde::{Deserialize, Serialize};
-
-use crate::Outcome;
-use crate::run::Ends;
+use serde_json::Value;
 
 /// Options of `runs`.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,296 +22,178 @@ pub struct Args {
     pub file: PathBuf,
 }
 
-/// What is read of a line.
-#[derive(Debug, Deserialize)]
-struct Line {
-    seed: u64,
-    commit: String,
-    valid: bool,
-    nemesis: String,
-    in_doubt_policy: String,
-    nodes: u8,
-    /// Lines of before there was a choice say nothing.
-    #[serde(default)]
-    workload: Option<String>,
-    /// So do lines of before links could be proxies.
-    #[serde(default)]
-    links: Option<String>,
-    fault_seconds: u64,
-    accepted: u64,
-    duplicates: u64,
-    /// Lines of before operators decided say nothing.
-    #[serde(default)]
-    duplicates_decided: u64,
-    /// Lines of before anybody read say nothing.
-    #[serde(default)]
-    reads: u64,
-    lost: Option<u64>,
-    in_doubt: u64,
-    in_doubt_arrived: u64,
-    /// Lines of before these were counted say nothing.
-    #[serde(default)]
-    resent: u64,
-    #[serde(default)]
-    assumed: u64,
-    faults: BTreeMap<String, Tally>,
-    /// Lines of before names were counted say nothing.
-    #[serde(default)]
-    seen: BTreeMap<String, u64>,
-    ends: Ends,
-    /// Lines of before times were counted from a majority say nothing.
-    #[serde(default)]
-    failovers: Each,
-    invariants: BTreeMap<String, Verdict>,
-    /// How often lives ended at each crash point.
-    #[serde(default)]
-    points: BTreeMap<String, u64>,
-}
+/// Sums over all runs, and their fields.
+const OF_ALL: [(&str, &str); 3] =
+    [("duplicates", "/duplicates"), ("duplicates_decided", "/duplicates_decided"), ("lost", "/lost")];
+/// Sums over valid runs.
+const OF_VALID: [(&str, &str); 12] = [
+    ("fault_seconds", "/fault_seconds"),
+    ("emails", "/accepted"),
+    ("reads", "/reads"),
+    ("kills_of_leader", "/ends/leader"),
+    ("kills_of_sender", "/ends/sender"),
+    ("kills_of_other", "/ends/other"),
+    ("between_dot_and_250", "/ends/between_dot_and_250"),
+    ("power_cuts", "/ends/power_cuts"),
+    ("in_doubt", "/in_doubt"),
+    ("in_doubt_arrived", "/in_doubt_arrived"),
+    ("resent", "/resent"),
+    ("assumed", "/assumed"),
+];
+/// Policies under which the product promises no duplicates.
+const NO_DUPLICATES: [&str; 2] = ["hold", "assume_sent"];
 
-#[derive(Debug, Deserialize)]
-struct Tally {
-    observed: u64,
-    skipped: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Each {
-    each: Vec<Failover>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Verdict {
-    verdict: String,
-}
-
-impl Line {
-    /// Families of faults, and whatever is not as usual: the size of the cluster, what it was given to do, what stood
-    /// between its nodes, how long it was broken.
-    fn kind(&self) -> String {
-        let nodes = (self.nodes != 3).then(|| format!("{} nodes", self.nodes));
-        let workload = self.workload.clone().filter(|workload| workload != "once");
-        let links = self.links.as_deref().filter(|links| *links == "proxy").map(|_| "proxies".to_owned());
-        let length = (self.fault_seconds != 60).then(|| format!("{} s", self.fault_seconds));
-        let kind: Vec<String> =
-            [Some(self.nemesis.clone()), nodes, workload, links, length].into_iter().flatten().collect();
-        format!("{} ({})", kind.join(", "), self.in_doubt_policy)
-    }
-}
-
-/// What runs of one kind come to.
+/// The sums of some runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Sum {
+struct Sum {
     runs: u64,
     valid: u64,
-    fault_seconds: u64,
-    mails: u64,
-    /// Under `hold` and `assume_sent` no operator decided for them.
-    duplicates: u64,
-    /// An operator decided for these.
-    duplicates_decided: u64,
-    /// Reads of administrators that were answered and judged.
-    reads: u64,
-    lost: u64,
-    /// Runs of which nobody could say how many were lost: they did not come to their end.
+    /// Runs that did not end, so that their losses are unknown.
     lost_unknown: u64,
-    /// Of who led, of who had a mail in hand, of others.
-    kills_of_leader: u64,
-    kills_of_sender: u64,
-    kills_of_other: u64,
-    kills_between_dot_and_250: u64,
-    power_cuts: u64,
-    /// At the end, by whatever fault.
-    in_doubt: u64,
-    in_doubt_arrived: u64,
-    in_doubt_per_kill: Option<f64>,
-    /// Doubts that ended so, by policy or by an operator.
-    resent: u64,
-    assumed: u64,
-    /// From a majority to the next leader, and to the first email under it.
+    #[serde(flatten)]
+    counts: BTreeMap<&'static str, u64>,
+    /// From a majority to the next leader, and to its first email.
     leader_ms: Times,
     email_ms: Times,
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct Sums {
     file: PathBuf,
     commits: BTreeSet<String>,
-    /// Under `hold`, of which 0 duplicates are promised.
-    hold: Sum,
-    /// Under `resend`.
-    resend: Sum,
-    /// Under `assume_sent`, of which 0 duplicates are promised too.
-    assume_sent: Sum,
-    /// By families of faults, size of the cluster, workload and policy.
+    by_policy: BTreeMap<String, Sum>,
+    /// By families of faults, and whatever differs from the default.
     by_nemesis: BTreeMap<String, Sum>,
-    /// Faults that were seen to have an effect, by kind.
+    /// Effects of faults by kind and by name, and skipped faults by kind; of valid runs.
     faults: BTreeMap<String, u64>,
-    /// The same by name, of the lines that tell names.
     seen: BTreeMap<String, u64>,
-    /// And those that were skipped.
     skipped: BTreeMap<String, u64>,
-    /// In how many valid runs each invariant held. Those that were not valid are named below.
+    /// In how many valid runs each invariant held.
     invariants: BTreeMap<String, u64>,
-    /// How often lives ended at each crash point, in valid runs.
+    /// Deaths at each crash point, of valid runs.
     points: BTreeMap<String, u64>,
     not_valid: Vec<String>,
 }
 
-/// Reads the file; valid when every run is, and nothing was double or lost under `hold` and `assume_sent`.
-pub fn run(args: &Args) -> Result<Outcome> {
+/// Reads the file. The result is valid if every run is, and no email was double or lost under a policy that promises it.
+pub fn run(args: &Args) -> Result<Report> {
     let text = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let lines = lines.map(|(number, line)| {
         serde_json::from_str(line).with_context(|| format!("{}, line {}", args.file.display(), number + 1))
     });
-    let lines: Vec<Line> = lines.collect::<Result<_>>()?;
-    let report = sum(args.file.clone(), &lines);
-    eprintln!("{}", table(&report));
-    let promised = [&report.hold, &report.assume_sent];
-    let valid = report.not_valid.is_empty() && promised.iter().all(|sum| sum.duplicates == 0 && sum.lost == 0);
-    Outcome::new(&report, valid && !lines.is_empty())
+    let lines: Vec<Value> = lines.collect::<Result<_>>()?;
+    let sums = sum(args.file.clone(), &lines)?;
+    eprintln!("{}", table(&sums));
+    let promised = NO_DUPLICATES.iter().filter_map(|policy| sums.by_policy.get(*policy));
+    let kept = |sum: &Sum| ["duplicates", "lost"].iter().all(|name| sum.counts.get(name).copied().unwrap_or(0) == 0);
+    let valid = sums.not_valid.is_empty() && promised.into_iter().all(kept);
+    Report::new(&sums, valid && !lines.is_empty())
 }
 
-fn sum(file: PathBuf, lines: &[Line]) -> Report {
-    let of = |picks: &dyn Fn(&Line) -> bool| Sum::of(lines.iter().filter(|line| picks(line)));
-    let kinds: BTreeSet<String> = lines.iter().map(Line::kind).collect();
-    let by_nemesis = kinds.into_iter().map(|kind| {
-        let sum = of(&|line| line.kind() == kind);
-        (kind, sum)
-    });
-    let valid = || lines.iter().filter(|line| line.valid);
-    let (mut faults, mut skipped, mut invariants) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for (kind, tally) in valid().flat_map(|line| &line.faults) {
-        *faults.entry(kind.clone()).or_default() += tally.observed;
-        *skipped.entry(kind.clone()).or_default() += tally.skipped;
+fn text<'a>(line: &'a Value, name: &str) -> &'a str {
+    line[name].as_str().unwrap_or_default()
+}
+
+fn is_valid(line: &Value) -> bool {
+    line["valid"] == true
+}
+
+/// Families of faults, and the number of nodes, the workload and the length where they are not the default.
+fn kind(line: &Value) -> String {
+    let nodes = line["nodes"].as_u64().filter(|nodes| *nodes != 3).map(|nodes| format!("{nodes} nodes"));
+    let workload = line["workload"].as_str().filter(|workload| *workload != "once").map(str::to_owned);
+    let links = line["links"].as_str().filter(|links| *links == "proxy").map(|_| "proxies".to_owned());
+    let seconds = line["fault_seconds"].as_u64().filter(|seconds| *seconds != 60).map(|seconds| format!("{seconds} s"));
+    let parts: Vec<String> =
+        [Some(text(line, "nemesis").to_owned()), nodes, workload, links, seconds].into_iter().flatten().collect();
+    format!("{} ({})", parts.join(", "), text(line, "in_doubt_policy"))
+}
+
+fn sum(file: PathBuf, lines: &[Value]) -> Result<Sums> {
+    let (mut by_policy, mut by_nemesis) = (BTreeMap::new(), BTreeMap::new());
+    for (sums, key) in [(&mut by_policy, policy as fn(&Value) -> String), (&mut by_nemesis, kind)] {
+        for key_of in lines.iter().map(key).collect::<BTreeSet<_>>() {
+            let own = lines.iter().filter(|line| key(line) == key_of);
+            sums.insert(key_of.clone(), Sum::of(own)?);
+        }
     }
-    let mut seen = BTreeMap::new();
-    for (name, count) in valid().flat_map(|line| &line.seen) {
-        *seen.entry(name.clone()).or_default() += count;
-    }
-    for (name, verdict) in valid().flat_map(|line| &line.invariants) {
-        *invariants.entry(name.clone()).or_default() += u64::from(verdict.verdict == "true");
-    }
-    let mut points = BTreeMap::new();
-    for (name, hits) in valid().flat_map(|line| &line.points) {
-        *points.entry(name.clone()).or_default() += hits;
-    }
+    let add = |field: &str, count: &dyn Fn(&Value) -> u64| {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        let valid = lines.iter().filter(|line| is_valid(line));
+        for (name, value) in valid.filter_map(|line| line[field].as_object()).flatten() {
+            *counts.entry(name.clone()).or_default() += count(value);
+        }
+        counts
+    };
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let mut skipped = add("faults", &|fault| number(&fault["skipped"]));
     skipped.retain(|_, count| *count > 0);
-    let bad = lines.iter().filter(|line| !line.valid);
-    Report {
+    let not_valid = lines
+        .iter()
+        .filter(|line| !is_valid(line))
+        .map(|line| format!("seed {} of {} at {}", line["seed"], text(line, "nemesis"), text(line, "commit")));
+    Ok(Sums {
         file,
-        commits: lines.iter().map(|line| line.commit.clone()).collect(),
-        hold: of(&|line| line.in_doubt_policy == "hold"),
-        resend: of(&|line| line.in_doubt_policy == "resend"),
-        assume_sent: of(&|line| line.in_doubt_policy == "assume_sent"),
-        by_nemesis: by_nemesis.collect(),
-        faults,
-        seen,
+        commits: lines.iter().map(|line| text(line, "commit").to_owned()).collect(),
+        by_policy,
+        by_nemesis,
+        faults: add("faults", &|fault| number(&fault["observed"])),
+        seen: add("seen", &number),
         skipped,
-        invariants,
-        points,
-        not_valid: bad.map(|line| format!("seed {} of {} at {}", line.seed, line.nemesis, line.commit)).collect(),
-    }
+        invariants: add("invariants", &|verdict| u64::from(verdict["verdict"] == "true")),
+        points: add("points", &number),
+        not_valid: not_valid.collect(),
+    })
+}
+
+fn policy(line: &Value) -> String {
+    text(line, "in_doubt_policy").to_owned()
 }
 
 impl Sum {
-    fn of<'a>(lines: impl Iterator<Item = &'a Line>) -> Sum {
+    fn of<'a>(lines: impl Iterator<Item = &'a Value>) -> Result<Sum> {
         let (mut sum, mut failovers) = (Sum::default(), Vec::new());
         for line in lines {
             sum.runs += 1;
-            // What a run that is not valid found is told by name; duplicates and losses are never hidden.
-            sum.duplicates += line.duplicates;
-            sum.duplicates_decided += line.duplicates_decided;
-            sum.lost += line.lost.unwrap_or(0);
-            sum.lost_unknown += u64::from(line.lost.is_none());
-            if !line.valid {
-                continue;
+            sum.valid += u64::from(is_valid(line));
+            sum.lost_unknown += u64::from(line["lost"].is_null());
+            let of_valid = OF_VALID.iter().filter(|_| is_valid(line));
+            for (name, pointer) in OF_ALL.iter().chain(of_valid) {
+                *sum.counts.entry(*name).or_default() += line.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
             }
-            sum.valid += 1;
-            sum.fault_seconds += line.fault_seconds;
-            sum.mails += line.accepted;
-            sum.reads += line.reads;
-            sum.kills_of_leader += line.ends.leader;
-            sum.kills_of_sender += line.ends.sender;
-            sum.kills_of_other += line.ends.other;
-            sum.kills_between_dot_and_250 += line.ends.between_dot_and_250;
-            sum.power_cuts += line.ends.power_cuts;
-            sum.in_doubt += line.in_doubt;
-            sum.in_doubt_arrived += line.in_doubt_arrived;
-            sum.resent += line.resent;
-            sum.assumed += line.assumed;
-            failovers.extend_from_slice(&line.failovers.each);
+            if let (true, Some(each)) = (is_valid(line), line.pointer("/failovers/each")) {
+                failovers.extend(Vec::<Failover>::deserialize(each).context("fail-overs")?);
+            }
         }
-        let kills = sum.kills_of_leader + sum.kills_of_sender + sum.kills_of_other;
-        sum.in_doubt_per_kill = (kills > 0).then(|| (sum.in_doubt as f64 / kills as f64 * 100.0).round() / 100.0);
         let Failovers { leader_ms, email_ms, .. } = Failovers::of(failovers);
         (sum.leader_ms, sum.email_ms) = (leader_ms, email_ms);
-        sum
+        Ok(sum)
     }
 }
 
-fn table(report: &Report) -> String {
+fn table(sums: &Sums) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header([
-        "faults",
-        "runs",
-        "valid",
-        "mails",
-        "double",
-        "lost",
-        "kills: leader, sender, other",
-        "dot to 250",
-        "power cuts",
-        "in doubt",
-        "arrived",
-        "a kill",
-        "resent, assumed",
-        "to a leader p50, p99, max ms",
-        "to an email p50, p99, max ms",
-    ]);
-    let sums = report.by_nemesis.iter().map(|(name, sum)| (name.as_str(), sum));
-    let policies = [
-        ("all under hold", &report.hold),
-        ("all under resend", &report.resend),
-        ("all under assume_sent", &report.assume_sent),
-    ];
-    for (name, sum) in sums.chain(policies) {
+    let names = || OF_ALL.iter().chain(&OF_VALID).map(|(name, _)| *name);
+    let times = ["to leader p50, p99, max ms", "to email p50, p99, max ms"];
+    table.set_header(["faults", "runs", "valid", "lost_unknown"].into_iter().chain(names()).chain(times));
+    let all = sums.by_policy.iter().map(|(policy, sum)| (format!("all under {policy}"), sum));
+    for (name, sum) in sums.by_nemesis.iter().map(|(name, sum)| (name.clone(), sum)).chain(all) {
         let ms = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.0}"));
         let three = |Times { p50, p99, max, .. }: &Times| format!("{}, {}, {}", ms(*p50), ms(*p99), ms(*max));
-        table.add_row([
-            name.to_owned(),
-            sum.runs.to_string(),
-            sum.valid.to_string(),
-            sum.mails.to_string(),
-            match sum.duplicates_decided {
-                0 => sum.duplicates.to_string(),
-                decided => format!("{}, {decided} by decision", sum.duplicates),
-            },
-            match sum.lost_unknown {
-                0 => sum.lost.to_string(),
-                unknown => format!("{}, unknown of {unknown}", sum.lost),
-            },
-            format!("{}, {}, {}", sum.kills_of_leader, sum.kills_of_sender, sum.kills_of_other),
-            sum.kills_between_dot_and_250.to_string(),
-            sum.power_cuts.to_string(),
-            sum.in_doubt.to_string(),
-            sum.in_doubt_arrived.to_string(),
-            sum.in_doubt_per_kill.map_or("-".to_owned(), |each| each.to_string()),
-            format!("{}, {}", sum.resent, sum.assumed),
-            three(&sum.leader_ms),
-            three(&sum.email_ms),
-        ]);
+        let counts = [sum.runs, sum.valid, sum.lost_unknown].into_iter();
+        let counts = counts.chain(names().map(|name| sum.counts.get(name).copied().unwrap_or(0)));
+        let counts = counts.map(|count| count.to_string());
+        table.add_row([name].into_iter().chain(counts).chain([three(&sum.leader_ms), three(&sum.email_ms)]));
     }
-    let mut told = table.to_string();
-    if let Some(fewest) = report.points.values().min() {
-        let (points, deaths) = (report.points.len(), report.points.values().sum::<u64>());
-        told.push_str(&format!("\n{deaths} deaths at {points} crash points, at least {fewest} at each"));
+    let mut lines = vec![table.to_string()];
+    if let Some(fewest) = sums.points.values().min() {
+        let (points, deaths) = (sums.points.len(), sums.points.values().sum::<u64>());
+        lines.push(format!("{deaths} deaths at {points} crash points, at least {fewest} at each"));
     }
-    for bad in &report.not_valid {
-        told.push_str(&format!("\nnot valid: {bad}"));
-    }
-    told
+    lines.extend(sums.not_valid.iter().map(|run| format!("not valid: {run}")));
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -320,7 +201,7 @@ mod tests {
     use super::*;
 
     /// A majority without a leader and without an email for so long.
-    fn gap(leader_ms: f64, email_ms: Option<f64>) -> serde_json::Value {
+    fn gap(leader_ms: f64, email_ms: Option<f64>) -> Value {
         let at = |ms: f64| 1_000.0 + ms;
         serde_json::json!({
             "epoch": 7, "struck_ms": 900.0, "majority_ms": 1_000.0, "leader_ms": at(leader_ms), "claim_ms": null,
@@ -328,7 +209,7 @@ mod tests {
         })
     }
 
-    fn line(change: impl Fn(&mut serde_json::Value)) -> Line {
+    fn line(change: impl Fn(&mut Value)) -> Value {
         let mut line = serde_json::json!({
             "seed": 7, "commit": "abc", "valid": true, "nodes": 3, "nemesis": "kill", "in_doubt_policy": "hold",
             "fault_seconds": 60, "accepted": 1_200, "duplicates": 0, "lost": 0, "in_doubt": 6, "in_doubt_arrived": 5,
@@ -338,48 +219,53 @@ mod tests {
             "invariants": {"I1": {"verdict": "true"}}, "coverage": {"verdict": "true"},
         });
         change(&mut line);
-        serde_json::from_value(line).unwrap()
+        line
+    }
+
+    fn sum_of(lines: &[Value]) -> Sums {
+        sum(PathBuf::from("runs.jsonl"), lines).unwrap()
     }
 
     #[test]
-    fn runs_add_up_and_those_that_prove_nothing_are_named() {
+    fn invalid_run_adds_only_duplicates_and_losses() {
         let bad = line(|line| {
-            line["valid"] = false.into();
-            line["seed"] = 8.into();
-            line["lost"] = 1.into();
+            (line["valid"], line["seed"], line["lost"]) = (false.into(), 8.into(), 1.into());
         });
         let other = line(|line| {
             line["failovers"]["each"] = serde_json::json!([gap(2.0, Some(9.0))]);
             (line["duplicates_decided"], line["reads"]) = (2.into(), 200.into());
             line["seen"] = serde_json::json!({"kill -9 of the leader": 3});
         });
+        let sums = sum_of(&[line(|_| {}), other, bad]);
+        let hold = &sums.by_policy["hold"];
+        let count = |name| hold.counts[name];
+        assert_eq!((hold.runs, hold.valid, count("emails"), count("lost")), (3, 2, 2_400, 1), "a loss is never hidden");
+        assert_eq!((count("kills_of_leader"), count("between_dot_and_250"), count("in_doubt")), (4, 4, 12));
+        assert_eq!((count("duplicates"), count("duplicates_decided"), count("reads")), (0, 2, 200));
+        assert_eq!((hold.leader_ms.count, hold.leader_ms.p50, hold.leader_ms.max), (3, Some(2.0), Some(3.0)));
+        assert_eq!((hold.email_ms.count, hold.email_ms.max), (2, Some(9.0)), "one fail-over had no email in time");
+        assert_eq!(sums.not_valid, ["seed 8 of kill at abc"]);
+        assert_eq!((sums.faults["kill"], sums.skipped["kill"], sums.invariants["I1"]), (6, 2, 2));
+        assert_eq!((sums.seen["kill -9 of the leader"], sums.by_nemesis.len()), (3, 1));
+        assert!(table(&sums).contains("not valid: seed 8"));
+    }
+
+    #[test]
+    fn kind_names_what_differs_from_default() {
         let five = line(|line| {
             (line["nodes"], line["workload"], line["in_doubt_policy"]) = (5.into(), "daily".into(), "resend".into());
             (line["links"], line["fault_seconds"]) = ("proxy".into(), 90.into());
         });
-        assert_eq!(five.kind(), "kill, 5 nodes, daily, proxies, 90 s (resend)");
-        let plain = line(|line| line["links"] = "hosts".into());
-        assert_eq!((plain.kind(), line(|_| {}).kind()), ("kill (hold)".to_owned(), "kill (hold)".to_owned()));
-        let report = sum(PathBuf::from("runs.jsonl"), &[line(|_| {}), other, bad]);
-        let hold = &report.hold;
-        assert_eq!((hold.runs, hold.valid, hold.mails, hold.lost), (3, 2, 2_400, 1), "a loss is never hidden");
-        assert_eq!((hold.kills_of_leader, hold.kills_between_dot_and_250, hold.in_doubt), (4, 4, 12));
-        assert_eq!(hold.lost_unknown, 0);
-        assert_eq!((hold.duplicates, hold.duplicates_decided, hold.reads), (0, 2, 200), "by choice, and told apart");
-        assert!(table(&report).contains("0, 2 by decision"));
-        assert_eq!(hold.in_doubt_per_kill, Some(1.5));
-        assert_eq!((hold.leader_ms.count, hold.leader_ms.p50, hold.leader_ms.max), (3, Some(2.0), Some(3.0)));
-        assert_eq!((hold.email_ms.count, hold.email_ms.max), (2, Some(9.0)), "of one nothing came in time");
-        assert_eq!(report.not_valid, ["seed 8 of kill at abc"]);
-        assert_eq!((report.faults["kill"], report.skipped["kill"], report.invariants["I1"]), (6, 2, 2));
-        assert_eq!(report.seen["kill -9 of the leader"], 3);
-        assert_eq!((report.resend.runs, report.by_nemesis.len()), (0, 1));
+        assert_eq!(kind(&five), "kill, 5 nodes, daily, proxies, 90 s (resend)");
+        assert_eq!(kind(&line(|line| line["links"] = "hosts".into())), "kill (hold)");
+    }
+
+    #[test]
+    fn deaths_at_crash_points_are_summed_and_unknown_loss_is_counted() {
         let died = |at: &str, hits: u64| line(move |line| line["points"] = serde_json::json!({at: hits}));
-        let died =
-            sum(PathBuf::from("runs.jsonl"), &[died("wal.purge", 3), died("admin.seal", 2), died("wal.purge", 4)]);
-        assert!(table(&died).contains("9 deaths at 2 crash points, at least 2 at each"));
-        let undrained = line(|line| (line["valid"], line["lost"]) = (false.into(), serde_json::Value::Null));
-        assert_eq!(sum(PathBuf::from("runs.jsonl"), &[undrained]).hold.lost_unknown, 1, "nobody's loss is no loss");
-        assert!(table(&report).contains("not valid: seed 8"));
+        let sums = sum_of(&[died("wal.purge", 3), died("admin.seal", 2), died("wal.purge", 4)]);
+        assert!(table(&sums).contains("9 deaths at 2 crash points, at least 2 at each"));
+        let undrained = line(|line| (line["valid"], line["lost"]) = (false.into(), Value::Null));
+        assert_eq!(sum_of(&[undrained]).by_policy["hold"].lost_unknown, 1);
     }
 }

@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
+use reveille_harness::Report;
 use reveille_simulation::injected_bugs::VARIABLE;
 use reveille_simulation::{Options, Verdict, run};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::Outcome;
+use self::record::Summary;
 use crate::run::commit;
-use record::Summary;
 
 /// The heartbeat of the product, in milliseconds (`raft/src/options.rs`). Every third seed has it: several leaders may
 /// follow one another within one lease, as in production.
@@ -213,7 +213,7 @@ struct Job {
 }
 
 /// All seeds, each in a process of its own.
-pub async fn run_all(args: &Args) -> Result<Outcome> {
+pub async fn run_all(args: &Args) -> Result<Report> {
     if let Some(file) = &args.sum {
         return record::sum(file);
     }
@@ -261,7 +261,7 @@ pub async fn run_all(args: &Args) -> Result<Outcome> {
     failed.sort_by_key(|job| job.seed);
     let mut summary = Summary::of(args, lines, failed.iter().map(|job| job.seed).collect(), took_all);
     summary.seconds = begun.elapsed().as_secs_f64();
-    summary.outcome(args.append.as_deref())
+    summary.report(args.append.as_deref())
 }
 
 impl Args {

@@ -1,23 +1,20 @@
-//! `sink`: the SMTP server alone, until it is told to stop. Its record is what a run is judged by; with faults it is
-//! a relay as bad as one likes.
+//! `sink`: the SMTP server alone, until it is stopped. With a fault plan it is a relay that misbehaves.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use reveille_sink::{Accepted, FaultPlan, Sink, SinkOptions, Watcher};
+use reveille_harness::Report;
+use reveille_sink::{FaultPlan, Sink, SinkOptions};
 use serde::Serialize;
-
-use crate::Outcome;
 
 /// Options of `sink`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Where to listen; port 0 takes a free one, which is told on stderr
+    /// Where to listen; port 0 takes a free one, which is printed on stderr
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2526")]
     pub listen: SocketAddr,
-    /// The file of accepts, a JSON line each, synced before the 250; one that is there is continued
+    /// The file of accepts, a JSON line each, synced before the 250; an existing file is continued
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// What goes wrong on purpose: `seed=7,STAGE:KIND@RATE,STAGE:KIND#COUNT`. Stages: connect banner ehlo mail rcpt
@@ -25,13 +22,13 @@ pub struct Args {
     /// close-after=MAILS
     #[arg(long, value_name = "SPEC", default_value = "")]
     pub fault: FaultPlan,
-    /// Take LF alone for an end of a line, as some relays do: smuggled mails show
+    /// Accept LF alone as a line end, as some relays do: smuggled emails show
     #[arg(long)]
     pub lenient: bool,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct Counts {
     accepted: u64,
     faults: Vec<Struck>,
     valid: bool,
@@ -43,8 +40,8 @@ struct Struck {
     times: u64,
 }
 
-/// Serves until it is told to stop.
-pub async fn run(args: &Args, told_to_stop: impl Future<Output = Result<()>>) -> Result<Outcome> {
+/// Serves until `stopped` returns.
+pub async fn run(args: &Args, stopped: impl Future<Output = Result<()>>) -> Result<Report> {
     let options = SinkOptions {
         listen: args.listen,
         record: args.record.clone(),
@@ -56,28 +53,12 @@ pub async fn run(args: &Args, told_to_stop: impl Future<Output = Result<()>>) ->
     };
     let sink = Sink::start(options).with_context(|| format!("a sink on {}", args.listen))?;
     eprintln!("listening on {}", sink.address());
-    told_to_stop.await?;
+    stopped.await?;
     let (accepted, tallies) = (sink.accepted_count(), sink.fault_tally());
     sink.stop().await;
     let rule = |tally: reveille_sink::FaultTally| {
         let plan = FaultPlan { seed: 0, rules: vec![tally.rule] };
         Struck { rule: plan.to_string(), times: tally.struck }
     };
-    Outcome::new(&Report { accepted, faults: tallies.into_iter().map(rule).collect(), valid: true }, true)
-}
-
-/// A sink of our own that tells `note` of each accept, and keeps no mail. What was noted is whole unless the lock is
-/// poisoned: whoever reads it says so.
-pub fn counting<R: Send + 'static>(
-    record: &Arc<Mutex<R>>,
-    note: impl Fn(&mut R, &Accepted) + Send + Sync + 'static,
-) -> Result<Sink> {
-    let record = Arc::clone(record);
-    let watcher = Watcher::new(move |accept| {
-        // Poisoned only where `note` panicked.
-        if let Ok(mut record) = record.lock() {
-            note(&mut record, accept);
-        }
-    });
-    Ok(Sink::start(SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() })?)
+    Report::new(&Counts { accepted, faults: tallies.into_iter().map(rule).collect(), valid: true }, true)
 }

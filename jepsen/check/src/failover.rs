@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::book::Book;
 use crate::history::FaultStatus;
-use crate::invariants::availability::majorities;
+use crate::invariants::majority::majorities;
 
 /// All fail-overs of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -7,7 +7,6 @@ pub mod accounts;
 pub mod availability;
 pub mod barriers;
 pub mod blame;
-pub mod calendar;
 pub mod claims;
 pub mod contents;
 pub mod doubt;
@@ -17,6 +16,8 @@ pub mod held;
 pub mod identity;
 pub mod limits;
 pub mod loss;
+pub mod majority;
+pub mod occurrences;
 pub mod once;
 pub mod progress;
 pub mod registers;
@@ -49,7 +50,7 @@ pub const ALL: [Invariant; 19] = [
     invariant(7, "what was answered to an administrator stays so", writes::survive),
     invariant(8, "no claim after pause and cancel", barriers::paused_or_cancelled),
     invariant(9, "ledger and sink agree", accounts::agree),
-    invariant(10, "each occurrence once, never early", calendar::kept),
+    invariant(10, "each occurrence once, never early", occurrences::kept),
     invariant(11, "equal index, equal state", hashes::equal),
     invariant(12, "tenants do not delay each other", tenants::apart),
     invariant(13, "the backlog drains after healing", loss::drains),

@@ -9,8 +9,8 @@
 //! Reading order: [`history`] (what a run records), [`book`] (the same in memory, by item), [`verdict`],
 //! [`invariants`] (one function an invariant), [`coverage`], [`judgement`].
 
-pub mod almanac;
 pub mod book;
+pub mod calendar;
 pub mod coverage;
 pub mod failover;
 pub mod history;

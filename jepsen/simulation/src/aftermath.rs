@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reveille_check::almanac::Named;
+use reveille_check::calendar::Named;
 use reveille_check::history::{
     Answered, Audience, Claim, Content, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver,
     Run, RunCause, Step, Waited,
@@ -16,11 +16,9 @@ use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
 use crate::chronicle::{Chronicle, name};
 use crate::clients::Created;
 use crate::observer::fence_of;
-use crate::plan::{Plan, value};
+use crate::plan::Plan;
 use crate::relay::Arrival;
-
-/// Addresses of audiences, by their names: what the ledger does not know of sealed ones.
-pub type Lists = BTreeMap<String, Vec<String>>;
+use crate::schedule::{Lists, value};
 
 /// Writes down each final dot that the relay saw.
 pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
@@ -47,7 +45,7 @@ pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
     }
 }
 
-/// Writes down what is due by the almanac until the schedules end; answers how many instants that are.
+/// Writes down what is due by the checker's calendar until the schedules end; answers how many instants that are.
 ///
 /// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
 /// of them is due if the ledger knows it, and is expected of nobody if not.
@@ -114,7 +112,7 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
 }
 
 /// What the checker makes of a reason. Whoever has no catch-up loses an instant only by being late; and an instant
-/// that the almanac knows cannot be one that does not exist.
+/// that the checker's calendar knows cannot be one that does not exist.
 fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     Some(match reason {
         UnopenedReason::Coalesced => PassedOver::Coalesced,

@@ -21,12 +21,13 @@ use reveille_raft::ProposeError;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use crate::aftermath::Lists;
 use crate::chronicle::{Chronicle, name};
 use crate::observer::fence_of;
-use crate::plan::Planned;
+use crate::schedule::{Lists, Planned};
 use crate::trace::Trace;
-use crate::world::Sites;
+
+/// The nodes that can be asked, for the clients.
+pub type Sites = Arc<Mutex<Vec<Option<Arc<Site>>>>>;
 
 /// How long one try waits for its answer.
 pub const TRY_FOR: Duration = Duration::from_secs(5);

@@ -7,7 +7,6 @@
 use tokio::time::Duration;
 
 use crate::chance::Chance;
-use crate::relay::Mood;
 
 /// One of the nodes, by its place.
 pub type Place = usize;
@@ -42,6 +41,23 @@ pub enum Fault {
     BootRate(Place, i64, Duration),
     /// The relay is in another mood.
     Relay(Mood, Duration),
+}
+
+/// How the relay behaves, in percent of occasions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mood {
+    /// It takes no connection.
+    pub down: bool,
+    /// RCPT is answered 451.
+    pub greylists: u64,
+    /// The dot is answered 451 and nothing accepted.
+    pub defers: u64,
+    /// A mail is accepted and the connection closed without an answer.
+    pub loses_answers: u64,
+    /// A mail is accepted, and before the answer is out the sender is to die.
+    pub strikes: u64,
+    /// Milliseconds that an answer takes at most, beyond what is usual; and a final dot, until it has arrived.
+    pub slow_ms: u64,
 }
 
 /// How a sender dies between its dot and the answer.

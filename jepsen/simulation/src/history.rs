@@ -14,8 +14,8 @@ use reveille_ledger::policy;
 
 use crate::limits::{self, Limited};
 use crate::node::ELECTION;
+use crate::options::{FAULTS_AFTER, Options};
 use crate::plan::Plan;
-use crate::world::{FAULTS_AFTER, Options};
 
 /// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
 /// slewed. Milliseconds.

@@ -11,13 +11,14 @@
 //! interrupted where it waits.
 //!
 //! What comes of it is judged by the checker, by the same history that real processes leave (`chronicle`); what is due
-//! comes from the checker's almanac, which shares nothing with the product.
+//! comes from the checker's calendar, which shares nothing with the product.
 //!
 //! Reading order: [`world`] (the two phases), `plan` (what is to happen), `clients` and `operators` (who asks), `faults`
 //! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
 //! `upgrade` (another release), `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, [`run`].
 
 mod aftermath;
+mod agenda;
 mod chance;
 mod chronicle;
 mod clients;
@@ -34,16 +35,18 @@ mod node;
 mod oaths;
 mod observer;
 mod operators;
+mod options;
 mod plan;
 mod relay;
 pub mod run;
+mod schedule;
 mod trace;
 mod upgrade;
 mod verdict;
 pub mod world;
 
+pub use options::Options;
 pub use reveille_ledger::injected_bugs;
 pub use run::{Report, run};
 pub use trace::short_hash;
 pub use verdict::Verdict;
-pub use world::Options;

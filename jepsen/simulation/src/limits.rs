@@ -5,7 +5,7 @@
 //! Rate and warm-up are lifted when the faults end, since operators trigger these schedules too, and all has to drain.
 //! Decided by the number of the seed alone, so that it moves no draw.
 
-use reveille_check::almanac::{Gap, Rule, Twice};
+use reveille_check::calendar::{Gap, Rule, Twice};
 use reveille_check::history::{Bound, Limit};
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay, RelayPut};
@@ -15,8 +15,8 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::tenant::TenantSet;
 
-use crate::plan::{LAST_MS, Planned, Scene, TENANTS};
-use crate::world::SESSIONS;
+use crate::options::SESSIONS;
+use crate::schedule::{LAST_MS, Planned, Scene, TENANTS};
 
 /// Emails a second that the relay takes from all nodes. A third of it drains what is left after the faults: two nodes of
 /// three may get no claims then (P12).

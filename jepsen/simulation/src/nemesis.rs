@@ -4,12 +4,13 @@ use anyhow::Result;
 use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phase, PhaseName};
 use tokio::time::Duration;
 
+use crate::agenda::{Step, Thing};
 use crate::chronicle::name;
 use crate::disk::LogDisk;
-use crate::faults::{self, Blow, Fault, Moment, Place};
+use crate::faults::{self, Blow, Fault, Moment, Mood, Place};
 use crate::node::{Death, Node};
-use crate::relay::{Mood, Struck};
-use crate::world::{Step, Thing, World};
+use crate::relay::Struck;
+use crate::world::World;
 
 /// What becomes due later than this is not waited for.
 const DUE_WITHIN: Duration = Duration::from_secs(60);

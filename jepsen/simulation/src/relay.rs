@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, sleep};
 
 use crate::chance::Chance;
-use crate::faults::End;
+use crate::faults::{End, Mood};
 use crate::network::{Life, Network};
 use crate::trace::Trace;
 
@@ -29,23 +29,6 @@ use session::Session;
 const STREAM_BYTES: usize = 64 * 1024;
 /// Connections whose sender shall die that wait for it: one decision each, taken at once.
 const STRIKES_MAX: usize = 64;
-
-/// How the relay behaves, in percent of occasions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mood {
-    /// It takes no connection.
-    pub down: bool,
-    /// RCPT is answered 451.
-    pub greylists: u64,
-    /// The dot is answered 451 and nothing accepted.
-    pub defers: u64,
-    /// A mail is accepted and the connection closed without an answer.
-    pub loses_answers: u64,
-    /// A mail is accepted, and before the answer is out the sender is to die.
-    pub strikes: u64,
-    /// Milliseconds that an answer takes at most, beyond what is usual; and a final dot, until it has arrived.
-    pub slow_ms: u64,
-}
 
 /// Somebody who is to die between the dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

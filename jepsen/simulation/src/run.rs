@@ -8,10 +8,11 @@ use reveille_stand_in as stand_in;
 
 use crate::chance::{Chance, Concern};
 use crate::limits::Limited;
+use crate::options::Options;
 use crate::plan::Plan;
 use crate::trace::Trace;
 use crate::verdict::Verdict;
-use crate::world::{Options, World};
+use crate::world::World;
 
 /// What came of a seed.
 #[derive(Debug)]

@@ -4,33 +4,18 @@
 use anyhow::Result;
 use reveille_ledger::command::{Command, RaiseLevel};
 use reveille_ledger::ids::NodeId;
-use reveille_ledger::{LEVEL, Ledger, level};
+use reveille_ledger::{Ledger, level};
 use tokio::time::Duration;
 
+use crate::agenda::{Step, upgrade_plan};
 use crate::faults::Place;
 use crate::node::{Death, Node};
-use crate::world::{Step, World};
+use crate::world::World;
 
 /// How long a node is away for its new release.
 const ABSENCE: Duration = Duration::from_secs(1);
 /// The operator who finishes the upgrade tries again after this.
 const AGAIN: Duration = Duration::from_secs(5);
-
-/// What is done, in percent of the run. Decided by the seed alone, so that it moves no draw.
-pub(crate) fn plan(seed: u64) -> Vec<(u32, Step)> {
-    if level::KNOWN == LEVEL || seed % 3 != 2 {
-        return Vec::new();
-    }
-    let install = |place, level| Step::Install(place, level);
-    vec![
-        (12, install(0, level::KNOWN)),
-        (20, install(1, level::KNOWN)),
-        (28, install(0, LEVEL)),
-        (34, install(0, level::KNOWN)),
-        (40, install(2, level::KNOWN)),
-        (44, Step::Finish),
-    ]
-}
 
 impl World {
     /// A node that runs is killed and starts with the other release; one that is down starts with it later.
@@ -60,7 +45,7 @@ impl World {
 
     /// What is wrong with an upgrade that every node is ready for and that was not finished.
     pub(crate) fn upgrade_left_open(&self) -> Option<String> {
-        if plan(self.options.seed).is_empty() {
+        if upgrade_plan(self.options.seed).is_empty() {
             return None;
         }
         let voters = self.voters();

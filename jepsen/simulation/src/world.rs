@@ -4,7 +4,6 @@
 //! One task owns all of it and does one thing after the other; what lies ahead is a list by virtual time.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -16,77 +15,30 @@ use reveille_raft::{ClusterId, Member, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
+use crate::agenda::{Step, Thing, upgrade_plan};
 use crate::chance::{Chance, Concern};
 use crate::chronicle::{Broken, Chronicle};
-use crate::clients::Clients;
+use crate::clients::{Clients, Sites};
 use crate::clock::NodeClock;
-use crate::faults::{self, Fault, Place};
+use crate::faults::{self, Place};
 use crate::limits::Limited;
 use crate::network::Network;
 use crate::node::{Death, Node, Surroundings};
 use crate::observer::{self, Observer};
-use crate::plan::{LAST_MS, Plan};
-use crate::relay::{Mood, Relay, Struck};
+use crate::options::{FAULTS_AFTER, Options};
+use crate::plan::Plan;
+use crate::relay::{Relay, Struck};
+use crate::schedule::LAST_MS;
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
-use crate::{aftermath, history, node, upgrade};
+use crate::{aftermath, history, node};
 
-/// What a run is made of.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// All chance comes from this.
-    pub seed: u64,
-    /// How long it lasts, in minutes of virtual time.
-    pub minutes: u64,
-    /// How often a leader shows itself, in milliseconds.
-    pub heartbeat_ms: u64,
-    /// Whether anything is broken.
-    pub faults: bool,
-    /// A folder in memory for what nodes keep in files; removed by whoever made it.
-    pub folder: PathBuf,
-    /// Where the history goes, for whoever wants to read it or have it judged again.
-    pub history: Option<PathBuf>,
-    /// The command that repeats the run.
-    pub command: String,
-    /// The commit that is judged.
-    pub commit: String,
-}
-
-/// Sessions to the relay on each node.
-pub const SESSIONS: u32 = 4;
-/// The cluster gets this long to come to life.
-pub const FAULTS_AFTER: Duration = Duration::from_secs(10);
 /// How often invariants are looked at, and hashes of states taken.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often something arrives that a former leadership left behind, in a build that can bring it.
 const LATE_EVERY: Duration = Duration::from_secs(15);
 /// How long a node may take to answer the last read; one that is cut off for good does not.
 const READ_WITHIN: Duration = Duration::from_secs(20);
-
-/// What lies ahead.
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    NextFault,
-    /// A fault whose moment has come.
-    Break(Fault),
-    Start(Place),
-    HealNetwork,
-    Thaw(Place),
-    Mood(Mood),
-    SetClock(Place),
-    Create(usize),
-    Operate,
-    Look,
-    Observe,
-    /// What a former leadership left on its way arrives.
-    Late,
-    /// A release that applies this level is installed, and the node restarts.
-    Install(Place, u32),
-    /// The operator finishes the upgrade, if that is possible.
-    Finish,
-    Heal,
-    End,
-}
 
 /// A run under way.
 pub struct World {
@@ -111,18 +63,6 @@ pub struct World {
     pub(crate) broken: BTreeMap<Thing, Vec<Broken>>,
     /// Kills, by what they were.
     tally: BTreeMap<&'static str, u64>,
-}
-
-/// The nodes that can be asked, for the clients.
-pub type Sites = Arc<Mutex<Vec<Option<Arc<Site>>>>>;
-
-/// What is mended at one stroke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Thing {
-    Network,
-    Relay,
-    Clock(Place),
-    Process(Place),
 }
 
 pub(crate) struct Chances {
@@ -248,7 +188,7 @@ impl World {
         if self.options.faults {
             self.after(FAULTS_AFTER, Step::NextFault);
         }
-        for (percent, step) in upgrade::plan(self.options.seed) {
+        for (percent, step) in upgrade_plan(self.options.seed) {
             self.after(whole * percent / 100, step);
         }
         while let Some(((at, _), _)) = self.agenda.first_key_value() {

@@ -3,16 +3,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::net::TcpStream;
 
 use crate::clock::Moment;
 use crate::command::{Command, Mail};
 use crate::connections::{Connections, DialogueState, Entry};
-use crate::faults::FaultStage;
-use crate::sink::Inner;
-use crate::strike::Struck;
+use crate::faults::{FaultStage, Struck};
+use crate::shared::Inner;
 use crate::wire::{End, Wire};
 
 /// Commands that were refused for their form or their place before the dialogue is ended with 421.
@@ -176,11 +174,6 @@ impl Dialogue {
         }
         if self.sink.recorder.is_lost() {
             return self.refuse(451, "4.3.0 the record of this sink cannot be written");
-        }
-        if let Some(bucket) = &self.sink.bucket
-            && let Err(code) = bucket.admit(Instant::now())
-        {
-            return self.refuse(code, "Throttling failure: Maximum sending rate exceeded");
         }
         if mail.size > self.sink.options.max_message_bytes {
             return self.refuse(552, "5.3.4 message too big");

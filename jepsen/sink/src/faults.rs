@@ -147,3 +147,16 @@ pub enum Amount {
     /// At the next so many occasions, then never again.
     Next(u32),
 }
+
+/// What a stage says instead of its reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Struck {
+    /// Its own reply.
+    Nothing,
+    /// This code and text.
+    Refuse(u16, String),
+    /// Its own code, without text.
+    Bare,
+    /// So many bytes before its reply.
+    Huge(u32),
+}

@@ -4,6 +4,7 @@
 /// A field as it stands in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
+    /// Its name.
     pub name: &'a str,
     /// What follows the colon, folding included.
     raw: &'a [u8],

@@ -35,9 +35,9 @@ mod options;
 mod receive;
 mod record;
 mod recorder;
+mod shared;
 mod sink;
 mod strike;
-mod throttle;
 mod wire;
 
 pub use accepted::{Accepted, BodyHash};
@@ -47,6 +47,6 @@ pub use dice::FaultTally;
 pub use fault_spec::{FaultSpecError, FaultSpecReason};
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest, MAX_HELD_BY_ONE_REQUEST};
-pub use options::{DotAnswer, DotWatcher, SinkOptions, Throttle, Watcher};
+pub use options::{DotAnswer, DotWatcher, SinkOptions, Watcher};
 pub use record::{Record, RecordError, TornTail};
 pub use sink::{Handle, Sink};

@@ -46,8 +46,6 @@ pub struct SinkOptions {
     pub max_recipients: usize,
     /// Open dialogues; further ones are turned away with 421.
     pub max_connections: usize,
-    /// Plays a relay that throttles.
-    pub throttle: Option<Throttle>,
     /// How long a silent client is kept (RFC 5321 4.5.3.2.7 asks for five minutes), and how long a client may
     /// take to read a reply.
     pub idle: Duration,
@@ -76,7 +74,6 @@ impl Default for SinkOptions {
             max_message_bytes: 10 << 20,
             max_recipients: 1_000,
             max_connections: 10_000,
-            throttle: None,
             idle: Duration::from_secs(300),
             pipelining: true,
             chunking: true,
@@ -147,15 +144,4 @@ impl fmt::Debug for DotWatcher {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("DotWatcher")
     }
-}
-
-/// The rate that a throttling relay allows, over all its connections.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Throttle {
-    /// Mails (MAIL commands) a second, on average.
-    pub rate_per_second: f64,
-    /// How many may come at once after a quiet time; at least 1.
-    pub burst: u32,
-    /// The answer above it. 454 is what Amazon SES says and keeps the dialogue; 421 ends it.
-    pub code: u16,
 }

@@ -12,11 +12,10 @@ use crate::body::{BodyReader, Progress, Violation};
 use crate::clock::Moment;
 use crate::connections::DialogueState;
 use crate::dialogue::{Dialogue, Envelope};
-use crate::faults::{FaultKind, FaultStage};
+use crate::faults::{FaultKind, FaultStage, Struck};
 use crate::headers;
 use crate::hold::HoldPoint;
 use crate::options::DotAnswer;
-use crate::strike::Struck;
 use crate::wire::{End, Patience};
 
 /// `X-Reveille-*` headers that one accept keeps.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
@@ -12,14 +12,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::accepted::Accepted;
 use crate::archive::{Archive, Keep, Mails, StillWaiting};
-use crate::connections::{Connections, OpenDialogue};
+use crate::connections::OpenDialogue;
 use crate::dialogue;
 use crate::dice::{Dice, FaultTally};
 use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
 use crate::options::SinkOptions;
 use crate::recorder::Recorder;
-use crate::throttle::Bucket;
+use crate::shared::Inner;
 
 /// Connections that the kernel may hold for us while we are busy; a campaign opens them in bursts.
 const BACKLOG: u32 = 1_024;
@@ -42,19 +42,6 @@ pub struct Handle {
     inner: Arc<Inner>,
 }
 
-/// What the dialogues of a sink share.
-pub(crate) struct Inner {
-    pub(crate) options: SinkOptions,
-    pub(crate) address: SocketAddr,
-    pub(crate) archive: Arc<Archive>,
-    pub(crate) recorder: Recorder,
-    pub(crate) dice: Dice,
-    pub(crate) holds: HoldBoard,
-    pub(crate) bucket: Option<Bucket>,
-    pub(crate) connections: Arc<Connections>,
-    pub(crate) stop: CancellationToken,
-}
-
 impl Sink {
     /// Listens, opens the record, and serves on the tokio runtime of the caller.
     ///
@@ -74,7 +61,6 @@ impl Sink {
             archive,
             dice: Dice::new(options.faults.clone()),
             holds: HoldBoard::default(),
-            bucket: options.throttle.map(|throttle| Bucket::new(throttle, Instant::now())),
             connections: Arc::default(),
             stop: CancellationToken::new(),
             options,

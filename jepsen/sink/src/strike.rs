@@ -4,21 +4,8 @@
 use std::time::Duration;
 
 use crate::dialogue::Dialogue;
-use crate::faults::{FaultKind, FaultStage};
+use crate::faults::{FaultKind, FaultStage, Struck};
 use crate::wire::{End, Patience};
-
-/// What a stage says instead of its reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Struck {
-    /// Its own reply.
-    Nothing,
-    /// This code and text.
-    Refuse(u16, String),
-    /// Its own code, without text.
-    Bare,
-    /// So many bytes before its reply.
-    Huge(u32),
-}
 
 impl Dialogue {
     /// Rolls the dice for a stage and carries out what strikes.

@@ -1,239 +1,191 @@
-//! `run`: real nodes, real mail, and a plan of faults that a seed decides.
+//! Fault runs: real nodes, real emails, and injected faults.
 //!
-//! Phases: a cluster is made and given its work; faults come and go while mail flows, a shifting subset of the
-//! chosen families in each period and all at once in the last; everything is mended; the backlog must drain; every
-//! recipient's story is read. What was seen all the while is a history, and by that alone the run is judged.
+//! A run has these phases: a cluster is started and gets its workload; faults come and go while emails are sent, in each
+//! period of a subset of the chosen families and in the last period of all; everything is repaired; the backlog must drain;
+//! the final state of every recipient is read. All observations are written to a history, and only by the history is the run
+//! judged (`reveille_check`).
 //!
-//! Reading order: this page, `options.rs` and `header.rs` (what is asked for, and what of the run), `plan` (what chance
-//! decides), `workload.rs` (what is due), `nemesis.rs` with `blows.rs`, `kills.rs`, `links.rs` and `wiring.rs`, `disk.rs`,
-//! and `operator.rs` with `rulings.rs`, `edits.rs` and `held.rs` (how it is broken), `desk.rs` and `readers.rs` (what is
-//! being written, and who looks on through the admin API), `stage.rs` (lives of processes), `scene.rs` (who watches),
-//! `aftermath.rs` with `stories.rs` (what is read at the end), `verdict.rs` (the last line). `crash/` is a command of its
-//! own on the same ground.
+//! Reading order: `options` and `header` (what is asked), `workload` (what is due), `faults` (what is broken), `clients`
+//! (operators and readers meanwhile), `processes` (the nodes), `observe` (what is recorded), `scenario` (from the first
+//! observer to the judgement), `report` (the last line). `failover` and `crash_points` are commands of their own.
 
-mod accepts;
-mod aftermath;
-mod blows;
-pub mod crash;
-mod daily;
-mod desk;
-mod disk;
-mod dots;
-mod edits;
-mod gates;
+mod clients;
+pub mod crash_points;
+pub mod failover;
+mod faults;
 mod header;
-mod held;
-mod kills;
-mod limits;
-mod links;
-mod lives;
-mod nemesis;
-mod operator;
+mod observe;
 mod options;
-mod outages;
-mod plan;
-mod readers;
-mod recorder;
-mod rulings;
-mod scene;
-mod stage;
-mod stories;
-mod trace;
-mod verdict;
-mod wiring;
+mod processes;
+mod report;
+mod scenario;
 mod workload;
 
-pub use verdict::{append, commit};
-
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use reveille_check::history::PhaseName;
+use reveille_harness::measure::{load_averages, monotonic_us};
+use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use self::daily::Hand;
-use self::desk::Desk;
-use self::limits::Limits;
-pub use self::nemesis::Ends;
-use self::nemesis::Nemesis;
-use self::operator::Operator;
+use self::clients::{Coordination, backfills, edits, readers};
+pub use self::faults::KillCounts;
+use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
 use self::options::Due;
-use self::plan::Family;
-use self::scene::{Closed, Scene, Trouble};
-use self::stage::Stage;
-use self::workload::Workload;
-use crate::Outcome;
-use crate::cluster::{Cluster, Start};
-use crate::footing::Wanted;
-use crate::measure::{load_averages, monotonic_us};
-use crate::wires::Wires;
+pub use self::report::{append, commit};
+use self::scenario::{Ending, HarnessErrors, Scenario};
+use self::workload::daily::{self, ClockDriver};
+use self::workload::{Limits, Workload};
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
-/// And those of the campaign, which goes beside all else.
-const CAMPAIGN_SESSIONS: u32 = 4;
-/// And those of the pool that is warmed up.
-const WARMING_SESSIONS: u32 = 2;
-/// Dialogues take as long as those of a relay that is not next door: so kills find hand-offs past the gate.
+/// The sink answers as slowly as a relay that is not on the same host, so that kills find hand-offs past the gate.
 const PACE: &str = "after-commit:stall=40ms@0.7";
-/// From the first create to the first instant, at least; and what each schedule adds.
+/// From the first create to the first instant, and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
-/// Entries between two snapshots, and entries that are kept.
-const SHORT_LOGS: (u64, u64) = (300, 50);
+/// Log entries between two snapshots, and entries that are kept.
+const LOG_LIMITS: (u64, u64) = (300, 50);
 /// The whole run ends within twice the fault phase and this.
 const WHOLE: Duration = Duration::from_secs(180);
-/// Of that, so much is left for reading and judging when the draining has to be over.
+/// The time for reading and judging, at the end of it.
 const TO_READ: Duration = Duration::from_secs(35);
 
-/// What the last line says beside the judgement.
+/// What the last line contains beside the judgement.
 #[derive(Serialize)]
 struct Particulars {
     nemesis: String,
     workload: &'static str,
     in_doubt_policy: &'static str,
     nodes: u8,
-    /// How densely nodes were killed; null without the family `kill`.
+    /// Null without the family `kill`.
     kills_per_minute: Option<f64>,
-    /// What stood between them, where something did.
-    links: Option<&'static str>,
     fault_seconds: u64,
     seconds: u64,
-    /// Of the machine when the fault phase was over, over 1, 5 and 15 minutes: a run without processor time proves little.
+    /// Of the machine at the end of the fault phase, over 1, 5 and 15 minutes: without processor time a run proves little.
     load_averages: Option<[f64; 3]>,
     drained: bool,
-    /// Lives that were ended on purpose.
-    ends: Ends,
-    /// Nodes that ended by themselves where nothing asked for it, with their last words.
+    /// Processes that were killed on purpose.
+    ends: KillCounts,
+    /// Nodes that ended unexpectedly, with the end of their logs.
     ended_by_themselves: Vec<String>,
-    /// What kept the run itself from going on.
-    trouble: Vec<String>,
+    /// Errors of the harness.
+    errors: Vec<String>,
     at: String,
 }
 
-/// Runs it; valid when every invariant holds, everything drained, and nothing ended that was not asked to.
-pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
+/// Runs it. The result is valid if every invariant holds, the backlog drained, and no process ended unexpectedly.
+pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let phase = Duration::from_secs(args.seconds);
     let ends = began + 2 * phase + WHOLE;
     let families = args.families()?;
-    let plan = plan::draw(args.seed.0, phase, &families);
+    let plan = faults::draw(args.seed.0, phase, &families);
     let policy = args.policy();
-    let (seed, faults, seconds) = (args.seed.0, plan.len(), args.seconds);
-    eprintln!("seed {seed}: {faults} faults planned for {seconds} s, in doubt: {}", policy.word());
-    let wanted = wanted(&families, args);
-    let cluster = Cluster::start_on(start, args.nodes, wanted).await?;
-    tell_what_lacks(&cluster, wanted);
+    let (seed, count, seconds) = (args.seed.0, plan.len(), args.seconds);
+    eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {}", policy.word());
+    let needs = needs(&families, args);
+    let cluster = Cluster::start(start, args.nodes, needs).await?;
+    report_missing(&cluster, needs);
 
     let began_us = monotonic_us();
-    let mut limits = Limits::draw(args.seed.0, args.campaign_size(), args.seconds);
+    let mut limits = Limits::draw(seed, args.campaign_size(), args.seconds);
     let header = header::header(args, &families, &plan, &limits, &cluster);
     let clocks_are_right = args.ledger_time_is_ours(&families);
-    let (mut scene, sink) =
-        Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), clocks_are_right).await?;
-    let (admin, recorder) = (cluster.admin().clone(), scene.recorder.clone());
+    let history = args.history.as_deref();
+    let (mut scenario, sink) =
+        Scenario::open(&cluster, &header, began_us, history, (PACE, SESSIONS), clocks_are_right).await?;
+    let (admin, recorder) = (cluster.admin().clone(), scenario.recorder.clone());
 
     let (schedules, recipients) = args.sizes();
-    let lead = LEAD + LEAD_A_SCHEDULE * schedules;
-    let first = SystemTime::now() + lead;
-    let in_doubt = policy.wire();
-    let campaign = args.campaign_size();
+    let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
     limits.set(&admin, &recorder, sink.address()).await?;
     let workload = match args.workload {
         Due::Once => {
-            let workload = Workload::new(schedules, recipients, first, phase, in_doubt);
-            workload.and_a_campaign(campaign, args.seed.0, first, phase)
+            let workload = Workload::new(schedules, recipients, first, phase, policy.wire());
+            workload.with_campaign(args.campaign_size(), seed, first, phase)
         }
-        Due::Daily => {
-            let items = daily::schedules(args.seed.0, phase, recipients, jiff::Timestamp::now())?;
-            Workload::of(items, in_doubt)
-        }
+        Due::Daily => Workload::of(daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?, policy.wire()),
     };
     let has_operators = families.contains(&Family::Operator);
     if has_operators {
-        held::items(first, phase).into_iter().for_each(|item| workload.add(item));
+        backfills::items(first, phase).into_iter().for_each(|item| workload.add(item));
     }
     limits.items(first, phase).into_iter().for_each(|item| workload.add(item));
     workload.create(&admin, &recorder).await?;
-    scene.limits = limits;
-    let desk = Desk::default();
+    scenario.limits = limits;
+    let coordination = Coordination::default();
+    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), coordination.clone(), seed);
     if has_operators {
-        held::hold(&workload, &desk, &admin, &recorder).await?;
+        backfills::pause_all(&nemesis.operator).await?;
         edits::create_spares(&workload, &admin, &recorder).await?;
     }
-    let mut days = JoinSet::new();
+    let mut clock = JoinSet::new();
     match args.workload {
         Due::Once => tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await,
         Due::Daily => {
-            let (instants_ms, offset_ms) = (workload.instants_ms(), 0);
-            let (admin, recorder, began_unix_ms) = (admin.clone(), recorder.clone(), header.began_unix_ms);
-            let mut hand = Hand { admin, recorder, began_unix_ms, instants_ms, offset_ms };
-            hand.begin(LEAD).await?;
-            days.spawn(hand.go_on());
+            let mut driver =
+                ClockDriver::new(admin.clone(), recorder.clone(), header.began_unix_ms, workload.instants_ms());
+            driver.begin(LEAD).await?;
+            clock.spawn(driver.drive());
         }
     }
 
-    scene.readers = readers::start(&admin, &recorder, &workload, &desk, args.seed.0);
-    let operator = Operator { admin, recorder: recorder.clone(), workload, desk, number: 0 };
-    let stage = Stage::new(cluster, sink, recorder, Arc::clone(&scene.watch));
-    let mut nemesis = Nemesis::new(stage, operator, args.seed.0, PACE);
-    scene.phase(PhaseName::Faults);
-    eprintln!("{} instants are due from now on; faults begin", nemesis.operator.workload.instants_ms().len());
-    // Whatever goes wrong from here on, what was seen is judged.
-    let mut trouble = Trouble::default();
-    trouble.note(nemesis.strike(&plan, Instant::now(), phase).await);
+    scenario.readers = readers::start(&admin, &recorder, &workload, &coordination, seed);
+    scenario.phase(PhaseName::Faults);
+    eprintln!("{} instants are due from now on; faults begin", workload.instants_ms().len());
+    // From here on the run is judged whatever fails.
+    let mut errors = HarnessErrors::default();
+    errors.note(nemesis.execute(&plan, Instant::now(), phase).await);
     let load_averages = load_averages();
-    eprintln!("everything is mended");
-    let Closed { judgement, drained, surprises } = scene.close(&mut nemesis, &mut trouble, ends, TO_READ).await?;
-    if let Some(ended) = days.try_join_next() {
-        trouble.note(ended?);
+    eprintln!("the fault phase is over");
+    let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    if let Some(ended) = clock.try_join_next() {
+        errors.note(ended?);
     }
-    let valid = judgement.valid && drained && surprises.is_empty() && trouble.0.is_empty();
+    let valid = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
+    let density = || (kills_per_minute(seed) * 10.0).round() / 10.0;
     let particulars = Particulars {
         nemesis: args.nemesis_words(),
         workload: if args.workload == Due::Daily { "daily" } else { "once" },
         in_doubt_policy: policy.word(),
         nodes: args.nodes,
-        kills_per_minute: families
-            .contains(&Family::Kill)
-            .then(|| (plan::kills_per_minute(args.seed.0) * 10.0).round() / 10.0),
-        links: nemesis.stage.cluster.footing().wires.as_ref().ok().map(Wires::name),
+        kills_per_minute: families.contains(&Family::Kill).then(density),
         fault_seconds: args.seconds,
         seconds: began.elapsed().as_secs(),
         load_averages,
         drained,
-        ends: nemesis.ends,
+        ends: nemesis.kills,
         ended_by_themselves: surprises,
-        trouble: trouble.0,
-        at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        errors: errors.0,
+        at: report::now(),
     };
-    verdict::outcome(&judgement, &particulars, valid, args.append.as_deref())
+    report::report(&judgement, &particulars, valid, args.append.as_deref())
 }
 
-fn wanted(families: &[Family], args: &Args) -> Wanted {
+fn needs(families: &[Family], args: &Args) -> Needs {
     let any = |of: &[Family]| families.iter().any(|family| of.contains(family));
-    Wanted {
-        links: any(&[Family::Partition, Family::Link]).then_some(args.links),
-        seed: args.seed.0,
+    Needs {
+        network: any(&[Family::Partition, Family::Link]),
         volumes: any(&[Family::Disk, Family::Power]),
         clocks: any(&[Family::Clock]),
-        short_logs: Some(SHORT_LOGS),
+        log_limits: Some(LOG_LIMITS),
         test_clock: args.workload == Due::Daily,
     }
 }
 
-fn tell_what_lacks(cluster: &Cluster, wanted: Wanted) {
-    let footing = cluster.footing();
-    let lacks = [
-        (wanted.links.is_some(), "cuts and bad links", footing.wires.as_ref().err()),
-        (wanted.volumes, "power cuts and full disks", footing.volumes.as_ref().err()),
-        (wanted.clocks, "clocks that are wrong", footing.clocks.as_ref().err()),
+fn report_missing(cluster: &Cluster, needs: Needs) {
+    let environment = cluster.environment();
+    let parts = [
+        (needs.network, "cut and bad links", environment.network.as_ref().err()),
+        (needs.volumes, "power cuts and full disks", environment.volumes.as_ref().err()),
+        (needs.clocks, "wrong clocks", environment.clocks.as_ref().err()),
     ];
-    for (wanted, what, why) in lacks {
-        if let (true, Some(why)) = (wanted, why) {
+    for (needed, what, why) in parts {
+        if let (true, Some(why)) = (needed, why) {
             eprintln!("{what} are skipped: {why}");
         }
     }

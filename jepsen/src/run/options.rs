@@ -1,4 +1,4 @@
-//! What `run` is asked for: its options, and what follows from them alone.
+//! The options of `run`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,13 +9,12 @@ use rand::{Rng, SeedableRng};
 use reveille_check::history::InDoubt;
 use reveille_proto::admin::v1 as api;
 
-use super::plan::Family;
-use crate::wires::Ground;
+use super::faults::Family;
 
-/// Defaults: schedules and recipients a second of the fault phase.
+/// Defaults for each second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
-/// A long run has fewer schedules, with more recipients each: the product compares no states of more than 10,000 rows (I11,
-/// `cluster/src/node/context.rs`), and a schedule that has come to its end keeps three and more.
+/// A long run has fewer schedules with more recipients each: the product does not hash states of more than 10,000 rows (I11),
+/// and a finished schedule keeps at least three.
 const SCHEDULES_MAX: u64 = 500;
 const RECIPIENTS_PER_SECOND: u64 = 20;
 const CAMPAIGN_PER_SECOND: u64 = 8;
@@ -23,7 +22,7 @@ const CAMPAIGN_PER_SECOND: u64 = 8;
 /// Options of `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Decides all that is random; `random` draws one, and tells it
+    /// Decides everything random; `random` draws one and prints it
     #[arg(long, value_parser = seed)]
     pub seed: Seed,
     /// Nodes in the cluster
@@ -33,7 +32,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recipients: Option<u32>,
     /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second,
-    /// 500 at most: the states of a cluster with much more are not compared]
+    /// 500 at most: larger states are not compared]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub schedules: Option<u32>,
     /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
@@ -45,29 +44,26 @@ pub struct Args {
     /// What is broken: `all`, or some of these
     #[arg(long, default_value = "all", value_delimiter = ',', value_parser = family)]
     pub nemesis: Vec<Nemeses>,
-    /// What stands between nodes, for `partition` and `link`
-    #[arg(long, value_enum, default_value = "any")]
-    pub links: Ground,
     /// What the schedules do with emails in doubt [default: the seed decides, `hold` for 70 of 100]
     #[arg(long, value_enum)]
     pub in_doubt: Option<Policy>,
     /// What is due
     #[arg(long, value_enum, default_value = "once")]
     pub workload: Due,
-    /// Keep the history in this file [default: it goes with the run]
+    /// Keep the history in this file [default: it is removed]
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Append the last line, with commit and instant, to this file
+    /// Append the last line to this file
     #[arg(long, value_name = "FILE")]
     pub append: Option<PathBuf>,
 }
 
 /// A seed, given or drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seed(pub(super) u64);
+pub struct Seed(pub u64);
 
 /// A number, or `random`.
-pub(super) fn seed(text: &str) -> Result<Seed, String> {
+pub fn seed(text: &str) -> Result<Seed, String> {
     match text {
         "random" => Ok(Seed(rand::random::<u32>().into())),
         _ => text.parse().map(Seed).map_err(|_| "a number below 2^64, or `random`".to_owned()),
@@ -101,7 +97,7 @@ pub enum Policy {
     Hold,
     /// Sent again: duplicates by choice
     Resend,
-    /// Closed as assumed when the run is over
+    /// Closed as assumed when the run ends
     #[value(name = "assume_sent")]
     AssumeSent,
 }
@@ -109,7 +105,7 @@ pub enum Policy {
 impl Policy {
     /// The policy of a run with this seed, with the shares of the simulation.
     fn drawn(seed: u64) -> Policy {
-        // A stream of its own, as of the kill density: it moves no other draw.
+        // Its own stream, so that it changes no other draw.
         match StdRng::seed_from_u64(seed.wrapping_mul(0xA24B_AED4_963E_E407)).random_range(0..100) {
             0..70 => Policy::Hold,
             70..85 => Policy::Resend,
@@ -117,7 +113,7 @@ impl Policy {
         }
     }
 
-    /// As it is typed, and as the last line has it.
+    /// Its name on the command line and in the last line.
     pub(super) fn word(self) -> &'static str {
         match self {
             Policy::Hold => "hold",
@@ -126,7 +122,7 @@ impl Policy {
         }
     }
 
-    /// As the admin API has it.
+    /// As the admin API names it.
     pub(super) fn wire(self) -> api::InDoubt {
         match self {
             Policy::Hold => api::InDoubt::Hold,
@@ -135,7 +131,7 @@ impl Policy {
         }
     }
 
-    /// As the history has it.
+    /// As histories name it.
     pub(super) fn judged(self) -> InDoubt {
         match self {
             Policy::Hold => InDoubt::Hold,
@@ -150,7 +146,7 @@ impl Policy {
 pub enum Due {
     /// Schedules that fire once, spread over the fault phase, and a campaign
     Once,
-    /// Daily schedules in twelve zones, on a clock that is moved by hand; without `clock` and `operator`
+    /// Daily schedules in twelve zones, on the test clock; without `clock` and `operator`
     Daily,
 }
 
@@ -175,8 +171,8 @@ impl Args {
         }
     }
 
-    /// What is broken. On a clock that is moved by hand no node's own clock is moved, and operators know no other time
-    /// than ours: named beside such a workload these two are refused, of `all` they are left out.
+    /// The families. On the test clock nodes' own clocks are not changed, and operators know only the harness's time: with
+    /// the daily workload these two are refused if named, and left out of `all`.
     pub(super) fn families(&self) -> Result<Vec<Family>> {
         let fits = |family: &Family| self.workload != Due::Daily || !matches!(family, Family::Clock | Family::Operator);
         let named = self.nemesis.iter().find_map(|named| match named {
@@ -187,18 +183,18 @@ impl Args {
         Ok(each(&self.nemesis).into_iter().filter(fits).collect())
     }
 
-    /// Do the instants of the ledger say when something was?
+    /// Whether ledger time can be compared with the history's.
     pub(super) fn ledger_time_is_ours(&self, families: &[Family]) -> bool {
         self.workload == Due::Once && !families.contains(&Family::Clock)
     }
 
-    /// The families as they are typed.
+    /// The families as on the command line.
     pub(super) fn nemesis_words(&self) -> String {
         words(&self.nemesis)
     }
 
-    /// The command that repeats it, on the same ground.
-    pub(super) fn command(&self, links: Option<&str>) -> String {
+    /// The command that repeats the run.
+    pub(super) fn command(&self) -> String {
         let (seed, nodes, seconds) = (self.seed.0, self.nodes, self.seconds);
         let mut command = format!(
             "reveille-jepsen run --seed {seed} --nodes {nodes} --seconds {seconds} --nemesis {}",
@@ -207,9 +203,6 @@ impl Args {
         let sizes = [("schedules", self.schedules), ("recipients", self.recipients), ("campaign", self.campaign)];
         for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
             command.push_str(&format!(" --{name} {size}"));
-        }
-        if let Some(links) = links {
-            command.push_str(&format!(" --links {links}"));
         }
         if self.workload == Due::Daily {
             command.push_str(" --workload daily");
@@ -229,7 +222,7 @@ fn each(chosen: &[Nemeses]) -> BTreeSet<Family> {
     each.collect()
 }
 
-/// As it is typed.
+/// As on the command line.
 fn words(chosen: &[Nemeses]) -> String {
     use clap::ValueEnum;
     let word = |chosen: &Nemeses| match chosen {
@@ -246,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_are_chosen_by_name_each_once() {
+    fn families_are_chosen_once_each_by_name() {
         let chosen = ["kill", "pause", "kill"].map(|name| family(name).unwrap());
         assert_eq!(each(&chosen), BTreeSet::from([Family::Kill, Family::Pause]));
         assert_eq!(words(&chosen), "kill,pause,kill");
@@ -267,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_number_or_drawn() {
+    fn seed_is_number_or_random() {
         assert_eq!(seed("7"), Ok(Seed(7)));
         assert!(seed("random").is_ok() && seed("seven").is_err());
     }

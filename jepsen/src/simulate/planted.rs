@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use reveille_harness::Report;
 use reveille_simulation::injected_bugs::{Bug, COMPILED};
 use serde::Serialize;
 
 use super::{Args, Several};
-use crate::Outcome;
 
 /// Which bugs are planted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ struct Summary {
 }
 
 /// One after the other.
-pub async fn run(args: &Args, bugs: &Bugs) -> Result<Outcome> {
+pub async fn run(args: &Args, bugs: &Bugs) -> Result<Report> {
     if !COMPILED {
         bail!("this binary has no bugs to plant: build it with --features planted-bugs");
     }
@@ -67,7 +67,7 @@ pub async fn run(args: &Args, bugs: &Bugs) -> Result<Outcome> {
         planted.push(found);
     }
     let summary = Summary { valid: planted.iter().all(|found| found.seed.is_some()), planted };
-    Outcome::new(&summary, summary.valid)
+    Report::new(&summary, summary.valid)
 }
 
 async fn look_for(args: &Args, bug: Bug) -> Result<Found> {

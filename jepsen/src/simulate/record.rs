@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Args, Job, Line};
-use crate::Outcome;
 use crate::run::{append, commit};
+use reveille_harness::Report;
 
 /// One call of `simulate`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -71,12 +71,12 @@ impl Summary {
     }
 
     /// As the last line, and at the end of a file where one is named.
-    pub fn outcome(&self, file: Option<&Path>) -> Result<Outcome> {
-        let outcome = Outcome::new(self, self.valid)?;
+    pub fn report(&self, file: Option<&Path>) -> Result<Report> {
+        let report = Report::new(self, self.valid)?;
         if let Some(file) = file {
-            append(file, &outcome.line)?;
+            append(file, &report.line)?;
         }
-        Ok(outcome)
+        Ok(report)
     }
 }
 
@@ -99,10 +99,10 @@ struct Sum {
 }
 
 /// Sums up what `--append` wrote.
-pub fn sum(file: &Path) -> Result<Outcome> {
+pub fn sum(file: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     let sum = sum_of(&text).with_context(|| format!("{}", file.display()))?;
-    Outcome::new(&sum, sum.failed.is_empty())
+    Report::new(&sum, sum.failed.is_empty())
 }
 
 fn sum_of(text: &str) -> Result<Sum> {

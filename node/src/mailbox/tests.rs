@@ -54,9 +54,11 @@ impl TestServer {
 async fn deliver(sink: &Sink, recipient: &str, message: &str) {
     let mut stream = BufReader::new(TcpStream::connect(sink.address()).await.unwrap());
     let envelope = format!("MAIL FROM:<news@shop.test>\r\nRCPT TO:<{recipient}>\r\nDATA\r\n");
-    for (command, codes) in
-        [("HELO client.test\r\n", &["220", "250"][..]), (&envelope, &["250", "250", "354"]), (&format!("{message}\r\n.\r\n"), &["250"])]
-    {
+    for (command, codes) in [
+        ("HELO client.test\r\n", &["220", "250"][..]),
+        (&envelope, &["250", "250", "354"]),
+        (&format!("{message}\r\n.\r\n"), &["250"]),
+    ] {
         stream.get_mut().write_all(command.as_bytes()).await.unwrap();
         for code in codes {
             let mut reply = String::new();

@@ -14,8 +14,8 @@
 //! A claim needs no such excuse. Whatever keeps a recipient from its relay (a pause, a rate, a circuit, a want of sessions),
 //! its node gives it back within ten seconds (P12). Only a broken relay may hold up a dialogue, for a minute.
 
-use super::availability::{Interval, in_force, rest_of};
 use super::limits;
+use super::majority::{Interval, in_force, rest_of};
 use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answer, Answered, Fate, Fault, FaultKind, FaultStatus, Operation, Run, Step, Target};
 use crate::time::MS;

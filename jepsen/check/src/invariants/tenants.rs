@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{calendar, limits};
+use super::{limits, occurrences};
 use crate::book::Book;
 use crate::history::{Answer, Fate, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
@@ -68,7 +68,7 @@ fn is_granted(book: &Book, run: Name) -> bool {
 
 /// Somebody paused it, or its schedule over its instant, or may have: then it starts when that is resumed.
 fn may_be_paused(book: &Book, run: &Run) -> bool {
-    if calendar::was_stopped(book, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
+    if occurrences::was_stopped(book, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
         return true;
     }
     let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));

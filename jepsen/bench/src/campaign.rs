@@ -1,0 +1,268 @@
+//! `bench`: how many emails a second a cluster sends, of one run with a sealed audience.
+//!
+//! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if each
+//! recipient got exactly one email, or is in doubt after a kill, and no other address got any.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use reveille_harness::load;
+use reveille_harness::measure::{resident_mb, rounded, unix_us};
+use reveille_harness::{Cluster, Needs, Report, StartArgs};
+use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
+use serde::Serialize;
+
+use crate::arrivals::Arrivals;
+use crate::flow::{Flow, KillCost};
+use crate::{Counter, SEED, yardstick};
+
+const SCHEDULE: &str = "bench";
+/// From the create to the due instant.
+const AHEAD: Duration = Duration::from_secs(3);
+/// The slowest rate that is waited for, and what is added to it.
+const SLOWEST_PER_SECOND: u64 = 500;
+const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
+const POLL_EVERY: Duration = Duration::from_millis(250);
+/// The interval of progress reports.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+/// A killed node is down for so long.
+const DOWN_FOR: Duration = Duration::from_secs(5);
+/// After a kill the counts must not change for so long before the run counts as finished.
+const STABLE_FOR: Duration = Duration::from_secs(8);
+/// A duplicate may come so long after the last email.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
+
+/// Options of `bench`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Recipients of the run; the sink keeps a byte for each
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=67_000_000))]
+    pub recipients: u32,
+    /// Nodes in the cluster
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub nodes: u8,
+    /// Sessions to the sink, on each node
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub sessions: u32,
+    /// Bytes of each email's text
+    #[arg(long, default_value_t = 2_048, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=262_144))]
+    pub body_bytes: u32,
+    /// `kill -9` the leader when a third is sent, start it again after 5 s, and report what that cost
+    #[arg(long)]
+    pub kill_leader: bool,
+    /// Also measure Postfix' `smtp-source` into its `smtp-sink`, before and after, with the sessions of one node
+    #[arg(long)]
+    pub compare: bool,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    recipients: u32,
+    nodes: u8,
+    body_bytes: u32,
+    /// To write the audience on every node, and to seal it.
+    generate_seconds: f64,
+    /// From the due instant to the last accept.
+    seconds: f64,
+    /// Accepts a second without the first two seconds; null for a shorter run.
+    rate: Option<f64>,
+    /// By `smtp-source` into `smtp-sink`: the mean of before and after, and the rate relative to it.
+    smtp_source_rate: Option<f64>,
+    ratio: Option<f64>,
+    arrived: u64,
+    duplicates: u64,
+    missing: u64,
+    unexplained: u64,
+    in_doubt: u64,
+    /// With `--kill-leader`.
+    kill: Option<KillCost>,
+    /// From just before the due instant to the last email.
+    cpu_seconds: BTreeMap<String, f64>,
+    /// Of each node, at the end.
+    rss_mb: BTreeMap<String, f64>,
+    verified: bool,
+}
+
+/// The sink's accepts.
+struct Counts {
+    flow: Flow,
+    arrivals: Arrivals,
+}
+
+/// Runs it.
+pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
+    let rate_before = postfix_rate(args).await?;
+    let mails = u64::from(args.recipients);
+    let flow = Flow::new(unix_us(SystemTime::now()) as u64);
+    let counts = Counts { flow, arrivals: Arrivals::of_generated(args.recipients, SEED) };
+    let (counter, sink) = Counter::start(counts, |counts, accept| {
+        counts.flow.note(accept.accept_unix_us);
+        counts.arrivals.note(&accept.recipient);
+    })?;
+    let mut cluster = Cluster::start(start, args.nodes, Needs::default()).await?;
+    cluster.admin().add_relay(sink.address(), args.sessions).await?;
+    let begun = Instant::now();
+    let generated = cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]);
+    reporting(&format!("the audience of {mails} recipients"), generated).await?;
+    let generate_seconds = begun.elapsed().as_secs_f64();
+    eprintln!("{mails} recipients are sealed, in {generate_seconds:.1} s");
+    let due = SystemTime::now() + AHEAD;
+    cluster.admin().create(body(due, args.body_bytes)).await?;
+    let before = cluster.cpu_seconds()?;
+    let ended = wait_for_end(&mut cluster, args, due).await?;
+    let used = cluster.cpu_seconds()?.into_iter().map(|(name, after)| {
+        // The count of a restarted process begins at zero.
+        let used = after - before.get(&name).filter(|before| **before <= after).unwrap_or(&0.0);
+        (name, rounded(used))
+    });
+    let cpu_seconds = used.collect();
+    let rss_mb = cluster.of_each(resident_mb)?;
+    tokio::time::sleep(QUIET_AFTER).await;
+    let doubts = match ended.last.in_doubt {
+        0 => BTreeSet::new(),
+        _ => cluster.admin().doubts(&ended.run).await?,
+    };
+    drop(cluster);
+    let rate_after = postfix_rate(args).await?;
+    let smtp_source_rate = rate_before.zip(rate_after).map(|(before, after)| rounded(f64::midpoint(before, after)));
+
+    let Counts { flow, arrivals } = &*counter.read();
+    let rate = flow.rate();
+    let in_doubt_missing = doubts.iter().filter(|address| !arrivals.has(address)).count() as u64;
+    let missing = arrivals.missing().saturating_sub(in_doubt_missing);
+    let valid = missing == 0 && arrivals.duplicates() == 0 && arrivals.unexpected == 0;
+    let figures = Figures {
+        recipients: args.recipients,
+        nodes: args.nodes,
+        body_bytes: args.body_bytes,
+        generate_seconds: rounded(generate_seconds),
+        seconds: rounded(flow.last_us().unwrap_or(0).saturating_sub(unix_us(due) as u64) as f64 / 1e6),
+        rate: rate.map(rounded),
+        smtp_source_rate,
+        ratio: rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
+        arrived: arrivals.arrived(),
+        duplicates: arrivals.duplicates(),
+        missing,
+        unexplained: arrivals.unexpected,
+        in_doubt: ended.last.in_doubt.into(),
+        kill: ended.killed_us.and_then(|killed_us| flow.cost_of_kill(killed_us)),
+        cpu_seconds,
+        rss_mb,
+        verified: valid,
+    };
+    Report::new(&figures, valid)
+}
+
+/// A finished run.
+struct Ended {
+    run: String,
+    last: RunCounts,
+    /// Microseconds since 1970 UTC.
+    killed_us: Option<u64>,
+}
+
+/// Waits until no recipient is pending or claimed. Kills the leader meanwhile, if requested.
+async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Result<Ended> {
+    let wait = WAIT_AT_LEAST + Duration::from_secs(u64::from(args.recipients) / SLOWEST_PER_SECOND);
+    let until = Instant::now() + wait;
+    tokio::time::sleep(due.duration_since(SystemTime::now()).unwrap_or_default()).await;
+    let run = loop {
+        match cluster.admin().run_of(SCHEDULE).await? {
+            Some(run) => break run.run,
+            None if Instant::now() > until => bail!("the run did not open; --keep FOLDER keeps the logs"),
+            None => tokio::time::sleep(POLL_EVERY).await,
+        }
+    };
+    let mut ended = Ended { run, last: RunCounts::default(), killed_us: None };
+    let (mut down, mut unchanged_since) = (None, Instant::now());
+    let mut reported = (Instant::now(), 0);
+    loop {
+        let counts = cluster.admin().counts(&ended.run).await?;
+        if counts != ended.last {
+            (ended.last, unchanged_since) = (counts, Instant::now());
+        }
+        if reported.0.elapsed() >= REPORT_EVERY {
+            eprintln!("{}", progress(&ended.last, reported.1, reported.0.elapsed()));
+            reported = (Instant::now(), ended.last.sent);
+        }
+        let is_over = ended.last.pending + ended.last.claimed == 0;
+        if args.kill_leader && ended.killed_us.is_none() && ended.last.sent >= args.recipients / 3 {
+            let (leader, _) = cluster.leader().await.context("no node leads")?;
+            ended.killed_us = Some(unix_us(SystemTime::now()) as u64);
+            cluster.kill(&leader)?;
+            eprintln!("killed the leader {leader} after {} emails", ended.last.sent);
+            down = Some((leader, Instant::now()));
+        }
+        if let Some((name, _)) = down.take_if(|(_, since)| since.elapsed() >= DOWN_FOR) {
+            cluster.restart(&name)?;
+        }
+        let stable_for = if args.kill_leader { STABLE_FOR } else { Duration::ZERO };
+        if is_over && down.is_none() && unchanged_since.elapsed() >= stable_for {
+            return Ok(ended);
+        }
+        if Instant::now() > until {
+            eprintln!("not finished after {} s: {:?}", wait.as_secs(), ended.last);
+            return Ok(ended);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}
+
+/// The counts of a run, and the rate since so many were sent.
+fn progress(counts: &RunCounts, sent_before: u32, since: Duration) -> String {
+    let RunCounts { sent, pending, claimed, in_doubt, .. } = *counts;
+    let rate = f64::from(sent.saturating_sub(sent_before)) / since.as_secs_f64();
+    format!("{sent} sent, {rate:.0} a second; {pending} pending, {claimed} claimed, {in_doubt} in doubt")
+}
+
+/// Reports from time to time that it waits.
+async fn reporting<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let (begun, mut work) = (Instant::now(), std::pin::pin!(work));
+    loop {
+        match tokio::time::timeout(REPORT_EVERY, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => eprintln!("waiting for {what}, for {} s", begun.elapsed().as_secs()),
+        }
+    }
+}
+
+async fn postfix_rate(args: &Args) -> Result<Option<f64>> {
+    if !args.compare {
+        return Ok(None);
+    }
+    let (sessions, bytes) = (args.sessions, args.body_bytes);
+    let measured = tokio::task::spawn_blocking(move || yardstick::measure(sessions, bytes));
+    let rate = reporting("smtp-source into smtp-sink", measured).await??;
+    eprintln!("smtp-source into smtp-sink: {rate:.0} emails a second");
+    Ok(Some(rate))
+}
+
+/// A schedule with a template of that many bytes, in lines of 64.
+fn body(at: SystemTime, bytes: u32) -> ScheduleBody {
+    let line = "This line is one of many, and each of them is just as long ....\n";
+    let text: String = "Dear {{ recipient }}\n".chars().chain(line.chars().cycle()).take(bytes as usize).collect();
+    let mut body = load::to_sealed(load::once(SCHEDULE.to_owned(), at, Vec::new()), SCHEDULE);
+    if let Some(content) = &mut body.content {
+        content.text = Some(text);
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_requested_length() {
+        let text = body(SystemTime::UNIX_EPOCH, 2_048).content.unwrap().text.unwrap();
+        assert_eq!(text.len(), 2_048);
+    }
+
+    #[test]
+    fn progress_names_counts_and_rate() {
+        let counts = RunCounts { sent: 70_000, pending: 30_000, claimed: 12, ..RunCounts::default() };
+        let line = progress(&counts, 20_000, Duration::from_secs(10));
+        assert_eq!(line, "70000 sent, 5000 a second; 30000 pending, 12 claimed, 0 in doubt");
+    }
+}

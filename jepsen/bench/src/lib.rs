@@ -1,0 +1,39 @@
+//! Benchmarks of a cluster of real nodes: commands of `reveille-jepsen`. Each measures, and checks that every email came
+//! exactly once. The fault runs judge; a benchmark keeps no history, since its volume does not fit into one.
+//!
+//! `campaign` measures the throughput of one large run, `tenants` how late a small tenant is beside a large one, and
+//! `schedules` the lateness, the cost and the creation of many schedules.
+
+mod arrivals;
+pub mod campaign;
+mod flow;
+pub mod schedules;
+pub mod tenants;
+mod yardstick;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+use reveille_sink::{Accepted, Sink, SinkOptions, Watcher};
+
+/// The seed of generated audiences.
+const SEED: u64 = 1;
+
+/// What the sink's accepts are counted in.
+struct Counter<T>(Arc<Mutex<T>>);
+
+impl<T: Send + 'static> Counter<T> {
+    /// A sink that reports each accept to `note` and keeps no email.
+    fn start(counts: T, note: impl Fn(&mut T, &Accepted) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
+        let counts = Arc::new(Mutex::new(counts));
+        let counter = Counter(Arc::clone(&counts));
+        let watcher =
+            Watcher::new(move |accept| note(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), accept));
+        let options = SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() };
+        Ok((counter, Sink::start(options)?))
+    }
+
+    fn read(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,62 @@
+//! The rate of Postfix' `smtp-source` into its `smtp-sink` on this machine, to compare with. They send emails of one size
+//! over sessions that stay open, without a schedule, a ledger, a record or a disk.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Emails of one measurement: some ten seconds.
+const MAILS: u32 = 300_000;
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
+/// `smtp-sink` drops root and needs a user name.
+const NOBODY: &str = "nobody";
+
+/// Emails a second of this many bytes, over so many sessions.
+pub fn measure(sessions: u32, bytes: u32) -> Result<f64> {
+    // Freed again before `smtp-sink` binds it.
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let mut sink = Command::new("smtp-sink");
+    if rustix::process::geteuid().is_root() {
+        sink.args(["-u", NOBODY]);
+    }
+    sink.arg(address.to_string()).arg("1000");
+    let _sink = Running(quiet(&mut sink).spawn().context("smtp-sink, of Postfix, cannot be started")?);
+    wait_until_it_listens(address)?;
+    let mut source = Command::new("smtp-source");
+    source.args(["-d", "-s", &sessions.to_string(), "-m", &MAILS.to_string(), "-l", &bytes.to_string()]);
+    source.args(["-f", "jepsen@example.org", "-t", "r@audience.invalid"]).arg(address.to_string());
+    let begun = Instant::now();
+    let ended = quiet(&mut source).status().context("smtp-source, of Postfix, cannot be started")?;
+    if !ended.success() {
+        bail!("smtp-source ended with {ended}");
+    }
+    Ok(f64::from(MAILS) / begun.elapsed().as_secs_f64())
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+fn wait_until_it_listens(address: SocketAddr) -> Result<()> {
+    let until = Instant::now() + LISTENS_WITHIN;
+    while TcpStream::connect(address).is_err() {
+        if Instant::now() > until {
+            bail!("smtp-sink does not listen on {address}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A child process that a drop kills.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,126 @@
+//! When a majority of the nodes was up and undisturbed.
+//!
+//! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
+//! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost data may have to catch up with a
+//! leader before it votes, since its log may be torn. It counts again when a leader has stood for five seconds since its
+//! start, or when a process of it has waited a minute for one. A process that ends earlier begins that minute again at its
+//! next start.
+
+use crate::book::Book;
+use crate::history::{Fault, FaultKind, FaultStatus};
+use crate::time::MS;
+
+/// A node with a torn log waits so long for a leader.
+const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
+/// A node has caught up with a leader that has stood for so long. A process that starts waits some seconds for the promises
+/// of its predecessor, before it follows a leader.
+const CATCHES_UP_NS: u64 = 5_000 * MS;
+
+/// An interval, its end excluded.
+pub(super) type Interval = (u64, u64);
+
+/// When a majority was up and undisturbed: in order, and none touches the next.
+pub fn majorities(book: &Book) -> Vec<Interval> {
+    let mut changes: Vec<(u64, i32)> = Vec::new();
+    let of_all: Vec<Interval> =
+        book.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(book, fault)).collect();
+    for node in &book.header.nodes {
+        let own = book.faults.iter().filter(|fault| fault.nodes.contains(node) && disturbs(fault));
+        let mut without: Vec<Interval> = own.map(|fault| in_force(book, fault)).chain(of_all.iter().copied()).collect();
+        without.sort_unstable();
+        for life in book.lives.iter().filter(|life| life.node == *node) {
+            for (from_ns, until_ns) in rest_of((life.started_ns, life.ended_ns.unwrap_or(u64::MAX)), &without) {
+                changes.extend([(from_ns, 1), (until_ns, -1)]);
+            }
+        }
+    }
+    // At one instant a node that goes is counted before one that comes.
+    changes.sort_unstable();
+    let needed = book.header.nodes.len() as i32 / 2 + 1;
+    let (mut up, mut since, mut found) = (0, None, Vec::new());
+    for (at_ns, change) in changes {
+        up += change;
+        match since {
+            None if up >= needed => since = Some(at_ns),
+            Some(from_ns) if up < needed => {
+                found.push((from_ns, at_ns));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    found.extend(since.map(|from_ns| (from_ns, u64::MAX)));
+    found
+}
+
+/// What is left of an interval without these, which are sorted.
+pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -> Vec<Interval> {
+    let mut left = Vec::new();
+    for (first, last) in without {
+        if *first > from_ns && *last > from_ns && from_ns < until_ns {
+            left.push((from_ns, (*first).min(until_ns)));
+        }
+        from_ns = from_ns.max(*last);
+    }
+    if from_ns < until_ns {
+        left.push((from_ns, until_ns));
+    }
+    left
+}
+
+fn is_network(fault: &Fault) -> bool {
+    fault.status != FaultStatus::Skipped && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
+}
+
+/// Can it keep the nodes that it names from leading and voting?
+fn disturbs(fault: &Fault) -> bool {
+    let not_the_node =
+        matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer | FaultKind::Overload);
+    fault.status != FaultStatus::Skipped && !not_the_node
+}
+
+/// While it is in force, and until what it struck can vote again.
+pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
+    let until_ns = fault.until_ns.unwrap_or(match fault.kind {
+        // The end of a process is in the lives.
+        FaultKind::Kill | FaultKind::CrashPoint => fault.from_ns,
+        FaultKind::PowerCut => starts_again(book, fault),
+        _ => u64::MAX,
+    });
+    let may_be_torn =
+        matches!(fault.kind, FaultKind::PowerCut | FaultKind::Damage | FaultKind::Disk | FaultKind::CrashPoint);
+    if !may_be_torn {
+        return (fault.from_ns, until_ns);
+    }
+    let led_ns = caught_up(book, until_ns);
+    let waited_ns = fault.nodes.iter().map(|node| has_waited(book, node, until_ns)).max().unwrap_or(until_ns);
+    (fault.from_ns, led_ns.min(waited_ns))
+}
+
+/// The first instant since this one at which a leader has stood for as long as a node needs to catch up.
+fn caught_up(book: &Book, since_ns: u64) -> u64 {
+    let mut outages: Vec<Interval> = book.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
+    outages.sort_unstable();
+    let led_ns = outages.into_iter().fold(since_ns, |led_ns, (from_ns, until_ns)| {
+        let is_between = from_ns < led_ns.saturating_add(CATCHES_UP_NS) && led_ns < until_ns;
+        if is_between { until_ns } else { led_ns }
+    });
+    led_ns.saturating_add(CATCHES_UP_NS)
+}
+
+/// When a process of this node has run for the minute that a torn log makes it wait for a leader.
+fn has_waited(book: &Book, node: &str, since_ns: u64) -> u64 {
+    let own = book.lives.iter().filter(|life| life.node == node);
+    let waits = own.map(|life| (life.started_ns.max(since_ns).saturating_add(WITHOUT_LEADER_NS), life.ended_ns));
+    let waited = waits.filter(|(waited_ns, ended_ns)| ended_ns.is_none_or(|ended_ns| *waited_ns <= ended_ns));
+    waited.map(|(waited_ns, _)| waited_ns).min().unwrap_or(u64::MAX)
+}
+
+/// When the last of the nodes that a fault struck was started again; the beginning of the fault for one that was not.
+fn starts_again(book: &Book, fault: &Fault) -> u64 {
+    let of_node = |node: &String| {
+        let later = book.lives.iter().filter(|life| life.node == *node && life.started_ns > fault.from_ns);
+        later.map(|life| life.started_ns).min()
+    };
+    fault.nodes.iter().filter_map(of_node).max().unwrap_or(fault.from_ns)
+}

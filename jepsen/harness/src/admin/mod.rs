@@ -1,0 +1,260 @@
+//! An administrator of the cluster, over its admin API. Every node answers every request, so a node that does not answer is
+//! skipped.
+//!
+//! [`AdminClient::read`] repeats a request until it is answered; this is safe for reads and for writes with a request id.
+//! [`AdminClient::change`] does so for a limited time and reports one of three results: done, refused or unknown. A refusal
+//! after an unanswered try counts as unknown, since the first try may have been executed. [`AdminClient::change_by`] asks
+//! one node once: the change has no request id, and a second try would be a second change.
+
+mod doubts;
+mod objects;
+mod runs;
+mod setup;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Response, Status};
+
+pub use doubts::{Decision, RecipientOfRun};
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// The timeout of one node.
+const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+/// How long `change` and `read` ask one node after the other.
+const CHANGE_WITHIN: Duration = Duration::from_secs(16);
+const READ_WITHIN: Duration = Duration::from_secs(30);
+/// The pause after all nodes were asked in vain.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// Entries of one page.
+const PAGE_SIZE: i32 = 1_000;
+
+/// A call of the admin API: a client's method as a function of channel and request.
+macro_rules! rpc {
+    ($client:ident, $method:ident) => {
+        |channel: tonic::transport::Channel, request| async move { $client::new(channel).$method(request).await }
+    };
+}
+pub(crate) use rpc;
+
+/// An administrator with its own connections to every node.
+#[derive(Clone)]
+pub struct AdminClient {
+    endpoints: Vec<String>,
+    channels: Vec<Channel>,
+    tenant: String,
+}
+
+/// The result of a call that changes something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallResult<T> {
+    /// It was done, with this answer.
+    Done(T),
+    /// It was refused for this reason, and changed nothing.
+    Refused(String),
+    /// It may have been done.
+    Unknown,
+}
+
+impl<T> CallResult<T> {
+    /// The same result with another answer.
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> CallResult<U> {
+        match self {
+            CallResult::Done(answer) => CallResult::Done(with(answer)),
+            CallResult::Refused(reason) => CallResult::Refused(reason),
+            CallResult::Unknown => CallResult::Unknown,
+        }
+    }
+
+    /// Whether it was done.
+    pub fn is_done(&self) -> bool {
+        matches!(self, CallResult::Done(_))
+    }
+}
+
+/// A call without the expected answer.
+struct Unanswered {
+    /// The last status of a node, if any answered.
+    last: Option<Status>,
+    tries_before: u64,
+    /// Whether the status is the cluster's answer and asking again is of no use.
+    is_final: bool,
+}
+
+impl AdminClient {
+    /// Connects at its first call.
+    pub fn new(endpoints: Vec<String>) -> Result<AdminClient> {
+        let channel = |address: &String| -> Result<Channel> {
+            let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
+            Ok(endpoint.connect_timeout(CONNECT_WITHIN).timeout(ANSWER_WITHIN).connect_lazy())
+        };
+        let channels = endpoints.iter().map(channel).collect::<Result<_>>()?;
+        Ok(AdminClient { endpoints, channels, tenant: String::new() })
+    }
+
+    /// Admin addresses of the nodes.
+    pub fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
+    /// Another administrator, which asks the node of this number (modulo the nodes) first.
+    pub fn another(&self, number: usize) -> Result<AdminClient> {
+        let mut endpoints = self.endpoints.clone();
+        let count = endpoints.len().max(1);
+        endpoints.rotate_left(number % count);
+        Ok(AdminClient { tenant: self.tenant.clone(), ..AdminClient::new(endpoints)? })
+    }
+
+    /// The same administrator for this tenant.
+    pub fn of_tenant(&self, tenant: &str) -> AdminClient {
+        AdminClient { tenant: tenant.to_owned(), ..self.clone() }
+    }
+
+    fn tenant(&self) -> String {
+        self.tenant.clone()
+    }
+
+    /// Asks one node after the other until one answers.
+    async fn read<Request: Clone, Answer, Call>(
+        &self,
+        what: &str,
+        call: impl Fn(Channel, Request) -> Call,
+        request: Request,
+    ) -> Result<Answer>
+    where
+        Call: Future<Output = Result<Response<Answer>, Status>>,
+    {
+        self.ask_all(READ_WITHIN, call, request).await.map_err(|unanswered| match unanswered.last {
+            Some(status) => refused(what, &status),
+            None => anyhow::anyhow!("{what}: no node answered within {} s", READ_WITHIN.as_secs()),
+        })
+    }
+
+    /// All items of a list, page by page. `request` makes the request of a page token, `items` takes the items and the next
+    /// token from an answer.
+    async fn list<Request: Clone, Answer, Item, Call>(
+        &self,
+        what: &str,
+        call: impl Fn(Channel, Request) -> Call,
+        request: impl Fn(String) -> Request,
+        items: impl Fn(Answer) -> (Vec<Item>, String),
+    ) -> Result<Vec<Item>>
+    where
+        Call: Future<Output = Result<Response<Answer>, Status>>,
+    {
+        let (mut all, mut token) = (Vec::new(), String::new());
+        loop {
+            let (page, next) = items(self.read(what, &call, request(token)).await?);
+            all.extend(page);
+            if next.is_empty() {
+                return Ok(all);
+            }
+            token = next;
+        }
+    }
+
+    /// Asks for a change, by one node after the other.
+    async fn change<Request: Clone, Answer, Call>(
+        &self,
+        call: impl Fn(Channel, Request) -> Call,
+        request: Request,
+    ) -> CallResult<Answer>
+    where
+        Call: Future<Output = Result<Response<Answer>, Status>>,
+    {
+        match self.ask_all(CHANGE_WITHIN, call, request).await {
+            Ok(answer) => CallResult::Done(answer),
+            Err(Unanswered { last: Some(status), tries_before: 0, is_final: true }) => result_of(Err(status)),
+            Err(_) => CallResult::Unknown,
+        }
+    }
+
+    /// Asks one node for a change, once. A connection that broke may have delivered the request.
+    async fn change_by<Request, Answer, Call>(
+        &self,
+        node: usize,
+        call: impl Fn(Channel, Request) -> Call,
+        request: Request,
+    ) -> CallResult<Answer>
+    where
+        Call: Future<Output = Result<Response<Answer>, Status>>,
+    {
+        self.ask_one(node, ANSWER_WITHIN, call, request).await.map_or(CallResult::Unknown, result_of)
+    }
+
+    /// Asks the node of this number (modulo the nodes) once; `None` without an answer.
+    async fn ask_one<Request, Answer, Call>(
+        &self,
+        node: usize,
+        within: Duration,
+        call: impl Fn(Channel, Request) -> Call,
+        request: Request,
+    ) -> Option<Result<Answer, Status>>
+    where
+        Call: Future<Output = Result<Response<Answer>, Status>>,
+    {
+        let channel = self.channels.get(node % self.channels.len().max(1))?.clone();
+        let answer = tokio::time::timeout(within, call(channel, request)).await.ok()?;
+        Some(answer.map(Response::into_inner))
+    }
+
+    async fn ask_all<Request: Clone, Answer, Call>(
+        &self,
+        within: Duration,
+        call: impl Fn(Channel, Request) -> Call,
+        request: Request,
+    ) -> Result<Answer, Unanswered>
+    where
+        Call: Future<Output = Result<Response<Answer>, Status>>,
+    {
+        let until = Instant::now() + within;
+        let (mut last, mut tries_before) = (None, 0);
+        loop {
+            for node in 0..self.channels.len() {
+                match self.ask_one(node, ANSWER_WITHIN, &call, request.clone()).await {
+                    Some(Ok(answer)) => return Ok(answer),
+                    Some(Err(status)) if is_transient(status.code()) => last = Some(status),
+                    Some(Err(status)) => return Err(Unanswered { last: Some(status), tries_before, is_final: true }),
+                    None => {}
+                }
+                tries_before += 1;
+            }
+            if Instant::now() > until {
+                return Err(Unanswered { last, tries_before, is_final: false });
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        }
+    }
+
+    fn first_channel(&self) -> Result<Channel> {
+        Ok(self.channels.first().context("a cluster without nodes")?.clone())
+    }
+}
+
+/// A node that fails internally may have executed the change before.
+fn result_of<Answer>(answer: Result<Answer, Status>) -> CallResult<Answer> {
+    match answer {
+        Ok(answer) => CallResult::Done(answer),
+        Err(status) if is_transient(status.code()) || status.code() == Code::Internal => CallResult::Unknown,
+        Err(status) => CallResult::Refused(format!("{:?}: {}", status.code(), status.message())),
+    }
+}
+
+/// Whether asking again may succeed: no leader, no connection, no time.
+fn is_transient(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::ResourceExhausted
+    )
+}
+
+fn refused(what: &str, status: &Status) -> anyhow::Error {
+    anyhow::anyhow!("{what}: {:?}: {}", status.code(), status.message())
+}
+
+/// As the API's timestamp, from milliseconds since 1970.
+pub fn timestamp(unix_ms: i64) -> prost_types::Timestamp {
+    let nanos = (unix_ms.rem_euclid(1_000) * 1_000_000) as i32;
+    prost_types::Timestamp { seconds: unix_ms.div_euclid(1_000), nanos }
+}

@@ -1,0 +1,195 @@
+//! Schedules, campaigns and opt-outs.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
+use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    AddOptOutRequest, BackfillScheduleRequest, BackfillScheduleResponse, Barrier, Campaign, CheckOptOutRequest,
+    CreateCampaignRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryEntry,
+    LaunchCampaignRequest, ListCampaignsRequest, ListOptOutsRequest, ListScheduleHistoryRequest, ListSchedulesRequest,
+    OptOut, PauseScheduleRequest, ResumeScheduleRequest, Schedule, ScheduleBody, TriggerScheduleRequest,
+    UpdateScheduleRequest,
+};
+use tonic::Code;
+
+use super::{AdminClient, CallResult, PAGE_SIZE, rpc, timestamp};
+
+/// The timeout of a read of one node.
+const READ_ONE_WITHIN: Duration = Duration::from_secs(2);
+
+impl AdminClient {
+    /// Creates a schedule; returns when it is durable.
+    pub async fn create(&self, schedule: ScheduleBody) -> Result<()> {
+        let request_id = uuid::Uuid::now_v7().to_string();
+        let request = CreateScheduleRequest { schedule: Some(schedule), request_id, validate_only: false };
+        self.read("schedule create", rpc!(ScheduleServiceClient, create_schedule), request).await?;
+        Ok(())
+    }
+
+    /// Creates a schedule under this request id.
+    pub async fn create_as(&self, request_id: &str, schedule: &ScheduleBody) -> CallResult<()> {
+        let (schedule, request_id) = (Some(schedule.clone()), request_id.to_owned());
+        let request = CreateScheduleRequest { schedule, request_id, validate_only: false };
+        self.change(rpc!(ScheduleServiceClient, create_schedule), request).await.map(|_| ())
+    }
+
+    /// Triggers a schedule; returns the run.
+    pub async fn trigger(&self, request_id: &str, schedule: &str) -> CallResult<String> {
+        let (name, request_id) = (schedule.to_owned(), request_id.to_owned());
+        let request =
+            TriggerScheduleRequest { tenant: self.tenant(), name, request_id, ..TriggerScheduleRequest::default() };
+        let answer = self.change(rpc!(ScheduleServiceClient, trigger_schedule), request).await;
+        answer.map(|answer| answer.run.unwrap_or_default().run)
+    }
+
+    /// Changes the timing of a schedule, if its etag is still this one.
+    pub async fn retime(&self, request_id: &str, etag: &str, body: &ScheduleBody) -> CallResult<()> {
+        let request = UpdateScheduleRequest {
+            schedule: Some(body.clone()),
+            update_mask: Some(prost_types::FieldMask { paths: vec!["when".to_owned()] }),
+            etag: etag.to_owned(),
+            request_id: request_id.to_owned(),
+            ..UpdateScheduleRequest::default()
+        };
+        self.change(rpc!(ScheduleServiceClient, update_schedule), request).await.map(|_| ())
+    }
+
+    /// Deletes a schedule; returns the log index.
+    pub async fn delete_schedule(&self, name: &str) -> CallResult<u64> {
+        let (tenant, name) = (self.tenant(), name.to_owned());
+        let request = DeleteScheduleRequest { tenant, name, ..DeleteScheduleRequest::default() };
+        self.change(rpc!(ScheduleServiceClient, delete_schedule), request).await.map(|answer| answer.index)
+    }
+
+    /// Pauses a schedule; returns the log index.
+    pub async fn pause_schedule(&self, name: &str) -> CallResult<u64> {
+        let (tenant, name) = (self.tenant(), name.to_owned());
+        let request = PauseScheduleRequest { tenant, name, ..PauseScheduleRequest::default() };
+        let answer = self.change(rpc!(ScheduleServiceClient, pause_schedule), request).await;
+        answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
+    }
+
+    /// Resumes a schedule; returns the log index.
+    pub async fn resume_schedule(&self, name: &str) -> CallResult<u64> {
+        let (tenant, name) = (self.tenant(), name.to_owned());
+        let request = ResumeScheduleRequest { tenant, name, ..ResumeScheduleRequest::default() };
+        let answer = self.change(rpc!(ScheduleServiceClient, resume_schedule), request).await;
+        answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
+    }
+
+    /// Opens the instants that never opened, from one instant to the other, both included; milliseconds since 1970.
+    pub async fn backfill(
+        &self,
+        request_id: &str,
+        name: &str,
+        (from_ms, until_ms): (i64, i64),
+    ) -> CallResult<BackfillScheduleResponse> {
+        let request = BackfillScheduleRequest {
+            tenant: self.tenant(),
+            name: name.to_owned(),
+            from: Some(timestamp(from_ms)),
+            to: Some(timestamp(until_ms)),
+            request_id: request_id.to_owned(),
+            ..BackfillScheduleRequest::default()
+        };
+        self.change(rpc!(ScheduleServiceClient, backfill_schedule), request).await
+    }
+
+    /// A schedule by one node, asked once. The outer `None`: no answer; the inner: there is no such schedule.
+    pub async fn schedule_by(&self, node: usize, name: &str) -> Option<Option<Schedule>> {
+        let (tenant, name) = (self.tenant(), name.to_owned());
+        let request = GetScheduleRequest { tenant, name, ..GetScheduleRequest::default() };
+        match self.ask_one(node, READ_ONE_WITHIN, rpc!(ScheduleServiceClient, get_schedule), request).await? {
+            Ok(answer) => answer.schedule.map(Some),
+            Err(status) if status.code() == Code::NotFound => Some(None),
+            Err(_) => None,
+        }
+    }
+
+    /// A schedule by the first node that answers; each is asked twice at most.
+    pub async fn schedule(&self, name: &str) -> Option<Option<Schedule>> {
+        for node in 0..2 * self.endpoints().len() {
+            if let Some(found) = self.schedule_by(node, name).await {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// All schedules.
+    pub async fn schedules(&self) -> Result<Vec<Schedule>> {
+        let request = |page_token| ListSchedulesRequest {
+            tenant: self.tenant(),
+            page_size: PAGE_SIZE,
+            page_token,
+            with_campaigns: true,
+            ..ListSchedulesRequest::default()
+        };
+        let call = rpc!(ScheduleServiceClient, list_schedules);
+        self.list("schedule list", call, request, |answer| (answer.schedules, answer.next_page_token)).await
+    }
+
+    /// The history of a schedule, one page.
+    pub async fn history(&self, schedule: &str) -> Result<Vec<HistoryEntry>> {
+        let request = ListScheduleHistoryRequest {
+            tenant: self.tenant(),
+            name: schedule.to_owned(),
+            page_size: PAGE_SIZE,
+            ..ListScheduleHistoryRequest::default()
+        };
+        let call = rpc!(ScheduleServiceClient, list_schedule_history);
+        Ok(self.read("schedule history", call, request).await?.entries)
+    }
+
+    /// Creates the draft of a campaign.
+    pub async fn create_campaign(&self, request_id: &str, body: &ScheduleBody) -> CallResult<()> {
+        let (schedule, request_id) = (Some(body.clone()), request_id.to_owned());
+        let request = CreateCampaignRequest { schedule, request_id, ..CreateCampaignRequest::default() };
+        self.change(rpc!(CampaignServiceClient, create_campaign), request).await.map(|_| ())
+    }
+
+    /// Launches a campaign; again is the same launch.
+    pub async fn launch_campaign(&self, name: &str) -> CallResult<()> {
+        let (tenant, name) = (self.tenant(), name.to_owned());
+        let request = LaunchCampaignRequest { tenant, name, ..LaunchCampaignRequest::default() };
+        self.change(rpc!(CampaignServiceClient, launch_campaign), request).await.map(|_| ())
+    }
+
+    /// The campaigns, one page.
+    pub async fn campaigns(&self) -> Result<Vec<Campaign>> {
+        let request =
+            ListCampaignsRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..ListCampaignsRequest::default() };
+        Ok(self.read("campaign list", rpc!(CampaignServiceClient, list_campaigns), request).await?.campaigns)
+    }
+
+    /// Opts a recipient out.
+    pub async fn opt_out(&self, request_id: &str, recipient: &str) -> CallResult<Barrier> {
+        let (recipient, request_id) = (recipient.to_owned(), request_id.to_owned());
+        let request = AddOptOutRequest { tenant: self.tenant(), recipient, request_id };
+        let answer = self.change(rpc!(OptOutServiceClient, add_opt_out), request).await;
+        answer.map(|answer| answer.barrier.unwrap_or_default())
+    }
+
+    /// Whether a recipient has opted out, by one node, asked once.
+    pub async fn is_opted_out_by(&self, node: usize, recipient: &str) -> Option<bool> {
+        let (tenant, recipient) = (self.tenant(), recipient.to_owned());
+        let request = CheckOptOutRequest { tenant, recipient, ..CheckOptOutRequest::default() };
+        let answer = self.ask_one(node, READ_ONE_WITHIN, rpc!(OptOutServiceClient, check_opt_out), request).await?;
+        answer.ok().map(|answer| answer.opted_out)
+    }
+
+    /// All opt-outs.
+    pub async fn opt_outs(&self) -> Result<Vec<OptOut>> {
+        let request = |page_token| ListOptOutsRequest {
+            tenant: self.tenant(),
+            page_size: PAGE_SIZE,
+            page_token,
+            ..ListOptOutsRequest::default()
+        };
+        let call = rpc!(OptOutServiceClient, list_opt_outs);
+        self.list("optout list", call, request, |answer| (answer.opt_outs, answer.next_page_token)).await
+    }
+}

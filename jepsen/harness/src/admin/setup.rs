@@ -1,0 +1,165 @@
+//! Cluster, relays, limits, audiences and the test clock.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use reveille_proto::admin::v1::advance_clock_request::Target;
+use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
+use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
+use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, AdvanceClockRequest, GenerateAudienceRequest, GetClockRequest, GetClusterStatusRequest,
+    GetClusterStatusResponse, InitClusterRequest, Relay, RelayTls, RemovePoolRequest, SetPoolRequest, SetTenantRequest,
+    TransferLeaderRequest,
+};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use super::{ASK_AGAIN_AFTER, AdminClient, CONNECT_WITHIN, CallResult, is_transient, refused, rpc, timestamp};
+
+/// A node reports its progress in moving the clock four times a second, and is given up after this silence.
+const CLOCK_SILENCE_MAX: Duration = Duration::from_secs(120);
+/// A node that generates an audience is given up after this silence; fifty million recipients take minutes.
+const AUDIENCE_SILENCE_MAX: Duration = Duration::from_secs(900);
+/// How often moving the clock may fail.
+const CLOCK_TRIES_MAX: usize = 200;
+
+impl AdminClient {
+    /// Forms the cluster of the first node and these peers.
+    pub async fn init(&self, peers: Vec<String>, test_clock: bool) -> Result<()> {
+        let request = InitClusterRequest { peers, test_clock, ..InitClusterRequest::default() };
+        let mut client = ClusterServiceClient::new(self.first_channel()?);
+        client.init_cluster(request).await.map_err(|status| refused("init", &status))?;
+        Ok(())
+    }
+
+    /// Adds the sink as the relay of the default pool, without a rate.
+    pub async fn add_relay(&self, sink: SocketAddr, sessions: u32) -> Result<()> {
+        self.add_relay_of(("sink", "default"), sink, (sessions, 0)).await
+    }
+
+    /// Adds a relay to a pool, with sessions on each node and a rate over all nodes (0: unlimited).
+    pub async fn add_relay_of(
+        &self,
+        (name, pool): (&str, &str),
+        address: SocketAddr,
+        (sessions, rate_per_second): (u32, u32),
+    ) -> Result<()> {
+        let relay = Relay {
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+            host: address.ip().to_string(),
+            port: address.port().into(),
+            tls: RelayTls::None.into(),
+            rate_per_second: rate_per_second.into(),
+            max_sessions: sessions,
+            ..Relay::default()
+        };
+        let request = AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() };
+        self.read("relay add", rpc!(RelayServiceClient, add_relay), request).await?;
+        Ok(())
+    }
+
+    /// Limits the emails a second of a tenant.
+    pub async fn set_tenant_rate(&self, name: &str, per_second: f64) -> Result<()> {
+        let request = SetTenantRequest {
+            name: name.to_owned(),
+            rate_per_second: Some(per_second),
+            ..SetTenantRequest::default()
+        };
+        self.read("tenant set", rpc!(TenantServiceClient, set_tenant), request).await?;
+        Ok(())
+    }
+
+    /// Warms up a pool with these caps, from today on.
+    pub async fn warm_up(&self, pool: &str, caps: Vec<u32>) -> Result<()> {
+        let request = SetPoolRequest { name: pool.to_owned(), warm_up: caps, ..SetPoolRequest::default() };
+        self.read("pool set", rpc!(PoolServiceClient, set_pool), request).await?;
+        Ok(())
+    }
+
+    /// Ends the warm-up of a pool.
+    pub async fn remove_pool(&self, pool: &str) -> Result<()> {
+        let request = RemovePoolRequest { name: pool.to_owned() };
+        self.read("pool remove", rpc!(PoolServiceClient, remove_pool), request).await?;
+        Ok(())
+    }
+
+    /// The state of the cluster, by the first node that answers.
+    pub async fn status(&self) -> Result<GetClusterStatusResponse> {
+        let call = rpc!(ClusterServiceClient, get_cluster_status);
+        self.read("cluster status", call, GetClusterStatusRequest {}).await
+    }
+
+    /// Transfers leadership; returns the new leader.
+    pub async fn transfer_leader(&self) -> CallResult<String> {
+        let call = rpc!(ClusterServiceClient, transfer_leader);
+        self.change(call, TransferLeaderRequest::default()).await.map(|answer| answer.leader)
+    }
+
+    /// Generates and seals an audience by the first node.
+    pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64, columns: &[&str]) -> Result<()> {
+        let endpoint = self.endpoints.first().context("a cluster without nodes")?;
+        // No deadline for the whole call: it takes as long as the disks do. But the node must report its progress.
+        let channel =
+            Endpoint::from_shared(format!("http://{endpoint}"))?.connect_timeout(CONNECT_WITHIN).connect().await?;
+        let request = GenerateAudienceRequest {
+            tenant: self.tenant(),
+            name: name.to_owned(),
+            recipients,
+            seed,
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            ..GenerateAudienceRequest::default()
+        };
+        let silent = || format!("audience generate: {endpoint} is silent for {} s", AUDIENCE_SILENCE_MAX.as_secs());
+        let failed = |status: Status| refused("audience generate", &status);
+        let mut audiences = AudienceServiceClient::new(channel);
+        let call = tokio::time::timeout(AUDIENCE_SILENCE_MAX, audiences.generate_audience(request));
+        let mut progress = call.await.with_context(silent)?.map_err(failed)?.into_inner();
+        loop {
+            let message = tokio::time::timeout(AUDIENCE_SILENCE_MAX, progress.message()).await.with_context(silent)?;
+            match message.map_err(failed)? {
+                Some(message) if message.audience.is_some() => return Ok(()),
+                Some(_) => {}
+                None => anyhow::bail!("audience generate: the node ended before the audience was sealed"),
+            }
+        }
+    }
+
+    /// Moves the test clock to an instant, by another node where one fails.
+    pub async fn advance_clock(&self, to_unix_ms: i64) -> Result<()> {
+        for node in 0..CLOCK_TRIES_MAX {
+            let call = rpc!(ClockServiceClient, get_clock);
+            let clock = self.read("clock show", call, GetClockRequest::default()).await?;
+            if clock.now.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {
+                return Ok(());
+            }
+            let channel = self.channels.get(node % self.channels.len().max(1)).context("a cluster without nodes")?;
+            if let Err(status) = advance(channel.clone(), to_unix_ms).await {
+                let error = refused("clock advance", &status);
+                eprintln!("  {error}");
+                if !is_transient(status.code()) && status.code() != Code::InvalidArgument {
+                    return Err(error);
+                }
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            }
+        }
+        anyhow::bail!("clock advance: failed {CLOCK_TRIES_MAX} times")
+    }
+}
+
+async fn advance(channel: Channel, to_unix_ms: i64) -> Result<(), Status> {
+    let request = AdvanceClockRequest { target: Some(Target::To(timestamp(to_unix_ms))), jump: false };
+    let mut progress = ClockServiceClient::new(channel).advance_clock(request).await?.into_inner();
+    loop {
+        match tokio::time::timeout(CLOCK_SILENCE_MAX, progress.message()).await {
+            Ok(Ok(Some(_))) => {}
+            Ok(ended) => return ended.map(|_| ()),
+            Err(_) => return Err(Status::deadline_exceeded("the node reports no progress")),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A cluster of real node processes. A drop kills the processes and then removes their folders.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::admin::AdminClient;
+use crate::environment::{Environment, Needs};
+use crate::http;
+use crate::measure::cpu_seconds;
+use crate::node_process::NodeProcess;
+use crate::workspace::Workspace;
+
+/// A started process must answer, and a changed cluster must be ready, within this time.
+const HEALTHY_WITHIN: Duration = Duration::from_secs(90);
+/// The interval of polls.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+
+/// How nodes are started, for every command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StartArgs {
+    /// The binary to start as nodes [default: `reveille` beside this one]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub reveille: Option<PathBuf>,
+    /// Keep data and logs of the nodes in this empty folder [default: a temporary one, removed at the end]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+}
+
+impl StartArgs {
+    /// The binary to start.
+    pub fn binary(&self) -> Result<PathBuf> {
+        binary(self.reveille.as_deref())
+    }
+}
+
+/// A cluster. Fields are dropped in this order.
+pub struct Cluster {
+    nodes: Vec<NodeProcess>,
+    admin: AdminClient,
+    environment: Environment,
+    workspace: Workspace,
+}
+
+impl Cluster {
+    /// Starts `count` nodes and forms a cluster of them; returns when all are ready. The environment has what the command
+    /// needs, as far as this machine can.
+    pub async fn start(start: &StartArgs, count: u8, needs: Needs) -> Result<Cluster> {
+        let binary = start.binary()?;
+        let workspace = Workspace::new()?;
+        let data = match &start.keep {
+            Some(folder) => empty(folder)?,
+            None => workspace.data().to_owned(),
+        };
+        let journals = workspace.journals().map_or_else(|| data.join("journals"), Path::to_owned);
+        let names: Vec<String> = (1..=count).map(|number| format!("n{number}")).collect();
+        let environment = Environment::new(needs, &workspace, &data, &names)?;
+        let ports = environment.ports(&names)?;
+        let named = names.into_iter().zip(ports);
+        let mut nodes: Vec<NodeProcess> = named
+            .map(|(name, ports)| NodeProcess::new(name, ports, (&binary, &data, &journals), &environment))
+            .collect();
+        nodes.iter_mut().try_for_each(NodeProcess::start)?;
+        let admin = AdminClient::new(nodes.iter().map(|node| node.admin.to_string()).collect())?;
+        let mut cluster = Cluster { nodes, admin, environment, workspace };
+        cluster.wait_until("every node answers", http::is_alive).await?;
+        let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();
+        cluster.admin.init(peers, needs.test_clock).await?;
+        cluster.wait_until_healthy().await?;
+        eprintln!("{count} nodes of {} form a cluster", binary.display());
+        Ok(cluster)
+    }
+
+    /// The admin API of the cluster.
+    pub fn admin(&self) -> &AdminClient {
+        &self.admin
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[NodeProcess] {
+        &self.nodes
+    }
+
+    /// Its environment.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Its environment, to break it.
+    pub fn environment_mut(&mut self) -> &mut Environment {
+        &mut self.environment
+    }
+
+    /// A folder that is removed with the cluster.
+    pub fn folder(&self) -> &Path {
+        self.workspace.data()
+    }
+
+    /// Processor seconds of each node that runs, and of this process as `sink`, which does little else.
+    pub fn cpu_seconds(&self) -> Result<BTreeMap<String, f64>> {
+        let mut used = self.of_each(cpu_seconds)?;
+        used.insert("sink".to_owned(), cpu_seconds(std::process::id())?);
+        Ok(used)
+    }
+
+    /// A measurement of the process of each node that runs.
+    pub fn of_each(&self, measure: impl Fn(u32) -> Result<f64>) -> Result<BTreeMap<String, f64>> {
+        let running = self.nodes.iter().filter_map(|node| Some((node.name.clone(), node.process_id()?)));
+        running.map(|(name, process)| Ok((name, measure(process)?))).collect()
+    }
+
+    /// Name and epoch of the leader, as its own page says; the higher epoch if two say so.
+    pub async fn leader(&self) -> Option<(String, u64)> {
+        let mut found: Option<(String, u64)> = None;
+        for node in &self.nodes {
+            if let Some(epoch) = http::epoch_led(node.http).await
+                && found.as_ref().is_none_or(|(_, known)| *known < epoch)
+            {
+                found = Some((node.name.clone(), epoch));
+            }
+        }
+        found
+    }
+
+    /// `kill -9` of a node.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        self.node_mut(name)?.kill()
+    }
+
+    /// Deletes the journals of the named node, which must be down.
+    pub fn delete_journals(&mut self, name: &str) -> Result<()> {
+        self.node_mut(name)?.delete_journals()
+    }
+
+    /// Starts the named node again.
+    pub fn restart(&mut self, name: &str) -> Result<()> {
+        self.node_mut(name)?.start()
+    }
+
+    /// A node.
+    pub fn node(&self, name: &str) -> Result<&NodeProcess> {
+        self.nodes.iter().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
+    }
+
+    /// Nodes whose process ended by itself, with its exit status.
+    pub fn ended(&mut self) -> Vec<(String, std::process::ExitStatus)> {
+        self.nodes.iter_mut().filter_map(|node| Some((node.name.clone(), node.ended()?))).collect()
+    }
+
+    /// Waits until every node follows or leads.
+    pub async fn wait_until_healthy(&mut self) -> Result<()> {
+        self.wait_until("every node is ready", http::is_ready).await
+    }
+
+    async fn wait_until(&mut self, what: &str, holds: impl AsyncFn(SocketAddr) -> bool) -> Result<()> {
+        let until = Instant::now() + HEALTHY_WITHIN;
+        while !all(&self.nodes, &holds).await {
+            for node in &mut self.nodes {
+                if let Some(status) = node.ended() {
+                    bail!("{} ended by itself ({status}); the end of its log:\n{}", node.name, node.last_words());
+                }
+            }
+            if Instant::now() > until {
+                bail!("waited {} s until {what}; --keep FOLDER keeps the logs", HEALTHY_WITHIN.as_secs());
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// A node, to change it.
+    pub fn node_mut(&mut self, name: &str) -> Result<&mut NodeProcess> {
+        self.nodes.iter_mut().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
+    }
+}
+
+async fn all(nodes: &[NodeProcess], holds: &impl AsyncFn(SocketAddr) -> bool) -> bool {
+    for node in nodes {
+        if !holds(node.http).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// The binary to start, or an error that names the next step.
+fn binary(named: Option<&Path>) -> Result<PathBuf> {
+    let (path, next) = match named {
+        Some(path) => (path.to_owned(), "name another with --reveille PATH"),
+        None => {
+            let own = std::env::current_exe().context("where this program is")?;
+            let next = "build it with `cargo build --release -p reveille`, or name it with --reveille PATH";
+            (own.with_file_name("reveille"), next)
+        }
+    };
+    if path.is_file() { Ok(path) } else { bail!("there is no binary {}; {next}", path.display()) }
+}
+
+fn empty(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    if std::fs::read_dir(folder)?.next().is_some() {
+        bail!("{} is not empty; give an empty folder with --keep", folder.display());
+    }
+    Ok(std::fs::canonicalize(folder)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_binary_is_refused_with_next_step() {
+        let error = binary(None).unwrap_err().to_string();
+        assert!(error.contains("cargo build --release -p reveille"), "{error}");
+        let error = binary(Some(Path::new("/no/such/binary"))).unwrap_err().to_string();
+        assert!(error.contains("/no/such/binary") && error.contains("--reveille"), "{error}");
+    }
+
+    #[test]
+    fn kept_data_needs_empty_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("kept");
+        assert!(empty(&inside).is_ok());
+        assert!(empty(folder.path()).unwrap_err().to_string().contains("not empty"));
+    }
+}

@@ -1,0 +1,177 @@
+//! The environment of the node processes beyond loopback and folders: a network that can be broken, a disk and a clock for
+//! each node. Each part exists, or its error says why this machine cannot have it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use rand::Rng;
+
+use crate::clocks::Clocks;
+use crate::host_network::HostNetwork;
+use crate::volume::Volume;
+use crate::workspace::Workspace;
+
+/// Admin, peer and HTTP port of a node with an address of its own.
+const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
+/// Below the range from which Linux gives ports to outgoing connections (32768 and above): while a node is down, no
+/// connection takes its port.
+const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
+/// Ports that are tried.
+const PORT_TRIES: u32 = 1_000;
+const NOT_REQUESTED: &str = "not requested";
+/// The variables by which a node learns the length of its log.
+const LOG_LIMITS: [&str; 2] = ["REVEILLE__RAFT__SNAPSHOT_EVERY", "REVEILLE__RAFT__LOG_KEEP"];
+
+/// Addresses of a node: its admin API, its peer listener, HTTP.
+pub type Ports = [SocketAddr; 3];
+
+/// What a command needs; the default is loopback and nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// Links between nodes that can be broken.
+    pub network: bool,
+    /// A disk for each node.
+    pub volumes: bool,
+    /// A clock for each node.
+    pub clocks: bool,
+    /// Log entries between two snapshots, and entries that are kept (default: 20,000 and 5,000). With few, a node that was
+    /// away returns by a snapshot.
+    pub log_limits: Option<(u64, u64)>,
+    /// The cluster runs on one clock that the harness moves (P19).
+    pub test_clock: bool,
+}
+
+/// What exists of it. Fields are dropped in this order.
+pub struct Environment {
+    /// Disks by node, or why there are none.
+    pub volumes: Result<BTreeMap<String, Volume>, String>,
+    /// The network, or why there is none.
+    pub network: Result<HostNetwork, String>,
+    /// Clocks, or why there are none.
+    pub clocks: Result<Clocks, String>,
+    log_limits: Option<(u64, u64)>,
+    test_clock: bool,
+}
+
+impl Environment {
+    /// Creates what is needed and possible. `data` holds the nodes' folders.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn new(needs: Needs, workspace: &Workspace, data: &Path, names: &[String]) -> Result<Environment> {
+        let not_requested = || NOT_REQUESTED.to_owned();
+        let network = match (needs.network, HostNetwork::missing()) {
+            (false, _) => Err(not_requested()),
+            (true, Some(why)) => Err(why),
+            (true, None) => HostNetwork::new(workspace.token(), names).map_err(|error| format!("{error:#}")),
+        };
+        let volumes = match (needs.volumes, Volume::missing()) {
+            (false, _) => Err(not_requested()),
+            (true, Some(why)) => Err(why),
+            (true, None) => volumes(workspace, data, names).map_err(|error| format!("{error:#}")),
+        };
+        let clocks = if needs.clocks { Clocks::new(workspace.data(), names)? } else { Err(not_requested()) };
+        Ok(Environment { volumes, network, clocks, log_limits: needs.log_limits, test_clock: needs.test_clock })
+    }
+
+    /// Addresses for these nodes.
+    ///
+    /// # Errors
+    /// No ports are free.
+    pub fn ports(&self, names: &[String]) -> Result<Vec<Ports>> {
+        let Ok(network) = &self.network else { return free_ports(names.len()) };
+        let of = |name: &String| {
+            let address = network.address(name)?;
+            Ok(PORTS_OF_HOST.map(|port| SocketAddr::from((address, port))))
+        };
+        names.iter().map(of).collect()
+    }
+
+    /// The address at which nodes reach this process.
+    pub fn harness_address(&self) -> Ipv4Addr {
+        self.network.as_ref().map_or(Ipv4Addr::LOCALHOST, HostNetwork::harness_address)
+    }
+
+    /// The address by which nodes reach a relay of this process. On the test clock they accept only relays on loopback, so
+    /// each host forwards that port of its loopback to this process.
+    ///
+    /// # Errors
+    /// The forwarding rule is refused.
+    pub fn relay_address(&self, relay: SocketAddr) -> Result<SocketAddr> {
+        match &self.network {
+            Ok(network) if self.test_clock => {
+                network.forward_loopback(relay.port())?;
+                Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())))
+            }
+            _ => Ok(relay),
+        }
+    }
+
+    /// What precedes the command line of a node.
+    pub fn command_prefix(&self, name: &str) -> Vec<String> {
+        let of =
+            |network: &HostNetwork| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", network.namespace(name))];
+        self.network.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Environment variables of the process of a node.
+    pub fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
+        let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
+        if let Some((every, keep)) = self.log_limits {
+            all.extend(LOG_LIMITS.into_iter().zip([every, keep].map(|entries| entries.to_string().into())));
+        }
+        all
+    }
+}
+
+fn volumes(workspace: &Workspace, data: &Path, names: &[String]) -> Result<BTreeMap<String, Volume>> {
+    workspace.will_mount(&names.iter().map(|name| data.join(name)).collect::<Vec<_>>())?;
+    let one = |name: &String| Ok((name.clone(), Volume::new(data, name, &data.join(name))?));
+    names.iter().map(one).collect()
+}
+
+/// Ports that are free now. All listeners are held until the last one is drawn, so no two nodes share a port.
+///
+/// # Errors
+/// Too few ports are free.
+pub fn free_ports(nodes: usize) -> Result<Vec<Ports>> {
+    let (mut held, mut addresses) = (Vec::new(), BTreeSet::new());
+    for _ in 0..PORT_TRIES {
+        if addresses.len() == 3 * nodes {
+            let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
+            return Ok(addresses.as_chunks::<3>().0.to_vec());
+        }
+        let port = rand::rng().random_range(FREE_PORTS);
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            addresses.insert(listener.local_addr().context("a free port")?);
+            held.push(listener);
+        }
+    }
+    bail!("no free ports between {} and {} on this machine", FREE_PORTS.start, FREE_PORTS.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_environment_is_loopback_and_says_so() {
+        let workspace = Workspace::new().unwrap();
+        let names = ["n1".to_owned()];
+        let environment = Environment::new(Needs::default(), &workspace, workspace.data(), &names).unwrap();
+        assert!(environment.network.is_err() && environment.volumes.is_err() && environment.clocks.is_err());
+        assert!(environment.command_prefix("n1").is_empty() && environment.variables("n1").is_empty());
+        assert!(environment.ports(&names).unwrap()[0].iter().all(|address| address.ip().is_loopback()));
+    }
+
+    #[test]
+    fn free_ports_are_distinct() {
+        let ports = free_ports(7).unwrap();
+        let all: BTreeSet<SocketAddr> = ports.into_iter().flatten().collect();
+        assert_eq!(all.len(), 21);
+        assert!(all.iter().all(|address| FREE_PORTS.contains(&address.port())));
+    }
+}

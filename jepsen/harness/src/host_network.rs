@@ -1,0 +1,286 @@
+//! A network of hosts: each node has a network namespace, connected by a veth pair to a bridge. The harness is connected
+//! to the bridge too; its sink listens there.
+//!
+//! Links are cut and disturbed by `nft` rules at the receiver, and made narrow by `tc` at the sender. Needs root, `ip`,
+//! `nsenter`, `nft` and `tc`. All names contain the token of the [`Workspace`](crate::workspace::Workspace).
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result, bail};
+use rand::Rng;
+
+use crate::tool;
+
+/// The last number of the address of this process.
+const HARNESS: u8 = 254;
+/// Networks that are tried.
+const NETWORK_TRIES: u32 = 50;
+
+/// The network namespaces of the nodes and of their switch. They are removed when this is dropped.
+pub struct HostNetwork {
+    token: String,
+    /// The first three numbers of every address.
+    network: [u8; 3],
+    names: Vec<String>,
+}
+
+impl HostNetwork {
+    /// Why this machine cannot have one; `None` if it can.
+    pub fn missing() -> Option<String> {
+        if !tool::is_root() {
+            return Some("network namespaces need root".to_owned());
+        }
+        let lacks = ["ip", "nsenter", "nft", "tc"].into_iter().find(|program| tool::find(program).is_none())?;
+        Some(format!("there is no `{lacks}` on this machine"))
+    }
+
+    /// Creates the network; an error removes what was created.
+    pub fn new(token: &str, names: &[String]) -> Result<HostNetwork> {
+        let hosts = HostNetwork { token: token.to_owned(), network: free_network()?, names: names.to_vec() };
+        let switch = hosts.namespace("switch");
+        ip(&["netns", "add", &switch])?;
+        ip(&["-n", &switch, "link", "add", "bridge", "type", "bridge"])?;
+        ip(&["-n", &switch, "link", "set", "bridge", "up"])?;
+        let cable = cable(token);
+        ip(&["link", "add", &cable, "type", "veth", "peer", "name", "ours", "netns", &switch])?;
+        ip(&["-n", &switch, "link", "set", "ours", "master", "bridge", "up"])?;
+        ip(&["address", "add", &format!("{}/24", hosts.harness_address()), "dev", &cable])?;
+        ip(&["link", "set", &cable, "up"])?;
+        names.iter().try_for_each(|name| hosts.connect(&switch, name))?;
+        Ok(hosts)
+    }
+
+    fn connect(&self, switch: &str, name: &str) -> Result<()> {
+        let namespace = self.namespace(name);
+        ip(&["netns", "add", &namespace])?;
+        ip(&["link", "add", "cable", "netns", &namespace, "type", "veth", "peer", "name", name, "netns", switch])?;
+        ip(&["-n", switch, "link", "set", name, "master", "bridge", "up"])?;
+        ip(&["-n", &namespace, "address", "add", &format!("{}/24", self.address(name)?), "dev", "cable"])?;
+        ip(&["-n", &namespace, "link", "set", "cable", "up"])?;
+        ip(&["-n", &namespace, "link", "set", "lo", "up"])
+    }
+
+    /// The namespace of a node.
+    pub fn namespace(&self, name: &str) -> String {
+        format!("{}-{name}", cable(&self.token))
+    }
+
+    /// The address of a node.
+    pub fn address(&self, name: &str) -> Result<Ipv4Addr> {
+        let place = self.names.iter().position(|known| known == name).with_context(|| format!("no host {name}"))?;
+        Ok(self.at(place as u8 + 1))
+    }
+
+    /// The address of this process.
+    pub fn harness_address(&self) -> Ipv4Addr {
+        self.at(HARNESS)
+    }
+
+    fn at(&self, last: u8) -> Ipv4Addr {
+        let [first, second, third] = self.network;
+        Ipv4Addr::new(first, second, third, last)
+    }
+
+    /// Replaces the rules for packets that arrive at a node, atomically.
+    pub fn set_rules(&self, name: &str, rules: &str) -> Result<()> {
+        let table = format!(
+            "table inet reveille\ndelete table inet reveille\ntable inet reveille {{\n  chain input {{\n    \
+             type filter hook input priority 0; policy accept;\n{rules}  }}\n}}\n"
+        );
+        self.nft(name, &["-f", "-"], &table).map(|_| ())
+    }
+
+    /// Forwards connections to this loopback port, on every host, to this process.
+    pub fn forward_loopback(&self, port: u16) -> Result<()> {
+        for name in &self.names {
+            let (own, harness) = (self.address(name)?, self.harness_address());
+            let namespace = format!("--net=/run/netns/{}", self.namespace(name));
+            let allow = "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet";
+            tool::run("nsenter", &[&namespace, "sh", "-c", allow])?;
+            let table = format!(
+                "table ip relay {{\n  chain output {{\n    type nat hook output priority -100; policy accept;\n    \
+                 ip daddr 127.0.0.1 tcp dport {port} dnat to {harness}:{port}\n  }}\n  chain after {{\n    \
+                 type nat hook postrouting priority 100; policy accept;\n    \
+                 oif \"cable\" ip saddr 127.0.0.1 snat to {own}\n  }}\n}}\n"
+            );
+            self.nft(name, &["-f", "-"], &table)?;
+        }
+        Ok(())
+    }
+
+    /// How many packets of each sender the counting rules of a node matched since they were set.
+    pub fn matched_packets(&self, name: &str) -> Result<BTreeMap<Ipv4Addr, u64>> {
+        self.nft(name, &["list", "table", "inet", "reveille"], "").map(|rules| packets_by_sender(&rules))
+    }
+
+    fn nft(&self, name: &str, arguments: &[&str], input: &str) -> Result<String> {
+        let namespace = format!("--net=/run/netns/{}", self.namespace(name));
+        let nft = tool::find("nft").context("there is no `nft` on this machine")?;
+        tool::feed("nsenter", &[&[namespace.as_str(), tool::text(&nft)?], arguments].concat(), input)
+    }
+
+    /// Limits the rate at which a node sends, in kilobits a second; `None` lifts the limit.
+    pub fn limit_rate(&self, name: &str, kbit_per_second: Option<u32>) -> Result<()> {
+        let namespace = self.namespace(name);
+        match kbit_per_second {
+            Some(rate) => {
+                let rate = format!("{rate}kbit");
+                let bucket = ["rate", &rate, "burst", "16kb", "latency", "800ms"];
+                let line = ["-n", &namespace, "qdisc", "replace", "dev", "cable", "root", "tbf"];
+                tool::run("tc", &[&line[..], &bucket[..]].concat())
+            }
+            None => tool::run("tc", &["-n", &namespace, "qdisc", "delete", "dev", "cable", "root"]),
+        }
+    }
+
+    /// How often packets were delayed since the rate of a node was limited.
+    pub fn delayed_packets(&self, name: &str) -> Result<u64> {
+        let line = ["-s", "-n", &self.namespace(name), "qdisc", "show", "dev", "cable"];
+        Ok(overlimits(&tool::feed("tc", &line, "")?))
+    }
+}
+
+impl Drop for HostNetwork {
+    fn drop(&mut self) {
+        remove(&self.token);
+    }
+}
+
+/// Removes the namespaces of a token and the veth pair to them, if they exist.
+pub fn remove(token: &str) {
+    let cable = cable(token);
+    let ours = format!("{cable}-");
+    let spaces = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    for name in spaces.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with(&ours)) {
+        if let Err(error) = ip(&["netns", "delete", &name]) {
+            eprintln!("{error:#}");
+        }
+    }
+    // The veth pair usually disappears with the namespace of its other end.
+    if std::path::Path::new("/sys/class/net").join(&cable).exists() {
+        let _ = ip(&["link", "delete", &cable]);
+    }
+}
+
+/// The harness's end of its veth pair; at most 15 letters.
+fn cable(token: &str) -> String {
+    format!("rvj-{token}")
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    tool::run("ip", arguments)
+}
+
+/// A network that no route of this machine covers.
+fn free_network() -> Result<[u8; 3]> {
+    let routes = std::fs::read_to_string("/proc/net/route").context("the routes of this machine")?;
+    for _ in 0..NETWORK_TRIES {
+        let network = [10, rand::rng().random_range(64..=254), rand::rng().random_range(0..=254)];
+        if !is_routed(&routes, network) {
+            return Ok(network);
+        }
+    }
+    bail!("no network 10.x.y.0/24 is free on this machine")
+}
+
+/// The kernel writes destinations and masks with the first number last.
+fn is_routed(routes: &str, [first, second, third]: [u8; 3]) -> bool {
+    let wanted = u32::from_le_bytes([first, second, third, 0]);
+    routes.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().map(|field| u32::from_str_radix(field, 16));
+        let (destination, mask) = (fields.nth(1), fields.nth(5));
+        matches!((destination, mask), (Some(Ok(destination)), Some(Ok(mask))) if mask != 0 && wanted & mask == destination)
+    })
+}
+
+/// Sums by sender what `nft` prints as `ip saddr 10.1.1.1 counter packets 17 bytes 4711 drop`.
+fn packets_by_sender(rules: &str) -> BTreeMap<Ipv4Addr, u64> {
+    let mut matched = BTreeMap::new();
+    for rule in rules.split("ip saddr ").skip(1) {
+        let sender = rule.split_whitespace().next().and_then(|address| address.parse().ok());
+        let packets =
+            rule.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        if let (Some(sender), Some(packets)) = (sender, packets) {
+            *matched.entry(sender).or_default() += packets;
+        }
+    }
+    matched
+}
+
+/// What `tc -s` prints as `(dropped 0, overlimits 17 requeues 0)`.
+fn overlimits(qdisc: &str) -> u64 {
+    let counters = qdisc.split("overlimits ").skip(1);
+    counters.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_counters_are_summed_by_sender() {
+        let (one, other) = (Ipv4Addr::new(10, 1, 1, 1), Ipv4Addr::new(10, 1, 1, 2));
+        let rules = "ip saddr 10.1.1.1 counter packets 17 bytes 9 drop\n  ip saddr 10.1.1.2 meta l4proto tcp numgen \
+                     random mod 1000 < 5 counter packets 4 bytes 1 reject\n ip saddr 10.1.1.1 counter packets 3 bytes 1 drop";
+        assert_eq!(packets_by_sender(rules), BTreeMap::from([(one, 20), (other, 4)]));
+        assert_eq!(packets_by_sender("table inet reveille {}"), BTreeMap::new());
+    }
+
+    #[test]
+    fn tc_output_yields_delayed_packets() {
+        let told = "qdisc tbf 8001: root refcnt 2 rate 64Kbit burst 16Kb lat 800ms\n Sent 9 bytes 1 pkt (dropped 2, \
+                    overlimits 41 requeues 0)\n backlog 0b 0p requeues 0\n";
+        assert_eq!((overlimits(told), overlimits("")), (41, 0));
+    }
+
+    #[test]
+    fn network_with_route_is_taken_and_default_route_is_ignored() {
+        let routes = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+                      eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+                      eth0\t0001600A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        assert!(is_routed(routes, [10, 96, 1]));
+        assert!(!is_routed(routes, [10, 96, 2]));
+    }
+
+    #[test]
+    fn interface_name_fits_kernel_limit() {
+        assert!(cable("0123abcd").len() <= 15);
+    }
+
+    #[test]
+    fn hosts_are_connected_until_rule_cuts_them_and_are_removed() {
+        if let Some(why) = HostNetwork::missing() {
+            reveille_strict::skip(&why);
+            return;
+        }
+        let token = format!("{:08x}", rand::random::<u32>());
+        let hosts = HostNetwork::new(&token, &["n1".to_owned(), "n2".to_owned()]).unwrap();
+        let listener = std::net::TcpListener::bind((hosts.harness_address(), 0)).unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let reaches = || {
+            let line = format!("exec 3<>/dev/tcp/{}/{port}", hosts.harness_address());
+            let namespace = format!("--net=/run/netns/{}", hosts.namespace("n2"));
+            tool::run("nsenter", &[&namespace, "timeout", "2", "bash", "-c", &line]).is_ok()
+        };
+        assert!(reaches());
+        hosts.set_rules("n2", &format!("    ip saddr {} counter drop\n", hosts.harness_address())).unwrap();
+        assert!(!reaches());
+        assert!(
+            hosts.matched_packets("n2").unwrap().values().any(|packets| *packets > 0)
+                && hosts.matched_packets("n1").is_err(),
+            "n1 has no rules at all"
+        );
+        hosts.set_rules("n2", "").unwrap();
+        assert!(reaches(), "the former rules are gone");
+        let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+        let namespace = format!("--net=/run/netns/{}", hosts.namespace("n1"));
+        let by_loopback = || tool::run("nsenter", &[&namespace, "timeout", "2", "bash", "-c", &line]).is_ok();
+        assert!(!by_loopback());
+        hosts.forward_loopback(port.parse().unwrap()).unwrap();
+        assert!(by_loopback());
+        drop(hosts);
+        let left = std::fs::read_dir("/run/netns").unwrap().flatten();
+        assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(&token)));
+    }
+}

@@ -1,0 +1,97 @@
+//! The HTTP pages of a node: health, leadership, metrics. A plain GET is all that they need.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The timeout of a page.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Far above any page of a node.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
+
+/// Whether the process answers at all.
+pub async fn is_alive(http: SocketAddr) -> bool {
+    get(http, "/livez").await.is_some()
+}
+
+/// Whether it follows or leads.
+pub async fn is_ready(http: SocketAddr) -> bool {
+    get(http, "/readyz").await.is_some_and(|page| page.status == 200)
+}
+
+/// The epoch that this node leads, as it says.
+pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
+    let page = get(http, "/leaderz").await.filter(|page| page.status == 200)?;
+    page.body.trim().rsplit(' ').next()?.parse().ok()
+}
+
+/// A counter of the node, summed over its labels; zero if it is missing. `None` without an answer.
+pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
+    counters(http, [name]).await.map(|[value]| value)
+}
+
+/// Several counters or gauges of one page.
+pub async fn counters<const N: usize>(http: SocketAddr, names: [&str; N]) -> Option<[u64; N]> {
+    let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
+    Some(names.map(|name| sum(&page.body, name)))
+}
+
+struct Page {
+    status: u16,
+    body: String,
+}
+
+async fn get(http: SocketAddr, path: &str) -> Option<Page> {
+    let asked = async {
+        let mut stream = TcpStream::connect(http).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.take(PAGE_BYTES_MAX).read_to_end(&mut answer).await.ok()?;
+        page(&String::from_utf8_lossy(&answer))
+    };
+    tokio::time::timeout(ANSWER_WITHIN, asked).await.ok().flatten()
+}
+
+fn page(answer: &str) -> Option<Page> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Page { status, body: body.to_owned() })
+}
+
+/// Prometheus' text: `name{label="…"} 17`.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = match rest.strip_prefix('{') {
+            Some(labelled) => labelled.rsplit_once("} ")?.1,
+            None => rest.strip_prefix(' ')?,
+        };
+        value.trim().parse::<f64>().ok()
+    });
+    values.sum::<f64>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counter_is_summed_over_its_labels() {
+        let metrics = "# TYPE reveille_wal_syncs_total counter\nreveille_wal_syncs_total 41\n\
+                       reveille_wal_syncs_total_of_others 7\nwal_gates{why=\"a } b\"} 2\nwal_gates{why=\"c\"} 3\n";
+        assert_eq!(sum(metrics, "reveille_wal_syncs_total"), 41);
+        assert_eq!(sum(metrics, "wal_gates"), 5);
+        assert_eq!(sum(metrics, "wal_gates{why=\"c\"}"), 3, "or of one label alone");
+        assert_eq!(sum(metrics, "unknown"), 0);
+    }
+
+    #[test]
+    fn answer_is_split_into_status_and_body() {
+        let answer = page("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\nleads epoch 8\n").unwrap();
+        assert_eq!((answer.status, answer.body.as_str()), (200, "leads epoch 8\n"));
+        assert!(page("HTTP/1.1 200 OK\r\n").is_none());
+    }
+}

@@ -1,0 +1,150 @@
+//! What the cluster is given to do: schedules that fire once, created by many clients at the same time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use reveille_proto::admin::v1::{Audience, Content, Recipient, ScheduleBody, When, when};
+use tokio::task::JoinSet;
+
+use crate::admin::AdminClient;
+
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// The due time of a schedule that must not fire: in a year.
+pub const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// A schedule that sends one email to each of these addresses at one instant.
+pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBody {
+    let content = Content {
+        sender: "Jepsen <jepsen@example.org>".to_owned(),
+        subject: format!("From {name}"),
+        text: Some("This email comes once.\n".to_owned()),
+        ..Content::default()
+    };
+    let recipient = |address| Recipient { address, values: Vec::new() };
+    ScheduleBody {
+        name,
+        when: Some(When { pattern: Some(when::Pattern::At(prost_types::Timestamp::from(at))) }),
+        zone: "UTC".to_owned(),
+        content: Some(content),
+        audience: Some(Audience { recipients: recipients.into_iter().map(recipient).collect(), ..Audience::default() }),
+        ..ScheduleBody::default()
+    }
+}
+
+/// The address of a recipient of a schedule; no other schedule has it.
+pub fn address(schedule: &str, recipient: u32) -> String {
+    format!("{schedule}-{recipient}@example.net")
+}
+
+/// A schedule with so many recipients of its own.
+pub fn once_to(name: String, at: SystemTime, recipients: u32) -> ScheduleBody {
+    let addresses = (0..recipients).map(|number| address(&name, number)).collect();
+    once(name, at, addresses)
+}
+
+/// The same email to a sealed audience.
+pub fn to_sealed(body: ScheduleBody, audience: &str) -> ScheduleBody {
+    ScheduleBody { audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }), ..body }
+}
+
+/// The address of a recipient of the audience that is generated from this seed (`audience generate --seed`).
+pub fn generated_address(seed: u64, recipient: u32) -> String {
+    format!("r{recipient:08}.s{seed}@audience.invalid")
+}
+
+/// Measurements of the creates.
+#[derive(Debug)]
+pub struct Created {
+    /// The duration of each create, retries included, sorted; microseconds.
+    pub latencies_us: Vec<i64>,
+    /// From the first call to the last answer.
+    pub took: Duration,
+}
+
+impl Created {
+    /// How many schedules were created.
+    pub fn count(&self) -> u64 {
+        self.latencies_us.len() as u64
+    }
+
+    /// Creates a second.
+    pub fn rate(&self) -> f64 {
+        self.latencies_us.len() as f64 / self.took.as_secs_f64().max(1e-6)
+    }
+}
+
+/// Creates `count` schedules, `body(0)`, `body(1)` …, by so many clients. Each client has its own connections, and sends its next
+/// call when the last one is answered.
+pub async fn create(
+    admin: &AdminClient,
+    clients: u32,
+    count: u64,
+    what: &str,
+    body: impl Fn(u64) -> ScheduleBody + Send + Sync + 'static,
+) -> Result<Created> {
+    let (body, next) = (Arc::new(body), Arc::new(AtomicU64::new(0)));
+    let start = Instant::now();
+    // A drop aborts the tasks.
+    let mut running = JoinSet::new();
+    for number in 0..u64::from(clients).min(count) {
+        let admin = admin.another(number as usize)?;
+        running.spawn(create_in_turn(admin, count, Arc::clone(&next), Arc::clone(&body)));
+    }
+    let mut latencies_us = Vec::new();
+    let mut report = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_EVERY, REPORT_EVERY);
+    loop {
+        tokio::select! {
+            ended = running.join_next() => match ended {
+                None => break,
+                Some(latencies) => latencies_us.extend(latencies.context("a client")??),
+            },
+            _ = report.tick() => eprintln!("  {} {what} requested", next.load(Ordering::Relaxed)),
+        }
+    }
+    latencies_us.sort_unstable();
+    Ok(Created { latencies_us, took: start.elapsed() })
+}
+
+async fn create_in_turn(
+    admin: AdminClient,
+    count: u64,
+    next: Arc<AtomicU64>,
+    body: Arc<impl Fn(u64) -> ScheduleBody>,
+) -> Result<Vec<i64>> {
+    let mut latencies = Vec::new();
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= count {
+            return Ok(latencies);
+        }
+        let start = Instant::now();
+        admin.create(body(number)).await?;
+        latencies.push(start.elapsed().as_micros() as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_recipient_has_its_own_address() {
+        let schedule = once_to("due-7".to_owned(), SystemTime::UNIX_EPOCH, 2);
+        let audience = schedule.audience.unwrap();
+        let addresses: Vec<&str> = audience.recipients.iter().map(|recipient| recipient.address.as_str()).collect();
+        assert_eq!(addresses, ["due-7-0@example.net", "due-7-1@example.net"]);
+    }
+
+    #[test]
+    fn generated_address_is_the_documented_one() {
+        assert_eq!(generated_address(42, 17), "r00000017.s42@audience.invalid");
+    }
+
+    #[test]
+    fn rate_counts_answered_creates() {
+        let created = Created { latencies_us: vec![1; 30], took: Duration::from_secs(2) };
+        assert_eq!((created.count(), created.rate()), (30, 15.0));
+    }
+}

@@ -1,0 +1,126 @@
+//! Percentiles, clocks, and measurements of a process by the kernel.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The percentile of sorted values by nearest rank; `None` without values.
+pub fn percentile<T: Copy>(sorted: &[T], per_cent: f64) -> Option<T> {
+    let rank = (per_cent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).or(sorted.last()).copied()
+}
+
+/// Microseconds as milliseconds, to a tenth.
+pub fn in_ms(us: i64) -> f64 {
+    (us as f64 / 100.0).round() / 10.0
+}
+
+/// To two digits after the point.
+pub fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// The wall clock, in microseconds since 1970 UTC.
+pub fn unix_us(at: SystemTime) -> i64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+/// CLOCK_BOOTTIME in microseconds; the sink records its accepts by the same clock.
+pub fn monotonic_us() -> i64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+}
+
+/// Processor time of a process, user and system, all threads; seconds in steps of 10 ms.
+pub fn cpu_seconds(process: u32) -> Result<f64> {
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let ticks = cpu_ticks(&stat).with_context(|| format!("{path} has an unknown format"))?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Resident memory of a process, in megabytes of 1,000,000 bytes.
+pub fn resident_mb(process: u32) -> Result<f64> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let kib = resident_kib(&status).with_context(|| format!("{path} has an unknown format"))?;
+    Ok(rounded(kib as f64 * 1_024.0 / 1e6))
+}
+
+/// `utime` and `stime` (proc(5), fields 14 and 15). The second field is a name in brackets that may contain anything, so
+/// counting begins after the last bracket, with field 3.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// `VmRSS` (proc(5)), which the kernel gives in units of 1,024 bytes.
+fn resident_kib(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Load averages of this machine over 1, 5 and 15 minutes.
+pub fn load_averages() -> Option<[f64; 3]> {
+    averages(&std::fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+fn averages(text: &str) -> Option<[f64; 3]> {
+    let mut each = text.split_whitespace().map(|average| average.parse().ok());
+    Some([each.next()??, each.next()??, each.next()??])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentile_is_a_measured_value() {
+        let values: Vec<i64> = (1..=200).collect();
+        assert_eq!(percentile(&values, 50.0), Some(100));
+        assert_eq!(percentile(&values, 99.0), Some(198));
+        assert_eq!(percentile(&values, 100.0), Some(200));
+        assert_eq!(percentile(&values, 0.0), Some(1));
+        assert_eq!(percentile(&[7], 99.0), Some(7));
+        assert_eq!(percentile::<i64>(&[], 50.0), None);
+    }
+
+    #[test]
+    fn process_name_may_contain_brackets_and_blanks() {
+        let stat = "4711 (a) b (c) S 1 4711 4711 0 -1 4194560 901 0 2 0 150 25 9 8 20 0 7 0 31416 1 2 3";
+        assert_eq!(cpu_ticks(stat), Some(175));
+        assert_eq!(cpu_ticks("4711 (reveille) S 1"), None);
+    }
+
+    #[test]
+    fn resident_memory_is_read_from_status() {
+        let status = "Name:\treveille\nVmPeak:\t  900 kB\nVmRSS:\t  123456 kB\nThreads:\t9\n";
+        assert_eq!(resident_kib(status), Some(123_456));
+        assert_eq!(resident_kib("Name:\tzombie\n"), None);
+    }
+
+    #[test]
+    fn load_averages_are_first_three_numbers() {
+        assert_eq!(averages("1.50 12.25 0.75 3/310 4711\n"), Some([1.5, 12.25, 0.75]));
+        assert_eq!(averages("1.50 12.25"), None);
+    }
+
+    #[test]
+    fn own_process_has_used_time_and_memory() {
+        let before = cpu_seconds(std::process::id()).unwrap();
+        let mut sum = 0_u64;
+        while cpu_seconds(std::process::id()).unwrap() <= before {
+            sum = std::hint::black_box((0..100_000).fold(sum, u64::wrapping_add));
+        }
+        assert!(resident_mb(std::process::id()).unwrap() > 0.1);
+    }
+
+    #[test]
+    fn milliseconds_have_one_decimal() {
+        assert_eq!((in_ms(1_234_567), in_ms(-49), in_ms(50)), (1_234.6, -0.0, 0.1));
+    }
+}

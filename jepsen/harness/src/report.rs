@@ -1,0 +1,22 @@
+//! The result of a command.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// The last line on stdout, and the exit code.
+pub struct Report {
+    /// One JSON object.
+    pub line: String,
+    /// Whether what was measured or judged is also right.
+    pub valid: bool,
+}
+
+impl Report {
+    /// Writes the object as JSON.
+    ///
+    /// # Errors
+    /// The object cannot be written as JSON.
+    pub fn new(report: &impl Serialize, valid: bool) -> Result<Report> {
+        Ok(Report { line: serde_json::to_string(report).context("the report")?, valid })
+    }
+}

@@ -1,0 +1,55 @@
+//! The steps of a run.
+
+use reveille_ledger::{LEVEL, level};
+
+use crate::faults::{Fault, Mood, Place};
+
+/// What lies ahead.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    NextFault,
+    /// A fault whose moment has come.
+    Break(Fault),
+    Start(Place),
+    HealNetwork,
+    Thaw(Place),
+    Mood(Mood),
+    SetClock(Place),
+    Create(usize),
+    Operate,
+    Look,
+    Observe,
+    /// What a former leadership left on its way arrives.
+    Late,
+    /// A release that applies this level is installed, and the node restarts.
+    Install(Place, u32),
+    /// The operator finishes the upgrade, if that is possible.
+    Finish,
+    Heal,
+    End,
+}
+
+/// What is mended at one stroke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Thing {
+    Network,
+    Relay,
+    Clock(Place),
+    Process(Place),
+}
+
+/// What is done, in percent of the run. Decided by the seed alone, so that it moves no draw.
+pub(crate) fn upgrade_plan(seed: u64) -> Vec<(u32, Step)> {
+    if level::KNOWN == LEVEL || seed % 3 != 2 {
+        return Vec::new();
+    }
+    let install = |place, level| Step::Install(place, level);
+    vec![
+        (12, install(0, level::KNOWN)),
+        (20, install(1, level::KNOWN)),
+        (28, install(0, LEVEL)),
+        (34, install(0, level::KNOWN)),
+        (40, install(2, level::KNOWN)),
+        (44, Step::Finish),
+    ]
+}

@@ -1,0 +1,196 @@
+//! A schedule of the workload: as the product is told, and as the checker's calendar reads it.
+
+use std::collections::BTreeMap;
+
+use chrono_tz::Tz;
+use reveille_check::calendar::{Gap, Named, Rule, Twice};
+use reveille_check::history as checked;
+use reveille_cluster::audience;
+use reveille_ledger::command::ScheduleCreate;
+use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, Pattern, When};
+use reveille_ledger::decide::catch_up::{Jitter, Zone, first};
+use reveille_ledger::ids::{Hash, Time};
+use reveille_ledger::labels::Labels;
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+
+/// When and where a run plays: it begins ten minutes before something happens to the clocks or the calendar.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// For people.
+    pub name: &'static str,
+    /// The beginning.
+    pub begins: &'static str,
+    /// Where it happens.
+    pub zone: Tz,
+}
+
+/// Addresses of audiences, by their names: what the ledger does not know of sealed ones.
+pub type Lists = BTreeMap<String, Vec<String>>;
+
+/// Nothing becomes due so shortly before the end: what is left has time to be done.
+pub const LAST_MS: i64 = 90_000;
+
+/// The tenants: a schedule belongs to one of them.
+pub const TENANTS: [&str; 2] = ["default", "second"];
+
+/// A schedule of the workload.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its tenant.
+    pub tenant: &'static str,
+    /// Its name, unique over all tenants.
+    pub name: String,
+    /// Its recipients are a sealed audience of the same name; else a list of its own.
+    pub is_sealed: bool,
+    /// Created so long after the beginning, milliseconds.
+    pub at_ms: i64,
+    /// When it fires, as the product is told.
+    pub when: When,
+    /// The same, as the checker's calendar reads it.
+    pub rule: Rule,
+    /// Where.
+    pub zone: Tz,
+    /// For local times that do not exist, or exist twice.
+    pub changes: (Gap, Twice),
+    /// No instant after this fires.
+    pub end: Time,
+    /// To whom.
+    pub recipients: Vec<String>,
+    /// Policies beside those of the clock changes.
+    pub catch_up: CatchUp,
+    /// For recipients in doubt: that of the plan.
+    pub in_doubt: InDoubt,
+    /// See there.
+    pub overlap: Overlap,
+    /// Its relays.
+    pub pool: &'static str,
+    /// See there.
+    pub min_gap_ms: i64,
+    /// See there.
+    pub max_attempts: u8,
+}
+
+/// What a schedule holds, as histories write it.
+pub fn value(when: &When, zone: &str, recipients: u32) -> String {
+    format!("{when:?} in {zone} for {recipients}")
+}
+
+impl Planned {
+    /// What it holds once it is created.
+    pub fn value(&self) -> String {
+        value(&self.when, self.zone.name(), self.recipients.len() as u32)
+    }
+
+    /// What is due in `after < t <= until`, by the checker's calendar: milliseconds since 1970.
+    pub fn due(&self, after: i64, until: i64) -> Vec<i64> {
+        // A period begins at its anchor.
+        let from = match self.rule {
+            Rule::Every { anchor_unix_ms, .. } => anchor_unix_ms.max(after + 1),
+            _ => after + 1,
+        };
+        // A rule that says nothing is due at no time; whatever opens by it is too much then.
+        self.rule.instants(from, until).unwrap_or_default()
+    }
+
+    /// The civil times behind them.
+    pub fn names(&self, after: i64, until: i64) -> Vec<Named> {
+        self.rule.named(after + 1, until).unwrap_or_default()
+    }
+
+    fn list(&self) -> Vec<Recipient> {
+        let recipient = |address: &String| Recipient {
+            address: address.clone(),
+            key: address.clone(),
+            values: vec![checked::Content::code_of(&self.name, address)],
+        };
+        self.recipients.iter().map(recipient).collect()
+    }
+
+    fn audience(&self) -> AudienceChoice {
+        if self.is_sealed {
+            let (name, seal) = (self.name.clone(), self.seal().blob().hash);
+            return AudienceChoice::Sealed(NamedAudience { name, seal, rows: self.recipients.len() as u32 });
+        }
+        Audience { columns: columns(), recipients: self.list() }.into()
+    }
+
+    /// Of a sealed audience: the bytes of its only part.
+    pub fn part(&self) -> Vec<u8> {
+        audience::encode(&self.list())
+    }
+
+    /// Of a sealed audience: its seal.
+    pub fn seal(&self) -> Seal {
+        let parts = vec![audience::name(&self.part()).unwrap_or(Hash([0; 32]))];
+        Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
+    }
+
+    /// As the admin API would propose it at this ledger time. None: it never fires from then on.
+    pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
+        let (gap, overlap) = self.changes;
+        let gap = match gap {
+            Gap::After => DstGap::After,
+            Gap::Shift => DstGap::Shift,
+            Gap::Skip => DstGap::Skip,
+        };
+        let overlap = match overlap {
+            Twice::First => DstOverlap::First,
+            Twice::Second => DstOverlap::Second,
+            Twice::Both => DstOverlap::Both,
+        };
+        let policies = Policies {
+            dst: calendar::DstPolicies { gap, overlap },
+            catch_up: self.catch_up,
+            in_doubt: self.in_doubt,
+            overlap: self.overlap,
+            min_gap_ms: self.min_gap_ms,
+            max_attempts: self.max_attempts,
+            backoff_from_ms: 5_000,
+            backoff_to_ms: 20_000,
+            ..Policies::default()
+        };
+        let pattern = Pattern::compile(&self.when).ok()?;
+        let jitter = Jitter { tenant: self.tenant, name: &self.name, window_ms: 0 };
+        let next = first(&pattern, zone, &policies.dst, now, (None, Some(self.end)), jitter)?;
+        Some(ScheduleCreate {
+            request: Some(format!("create-{}", self.name)),
+            tenant: self.tenant.into(),
+            name: self.name.clone(),
+            when: self.when.clone(),
+            zone: self.zone.name().into(),
+            start: None,
+            end: Some(self.end),
+            max_runs: None,
+            policies,
+            pool: self.pool.into(),
+            priority: 0,
+            paused: None,
+            content: content(&self.name),
+            audience: self.audience(),
+            after: now,
+            next: Some(next),
+            tzdb: zone.tzdb.clone(),
+            labels: Labels::default(),
+        })
+    }
+}
+
+/// The only variable of each recipient.
+fn columns() -> Vec<String> {
+    vec![checked::Content::VARIABLE.into()]
+}
+
+/// It names its schedule, its recipient and the recipient's code (I16).
+fn content(schedule: &str) -> Content {
+    Content {
+        sender: "Simulation <from@example.org>".into(),
+        reply_to: None,
+        subject: "Hello".into(),
+        text: Some(checked::Content::template(schedule)),
+        html: None,
+        headers: Vec::new(),
+        variables: Vec::new(),
+        bulk: false,
+    }
+}

@@ -1,0 +1,25 @@
+//! What all dialogues of a sink share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::archive::Archive;
+use crate::connections::Connections;
+use crate::dice::Dice;
+use crate::hold::HoldBoard;
+use crate::options::SinkOptions;
+use crate::recorder::Recorder;
+
+/// The state of a sink.
+pub(crate) struct Inner {
+    pub(crate) options: SinkOptions,
+    pub(crate) address: SocketAddr,
+    pub(crate) archive: Arc<Archive>,
+    pub(crate) recorder: Recorder,
+    pub(crate) dice: Dice,
+    pub(crate) holds: HoldBoard,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) stop: CancellationToken,
+}

@@ -1,0 +1,195 @@
+//! Backfills. Some schedules are paused from the beginning, so that their three instants fall into a pause. Then an operator
+//! resumes one: some instants open, and the others are explained, since a run delays the next one. When no instant is left,
+//! the operator has the others opened by a backfill, by two clients with one request id and by a third with another. If no
+//! schedule is paused, an instant that has run is backfilled: this must open nothing (I10).
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Result;
+use reveille_check::history::{Answer, Operation, Target};
+use reveille_harness::CallResult;
+use reveille_harness::measure::unix_us;
+use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
+
+use super::operator::{Operator, nothing_to_do, now_ms, word};
+use crate::run::observe::answer_of;
+use crate::run::workload::{Item, Kind, PAUSED_PERIOD_MS, TENANT};
+
+/// One paused schedule in so long a part of the fault phase, and at most so many.
+const EVERY: Duration = Duration::from_secs(20);
+const PAUSED_MAX: u32 = 6;
+const INSTANTS: i64 = 3;
+const RECIPIENTS: u32 = 2;
+/// An instant that ran is at least so old: it has opened, or will be caught up.
+const OVER_FOR_MS: u64 = 5_000;
+/// With a leader, a resumed schedule has opened or explained all instants within this.
+const OVER_WITHIN: Duration = Duration::from_secs(10);
+const POLL_EVERY: Duration = Duration::from_millis(200);
+const PAUSE_TRIES_MAX: u32 = 4;
+const RELEASE_TRIES_MAX: u32 = 5;
+
+/// The paused schedules of a fault phase.
+pub fn items(first: SystemTime, phase: Duration) -> Vec<Item> {
+    let count = ((phase.as_secs() / EVERY.as_secs()) as u32).clamp(1, PAUSED_MAX);
+    let item = |number: u32| {
+        let from_ms = unix_us(first + phase * (number + 1) / (count + 2)) / 1_000_000 * 1_000;
+        let instants_ms = (0..INSTANTS).map(|place| from_ms + place * PAUSED_PERIOD_MS).collect();
+        let kind = Kind::Paused(instants_ms);
+        Item { name: format!("paused-{number}"), due_ms: 0, recipients: RECIPIENTS, kind }
+    };
+    (0..count).map(item).collect()
+}
+
+/// Pauses them, before anything is broken.
+pub async fn pause_all(operator: &Operator) -> Result<()> {
+    let is_paused = |item: &&Item| matches!(item.kind, Kind::Paused(_));
+    let items: Vec<Item> = operator.workload.items().iter().filter(is_paused).cloned().collect();
+    for item in items {
+        let mut result = CallResult::Unknown;
+        for _ in 0..PAUSE_TRIES_MAX {
+            let invoked = operator.recorder.now_ns();
+            result = operator.admin.pause_schedule(&item.name).await;
+            operator.record(None, invoked, Operation::Pause { target: target(&item) }, at(result.clone()));
+            if result != CallResult::Unknown {
+                break;
+            }
+        }
+        anyhow::ensure!(result.is_done(), "{} was not paused: {result:?}", item.name);
+        operator.coordination.keep_paused(item);
+    }
+    Ok(())
+}
+
+impl Operator {
+    /// Releases a paused schedule, or backfills an instant that ran.
+    pub(super) async fn backfill(&self) -> (bool, String) {
+        match self.coordination.take_paused(now_ms() as i64) {
+            Some(item) => self.release(item).await,
+            None => self.backfill_again().await,
+        }
+    }
+
+    /// Releases all schedules that are still paused; begins none after `until`.
+    pub async fn release_all(&mut self, until: Instant) {
+        for _ in 0..RELEASE_TRIES_MAX {
+            while Instant::now() < until
+                && let Some(item) = self.coordination.take_paused(i64::MAX)
+            {
+                self.number += 1;
+                let name = item.name.clone();
+                let (done, words) = self.release(item).await;
+                eprintln!("  {name} is released: {words}");
+                if !done {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Resumes a schedule, and backfills its instants.
+    async fn release(&self, item: Item) -> (bool, String) {
+        let invoked = self.recorder.now_ns();
+        let resumed = self.admin.resume_schedule(&item.name).await;
+        let mut words = format!("{} resumes: {}", item.name, word(&resumed));
+        self.record(None, invoked, Operation::Resume { target: target(&item) }, at(resumed));
+        if !self.is_over(&item).await {
+            self.coordination.keep_paused(item);
+            return (false, format!("{words}; some instants are left"));
+        }
+        let instants = item.instants_ms();
+        let [from, until] = [instants.first(), instants.last()].map(|ms| ms.copied().unwrap_or_default());
+        let [same, other] = ["same", "other"].map(|which| format!("backfill-{}-{which}", self.number));
+        let (first, second, third) = tokio::join!(
+            self.backfill_as("first", &same, &item.name, (from, until)),
+            self.backfill_as("second", &same, &item.name, (from, until)),
+            self.backfill_as("third", &other, &item.name, (from, until))
+        );
+        let all = [first, second, third];
+        let opened = all.iter().any(|result| {
+            matches!(result, CallResult::Done(answer)
+                if i64::from(answer.opened) + i64::from(answer.opened_before) == INSTANTS)
+        });
+        words.push_str(&format!("; backfilled: {}", all.iter().map(counted).collect::<Vec<_>>().join(", ")));
+        if !opened {
+            self.coordination.keep_paused(item);
+        }
+        (opened, words)
+    }
+
+    /// Waits until no instant of it is left.
+    async fn is_over(&self, item: &Item) -> bool {
+        let until = Instant::now() + OVER_WITHIN;
+        while Instant::now() < until {
+            let found = self.admin.schedule(&item.name).await.flatten();
+            if found.is_some_and(|schedule| schedule.state() == ScheduleState::Done) {
+                return true;
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        false
+    }
+
+    async fn backfill_again(&self) -> (bool, String) {
+        let over_ms = now_ms().saturating_sub(OVER_FOR_MS);
+        let item = {
+            let items = self.workload.items();
+            let ran: Vec<&Item> =
+                items.iter().filter(|item| item.kind == Kind::Once && item.due_ms < over_ms).collect();
+            ran.get(self.number * 7 % ran.len().max(1)).map(|item| (*item).clone())
+        };
+        let Some(item) = item else { return nothing_to_do() };
+        let range = (item.due_ms as i64 - 1_000, item.due_ms as i64 + 1_000);
+        let result = self.backfill_as("operator", &format!("backfill-{}", self.number), &item.name, range).await;
+        (result.is_done(), format!("backfill {}, which ran: {}", item.name, counted(&result)))
+    }
+
+    async fn backfill_as(
+        &self,
+        client: &str,
+        id: &str,
+        name: &str,
+        (from_ms, until_ms): (i64, i64),
+    ) -> CallResult<BackfillScheduleResponse> {
+        let invoked = self.recorder.now_ns();
+        let result = self.admin.backfill(id, name, (from_ms, until_ms)).await;
+        let operation = Operation::Backfill {
+            tenant: TENANT.to_owned(),
+            schedule: name.to_owned(),
+            from_unix_ms: from_ms,
+            until_unix_ms: until_ms,
+        };
+        let opened =
+            |answer: BackfillScheduleResponse| Answer::opened(Some(answer.first_run).filter(|run| !run.is_empty()));
+        self.record_as(client, Some(id.to_owned()), invoked, operation, answer_of(result.clone(), opened));
+        result
+    }
+}
+
+fn target(item: &Item) -> Target {
+    Target::Schedule { tenant: TENANT.to_owned(), schedule: item.name.clone() }
+}
+
+fn at(result: CallResult<u64>) -> Answer {
+    answer_of(result, |index| Answer::at(Some(index)))
+}
+
+fn counted(result: &CallResult<BackfillScheduleResponse>) -> String {
+    match result {
+        CallResult::Done(answer) => format!("{} opened, {} before", answer.opened, answer.opened_before),
+        other => word(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paused_schedules_are_spread_over_phase() {
+        let (first, phase) = (std::time::UNIX_EPOCH + Duration::from_secs(1_000), Duration::from_secs(60));
+        let all: Vec<Vec<i64>> = items(first, phase).iter().map(Item::instants_ms).collect();
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[0], [1_012_000, 1_013_000, 1_014_000]);
+        assert!(all.iter().flatten().all(|at_ms| (1_000_000..1_060_000).contains(at_ms)));
+    }
+}

@@ -1,0 +1,100 @@
+//! What the clients know of each other: the objects being written, which readers read; the runs that were ever paused; the
+//! schedules that are still paused.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use reveille_check::history::Noun;
+
+use crate::run::workload::Item;
+
+/// How many of the last written objects are read.
+const LATEST: usize = 8;
+
+/// Tenant, kind and name of an object.
+pub type Object = (&'static str, Noun, String);
+
+/// A handle; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Coordination {
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    written: VecDeque<Object>,
+    paused_runs: BTreeSet<String>,
+    paused_schedules: Vec<Item>,
+}
+
+impl Coordination {
+    /// An object is about to be written.
+    pub fn writes(&self, tenant: &'static str, noun: Noun, name: &str) {
+        let mut known = self.known();
+        let object = (tenant, noun, name.to_owned());
+        known.written.retain(|other| *other != object);
+        known.written.push_back(object);
+        if known.written.len() > LATEST {
+            known.written.pop_front();
+        }
+    }
+
+    /// The objects that were written last.
+    pub fn written(&self) -> Vec<Object> {
+        self.known().written.iter().cloned().collect()
+    }
+
+    /// A run is about to be paused.
+    pub fn pauses(&self, run: &str) {
+        self.known().paused_runs.insert(run.to_owned());
+    }
+
+    /// Whether a client ever tried to pause this run. A paused run that finishes is no longer paused, and no log entry shows
+    /// it. So operators never resend into such a run: the judge could not tell whether the new claims are allowed.
+    pub fn was_paused(&self, run: &str) -> bool {
+        self.known().paused_runs.contains(run)
+    }
+
+    /// A schedule is paused.
+    pub fn keep_paused(&self, item: Item) {
+        self.known().paused_schedules.push(item);
+    }
+
+    /// Takes a paused schedule whose instants are before `by_ms`; the caller resumes it.
+    pub fn take_paused(&self, by_ms: i64) -> Option<Item> {
+        let mut known = self.known();
+        let is_over = |item: &Item| item.instants_ms().iter().all(|at_ms| *at_ms < by_ms);
+        let place = known.paused_schedules.iter().position(is_over)?;
+        Some(known.paused_schedules.remove(place))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::workload::Kind;
+
+    #[test]
+    fn paused_schedule_is_taken_once_and_after_its_instants() {
+        let coordination = Coordination::default();
+        let kind = Kind::Paused(vec![1_000, 2_000]);
+        coordination.keep_paused(Item { name: "paused-0".to_owned(), due_ms: 0, recipients: 2, kind });
+        assert_eq!(coordination.take_paused(2_000), None);
+        assert_eq!(coordination.take_paused(2_001).map(|item| item.name), Some("paused-0".to_owned()));
+        assert_eq!(coordination.take_paused(9_000), None);
+    }
+
+    #[test]
+    fn last_written_objects_are_kept() {
+        let coordination = Coordination::default();
+        for number in 0..20 {
+            coordination.writes("default", Noun::Schedule, &format!("s{}", number % 10));
+        }
+        let written: Vec<String> = coordination.written().into_iter().map(|(_, _, name)| name).collect();
+        assert_eq!(written, ["s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]);
+    }
+}

@@ -1,0 +1,107 @@
+//! Operators decide during the faults: doubts are closed as assumed or resent, dead letters are requeued. Mostly they are
+//! closed. A resent email may come twice; such duplicates are counted separately (`duplicates_decided`).
+
+use std::time::{Duration, Instant};
+
+use reveille_check::history::{Answer, Operation};
+use reveille_harness::CallResult;
+use reveille_harness::admin::{Decision, RecipientOfRun};
+use reveille_proto::admin::v1::Resolution;
+
+use super::operator::{Operator, nothing_to_do, word};
+use crate::run::observe::answer_of;
+use crate::run::workload::TENANTS;
+
+/// How long recipients to decide about are looked for.
+const FOUND_WITHIN: Duration = Duration::from_secs(6);
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// How many recipients one decision resends, closes or requeues.
+const RESENT_MAX: usize = 2;
+const CLOSED_MAX: usize = 4;
+const REQUEUED_MAX: usize = 6;
+
+/// Recipients of a run, and the node that listed them.
+struct Case {
+    node: usize,
+    tenant: &'static str,
+    run: String,
+    recipients: Vec<String>,
+}
+
+impl Operator {
+    /// Decides doubts of one run.
+    pub(super) async fn decide(&self) -> (bool, String) {
+        let Some(Case { node, tenant, run, recipients }) = self.case(false).await else { return nothing_to_do() };
+        let resends = self.number.is_multiple_of(3) && !self.coordination.was_paused(&run);
+        let (resolution, what, most) = match (resends, self.number.is_multiple_of(2)) {
+            (true, _) => (Resolution::Resend, "resend", RESENT_MAX),
+            (false, true) => (Resolution::Sent, "assume", CLOSED_MAX),
+            // Without names: all of them.
+            (false, false) => (Resolution::Sent, "assume all", 0),
+        };
+        let named: Vec<String> = recipients.into_iter().take(most).collect();
+        let invoked = self.recorder.now_ns();
+        let result = self.admin.of_tenant(tenant).resolve_by(node, &run, named.clone(), resolution).await;
+        let operation = |recipient: Option<String>| match resolution {
+            Resolution::Resend => Operation::Resend { run: run.clone(), recipient },
+            Resolution::Sent | Resolution::Unspecified => Operation::Assume { run: run.clone(), recipient },
+        };
+        self.record_decision(invoked, &named, &result, operation);
+        described(&format!("{what} {} of {run}", named.join(" ")), &result)
+    }
+
+    /// Requeues dead letters of one run.
+    pub(super) async fn requeue(&self) -> (bool, String) {
+        let Some(Case { node, tenant, run, recipients }) = self.case(true).await else { return nothing_to_do() };
+        let named: Vec<String> = recipients.into_iter().take(REQUEUED_MAX).collect();
+        let invoked = self.recorder.now_ns();
+        let result = self.admin.of_tenant(tenant).requeue_by(node, &run, named.clone()).await;
+        self.record_decision(invoked, &named, &result, |recipient| Operation::Resend { run: run.clone(), recipient });
+        described(&format!("requeue {} of {run}", named.join(" ")), &result)
+    }
+
+    /// Recipients of some run that are in doubt, or dead letters; waits for some.
+    async fn case(&self, dead: bool) -> Option<Case> {
+        let until = Instant::now() + FOUND_WITHIN;
+        let mut node = self.number;
+        loop {
+            let tenant = TENANTS[node % TENANTS.len()];
+            let admin = self.admin.of_tenant(tenant);
+            let mut found = if dead { admin.dead_letters_by(node).await } else { admin.doubts_by(node).await };
+            if dead {
+                found.retain(|letter| !self.coordination.was_paused(&letter.run));
+            }
+            if let Some(RecipientOfRun { run, .. }) = found.get(self.number % found.len().max(1)).cloned() {
+                let own = found.into_iter().filter(|one| one.run == run);
+                return Some(Case { node, tenant, recipients: own.map(|one| one.recipient).collect(), run });
+            }
+            if Instant::now() > until {
+                return None;
+            }
+            node += 1;
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+
+    /// Records a decision, once for each named recipient; without names, once for all.
+    fn record_decision(
+        &self,
+        invoked_ns: u64,
+        named: &[String],
+        result: &CallResult<Decision>,
+        operation: impl Fn(Option<String>) -> Operation,
+    ) {
+        let answer = answer_of(result.clone(), |decision| Answer::at(decision.index));
+        let all = named.is_empty().then_some(None);
+        for recipient in all.into_iter().chain(named.iter().cloned().map(Some)) {
+            self.record(None, invoked_ns, operation(recipient), answer.clone());
+        }
+    }
+}
+
+fn described(what: &str, result: &CallResult<Decision>) -> (bool, String) {
+    match result {
+        CallResult::Done(Decision { changed, .. }) => (*changed > 0, format!("{what}: {changed} changed")),
+        other => (false, format!("{what}: {}", word(other))),
+    }
+}

@@ -1,0 +1,91 @@
+//! Operators change spare schedules, which are due long after every run. Edits are by etag, by clients with one request id and
+//! with another; schedules are deleted, and created again.
+
+use anyhow::Result;
+use reveille_check::history::{Answer, Noun, Operation};
+use reveille_harness::{AdminClient, CallResult};
+
+use super::operator::{Operator, word};
+use crate::run::observe::{Recorder, answer_of};
+use crate::run::workload::{Item, TENANT, Workload};
+
+/// Few, so that each is written often.
+const SPARES: usize = 3;
+const SPARE_RECIPIENTS: u32 = 2;
+/// Edits of one operator, each to an instant of its own.
+const EDITS: u64 = 4;
+
+/// Creates the spare schedules.
+pub async fn create_spares(workload: &Workload, admin: &AdminClient, recorder: &Recorder) -> Result<()> {
+    for number in 0..SPARES {
+        workload.insist(admin, recorder, number, &spare(spare_name(number), 0)).await?;
+    }
+    Ok(())
+}
+
+/// The name of a spare schedule, by any number.
+pub fn spare_name(number: usize) -> String {
+    format!("spare-{}", number % SPARES)
+}
+
+/// A spare schedule after this edit.
+fn spare(name: String, edit: u64) -> Item {
+    Item::once(name, Item::triggered().due_ms + 1_000 * edit, SPARE_RECIPIENTS)
+}
+
+impl Operator {
+    /// Three clients read one etag. Two ask for one change under one request id, the third for another change. A deleted
+    /// schedule is created again.
+    pub(super) async fn update(&self) -> (bool, String) {
+        let name = spare_name(self.number);
+        self.coordination.writes(TENANT, Noun::Schedule, &name);
+        let edit = |which: u64| spare(name.clone(), EDITS * (self.number as u64 + 1) + which);
+        let [same, other] = ["same", "other"].map(|which| format!("edit-{}-{which}", self.number));
+        match self.admin.schedule(&name).await {
+            None => (false, format!("{name}: no node answered")),
+            Some(None) => {
+                let result = self.workload.ask(&self.admin, &self.recorder, "first", &same, &edit(0)).await;
+                (result.is_done(), format!("{name} is created again: {}", word(&result)))
+            }
+            Some(Some(found)) => {
+                let (one, two) = (edit(0), edit(1));
+                let (first, second, third) = tokio::join!(
+                    self.edit_as((0, "first"), &same, &found.etag, &one),
+                    self.edit_as((1, "second"), &same, &found.etag, &one),
+                    self.edit_as((2, "third"), &other, &found.etag, &two)
+                );
+                let is_done = [&first, &second, &third].into_iter().any(CallResult::is_done);
+                (is_done, format!("{name}: {}, {}, {}", word(&first), word(&second), word(&third)))
+            }
+        }
+    }
+
+    async fn edit_as(&self, (node, client): (usize, &str), id: &str, etag: &str, item: &Item) -> CallResult<()> {
+        let admin = self.admin.another(self.number + node).unwrap_or_else(|_| self.admin.clone());
+        let invoked = self.recorder.now_ns();
+        let result = match admin.retime(id, etag, &self.workload.body(item)).await {
+            // It may have been deleted after the edit, before the answer was read.
+            CallResult::Refused(reason) if reason.starts_with("NotFound") => CallResult::Unknown,
+            result => result,
+        };
+        let answer = answer_of(result.clone(), |()| Answer::at(None));
+        self.record_as(client, Some(id.to_owned()), invoked, write(&item.name, Some(item.value())), answer);
+        result
+    }
+
+    /// Deletes a spare schedule.
+    pub(super) async fn delete(&self) -> (bool, String) {
+        let name = spare_name(self.number);
+        self.coordination.writes(TENANT, Noun::Schedule, &name);
+        let invoked = self.recorder.now_ns();
+        let result = self.admin.delete_schedule(&name).await;
+        let words = format!("delete {name}: {}", word(&result));
+        let answer = answer_of(result.clone(), |index| Answer::at(Some(index)));
+        self.record(None, invoked, write(&name, None), answer);
+        (result.is_done(), words)
+    }
+}
+
+fn write(name: &str, value: Option<String>) -> Operation {
+    Operation::Write { noun: Noun::Schedule, tenant: TENANT.to_owned(), name: name.to_owned(), value }
+}

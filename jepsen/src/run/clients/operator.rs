@@ -1,0 +1,218 @@
+//! Operators do not know that anything is broken. They opt out, pause, cancel, trigger and create during the faults, and record
+//! each call with its answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use reveille_check::history::{Answer, Call, Crossing, Event, Noun, Operation, Target};
+use reveille_harness::measure::unix_us;
+use reveille_harness::{AdminClient, CallResult};
+use reveille_proto::admin::v1::Barrier;
+
+use super::coordination::Coordination;
+use crate::run::faults::OperatorAction;
+use crate::run::observe::{Recorder, answer_of};
+use crate::run::workload::{CAMPAIGN, Item, TENANT, TRIGGERED, Workload};
+
+/// How long a run is waited for.
+const OPENS_WITHIN: Duration = Duration::from_secs(6);
+const POLL_EVERY: Duration = Duration::from_millis(30);
+/// A new schedule is due so much later.
+const AHEAD_MS: u64 = 3_000;
+/// One recipient opts out while its email becomes due, another one at least so long before.
+const OPT_OUTS_AHEAD_MS: [u64; 2] = [0, 10_000];
+
+/// An operator.
+#[derive(Clone)]
+pub struct Operator {
+    pub admin: AdminClient,
+    pub recorder: Recorder,
+    pub workload: Workload,
+    pub coordination: Coordination,
+    /// Makes its names and request ids unique.
+    pub number: usize,
+}
+
+impl Operator {
+    /// Performs an action; returns whether any call was done, and a description.
+    pub async fn perform(self, action: OperatorAction, pause: Duration) -> (bool, String) {
+        match action {
+            OperatorAction::OptOut => self.opt_out().await,
+            OperatorAction::PauseAndResume => self.pause_and_resume(pause).await,
+            OperatorAction::Cancel => self.cancel().await,
+            OperatorAction::Trigger => self.trigger().await,
+            // Three requests at a time make large futures.
+            OperatorAction::CreateAgain => Box::pin(self.create_again()).await,
+            OperatorAction::Decide => self.decide().await,
+            OperatorAction::Requeue => self.requeue().await,
+            OperatorAction::Backfill => Box::pin(self.backfill()).await,
+            OperatorAction::Update => Box::pin(self.update()).await,
+            OperatorAction::Delete => self.delete().await,
+        }
+    }
+
+    /// A recipient whose email becomes due, one whose email is due later, and one of the campaign.
+    async fn opt_out(&self) -> (bool, String) {
+        let Some(next) = self.workload.next_after(now_ms()) else { return nothing_to_do() };
+        wait_until(next.due_ms).await;
+        let later = OPT_OUTS_AHEAD_MS.map(|ahead| self.workload.next_after(next.due_ms - 1 + ahead));
+        let (mut is_done, mut words) = (false, Vec::new());
+        let own = later.into_iter().flatten().enumerate();
+        let own = own.map(|(more, item)| (item.tenant(), item.address((self.number + more) as u32 % item.recipients)));
+        // A late recipient of the campaign.
+        let late = self.workload.find(CAMPAIGN).map(|campaign| {
+            let number = campaign.recipients - 1 - self.number as u32 % campaign.recipients;
+            (campaign.tenant(), campaign.address(number))
+        });
+        for (number, (tenant, recipient)) in own.chain(late).enumerate() {
+            let id = format!("opt-out-{}-{number}", self.number);
+            self.coordination.writes(tenant, Noun::OptOut, &recipient);
+            let admin = self.admin.of_tenant(tenant);
+            let (invoked, result) = (self.recorder.now_ns(), admin.opt_out(&id, &recipient).await);
+            let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient: recipient.clone() };
+            is_done |= result.is_done();
+            words.push(format!("{recipient}: {}", word(&result)));
+            self.record(Some(id), invoked, operation, barrier(result));
+        }
+        (is_done, words.join("; "))
+    }
+
+    async fn pause_and_resume(&self, pause: Duration) -> (bool, String) {
+        let Some((tenant, run)) = self.campaign_or_next_run().await else { return nothing_to_do() };
+        self.coordination.pauses(&run);
+        let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).pause_run(&run).await);
+        let (is_done, word) = (result.is_done(), word(&result));
+        self.record(None, invoked, Operation::Pause { target: Target::Run(run.clone()) }, barrier(result));
+        tokio::time::sleep(pause).await;
+        (is_done, format!("pause {run}: {word}; {}", self.resume(tenant, &run).await))
+    }
+
+    /// Resumes a run that was or may have been paused.
+    pub async fn resume(&self, tenant: &str, run: &str) -> String {
+        let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).resume_run(run).await);
+        let word = format!("resume: {}", word(&result));
+        let answer = answer_of(result, |index| Answer::at(Some(index)));
+        self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, answer);
+        word
+    }
+
+    async fn cancel(&self) -> (bool, String) {
+        let Some(run) = self.next_schedules_run().await else { return nothing_to_do() };
+        let (invoked, result) = (self.recorder.now_ns(), self.admin.cancel_run(&run).await);
+        let (is_done, word) = (result.is_done(), word(&result));
+        self.record(None, invoked, Operation::Cancel { target: Target::Run(run.clone()) }, barrier(result));
+        (is_done, format!("cancel {run}: {word}"))
+    }
+
+    /// Two clients with one request id, and a third with another: two runs, never three.
+    async fn trigger(&self) -> (bool, String) {
+        let [same, other] = ["same", "other"].map(|which| format!("trigger-{}-{which}", self.number));
+        let (first, second) = tokio::join!(self.trigger_as(&same, "first"), self.trigger_as(&same, "second"));
+        let third = self.trigger_as(&other, "third").await;
+        let is_done = [&first, &second, &third].into_iter().any(CallResult::is_done);
+        (is_done, format!("trigger: {}, {}, {}", word(&first), word(&second), word(&third)))
+    }
+
+    async fn trigger_as(&self, id: &str, client: &str) -> CallResult<String> {
+        let (invoked, result) = (self.recorder.now_ns(), self.admin.trigger(id, TRIGGERED).await);
+        let operation = Operation::Trigger {
+            tenant: TENANT.to_owned(),
+            schedule: TRIGGERED.to_owned(),
+            audience: TRIGGERED.to_owned(),
+        };
+        let answer = answer_of(result.clone(), |run| Answer::opened(Some(run)));
+        self.record_as(client, Some(id.to_owned()), invoked, operation, answer);
+        result
+    }
+
+    /// Creates one schedule, twice with one request id and once with another.
+    async fn create_again(&self) -> (bool, String) {
+        let item = Item::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
+        self.coordination.writes(TENANT, Noun::Schedule, &item.name);
+        let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
+        let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);
+        let (first, second) = tokio::join!(ask("first", same.as_str()), ask("second", same.as_str()));
+        let third = ask("third", other.as_str()).await;
+        let results = [&first, &second, &third];
+        let is_done = results.into_iter().any(CallResult::is_done);
+        if is_done {
+            self.workload.add(item.clone());
+        } else if results.contains(&&CallResult::Unknown) {
+            self.workload.keep_unknown(&same, item.clone());
+        }
+        (is_done, format!("create {}: {}, {}, {}", item.name, word(&first), word(&second), word(&third)))
+    }
+
+    /// A run and its tenant: every other time the campaign's while it is sent, else the run that opens next.
+    async fn campaign_or_next_run(&self) -> Option<(&'static str, String)> {
+        if self.number.is_multiple_of(2)
+            && let Some(campaign) = self.workload.find(CAMPAIGN).filter(|campaign| campaign.due_ms < now_ms())
+            && let Ok(Some(run)) = self.admin.of_tenant(campaign.tenant()).run_of(CAMPAIGN).await
+        {
+            return Some((campaign.tenant(), run.run));
+        }
+        Some((TENANT, self.next_schedules_run().await?))
+    }
+
+    /// The run that opens next.
+    async fn next_schedules_run(&self) -> Option<String> {
+        let item = self.workload.next_after(now_ms()).filter(|item| item.tenant() == TENANT)?;
+        wait_until(item.due_ms).await;
+        let until = Instant::now() + OPENS_WITHIN;
+        while Instant::now() < until {
+            if let Ok(Some(run)) = self.admin.run_of(&item.name).await {
+                return Some(run.run);
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        None
+    }
+
+    pub fn record(&self, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
+        self.record_as("operator", id, invoked_ns, operation, answer);
+    }
+
+    pub(super) fn record_as(
+        &self,
+        who: &str,
+        id: Option<String>,
+        invoked_ns: u64,
+        operation: Operation,
+        answer: Answer,
+    ) {
+        let answered_ns = (answer != Answer::Unknown).then(|| self.recorder.now_ns());
+        let client = format!("{who}-{}", self.number);
+        let call = Call { client, request_id: id, invoked_ns, answered_ns, operation, answer };
+        self.recorder.event(&Event::Call(call));
+    }
+}
+
+fn barrier(result: CallResult<Barrier>) -> Answer {
+    answer_of(result, |barrier| {
+        let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
+            let fence = crossing.fence.parse().ok()?;
+            Some(Crossing { run: crossing.run, number: crossing.number, fence })
+        };
+        let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
+        Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
+    })
+}
+
+pub(super) fn word<T>(result: &CallResult<T>) -> String {
+    match result {
+        CallResult::Done(_) => "done".to_owned(),
+        CallResult::Refused(reason) => format!("refused ({reason})"),
+        CallResult::Unknown => "unknown".to_owned(),
+    }
+}
+
+pub(super) fn nothing_to_do() -> (bool, String) {
+    (false, "there was no target".to_owned())
+}
+
+pub(super) fn now_ms() -> u64 {
+    unix_us(SystemTime::now()) as u64 / 1_000
+}
+
+async fn wait_until(at_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(at_ms.saturating_sub(now_ms()))).await;
+}

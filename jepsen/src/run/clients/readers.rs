@@ -1,0 +1,100 @@
+//! Readers ask one node at a time for objects that are being written, for objects that no client writes, and for opt-outs.
+//! Their answers are judged (I7): no read is older than a write that was answered before it began, and no read goes back.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use reveille_check::history::{Answer, Call, Event, Noun, OPTED_OUT, Operation};
+use reveille_harness::AdminClient;
+use tokio::task::JoinSet;
+
+use super::coordination::{Coordination, Object};
+use super::edits::spare_name;
+use crate::run::observe::Recorder;
+use crate::run::workload::{TENANT, Workload, value_of};
+
+const READERS: u64 = 2;
+/// The pause between two reads of one reader.
+const PAUSE: Duration = Duration::from_millis(300);
+
+struct Reader {
+    name: String,
+    admin: AdminClient,
+    recorder: Recorder,
+    workload: Workload,
+    coordination: Coordination,
+    dice: StdRng,
+}
+
+/// The readers; a drop ends them.
+pub fn start(
+    admin: &AdminClient,
+    recorder: &Recorder,
+    workload: &Workload,
+    coordination: &Coordination,
+    seed: u64,
+) -> JoinSet<()> {
+    let mut readers = JoinSet::new();
+    for number in 0..READERS {
+        let reader = Reader {
+            name: format!("reader-{number}"),
+            admin: admin.clone(),
+            recorder: recorder.clone(),
+            workload: workload.clone(),
+            coordination: coordination.clone(),
+            dice: StdRng::seed_from_u64(seed ^ (number + 1).wrapping_mul(0x0005_DEEC_E66D)),
+        };
+        readers.spawn(reader.read_on());
+    }
+    readers
+}
+
+impl Reader {
+    async fn read_on(mut self) {
+        loop {
+            if let Some(object) = self.choose() {
+                self.read(object).await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Mostly an object that is being written.
+    fn choose(&mut self) -> Option<Object> {
+        let written = self.coordination.written();
+        match self.dice.random_range(0..8) {
+            0..5 if !written.is_empty() => written.choose(&mut self.dice).cloned(),
+            5 => Some((TENANT, Noun::Schedule, spare_name(self.dice.random_range(0..64)))),
+            _ => {
+                let items = self.workload.items();
+                items.choose(&mut self.dice).map(|item| (item.tenant(), item.noun(), item.name.clone()))
+            }
+        }
+    }
+
+    async fn read(&mut self, (tenant, noun, name): Object) {
+        let admin = self.admin.of_tenant(tenant);
+        let node = self.dice.random_range(0..64);
+        let invoked_ns = self.recorder.now_ns();
+        let seen = match noun {
+            Noun::Schedule => admin.schedule_by(node, &name).await.map(|found| found.as_ref().map(value_of)),
+            Noun::OptOut => {
+                let is_out = admin.is_opted_out_by(node, &name).await;
+                is_out.map(|is_out| is_out.then(|| OPTED_OUT.to_owned()))
+            }
+            Noun::Campaign | Noun::Tenant | Noun::Relay | Noun::Audience => return,
+        };
+        let answered_ns = seen.as_ref().map(|_| self.recorder.now_ns());
+        let answer = seen.map_or(Answer::Unknown, |value| Answer::Found { value });
+        self.recorder.event(&Event::Call(Call {
+            client: self.name.clone(),
+            request_id: None,
+            invoked_ns,
+            answered_ns,
+            operation: Operation::Read { noun, tenant: tenant.to_owned(), name },
+            answer,
+        }));
+    }
+}

@@ -1,0 +1,356 @@
+//! Starts processes with crash points, and does what leads to points that emails alone do not reach.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use reveille_check::history::{Event, Fault, FaultKind};
+
+use super::traffic::Traffic;
+use crate::run::faults::{Nemesis, status_of};
+use crate::run::processes::{EndedProcess, ProcessState};
+
+/// Log entries between two snapshots, and entries that are kept: a node that was down for a moment needs a snapshot.
+pub const LOG_LIMITS: (u64, u64) = (100, 10);
+/// Entries after which a node cannot be caught up without a snapshot.
+const FAR: u64 = LOG_LIMITS.0 + LOG_LIMITS.1 + 20;
+const POLL_EVERY: Duration = Duration::from_millis(50);
+const STOPS_WITHIN: Duration = Duration::from_secs(8);
+/// One process in so many has no crash point, so that emails are sent at all.
+const WITHOUT_POINT_ONE_IN: u32 = 6;
+const WITHOUT_POINT_FOR: Duration = Duration::from_secs(5);
+/// A node that must need a snapshot is down for at most so long.
+const FAR_AT_MOST: Duration = Duration::from_secs(25);
+const DOWN_MS: [u64; 6] = [100, 100, 200, 300, 600, 1_200];
+/// The intervals of leadership transfers, and of leaders that are cut off.
+const TRANSFER_EVERY: Duration = Duration::from_secs(6);
+const ISOLATE_EVERY: Duration = Duration::from_secs(5);
+/// A leader is cut off for so long: far less than a lease. After it the others need a moment to elect another one.
+const ISOLATED_FOR: Duration = Duration::from_millis(800);
+const ELECTION: Duration = Duration::from_secs(2);
+const REPORT_EVERY: Duration = Duration::from_secs(15);
+
+/// What leads to a crash point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    /// Emails that this node sends. A node that died three times with claims gets none for a while (P12), so it waits long.
+    Sending,
+    /// A start of this node after the others have dropped the entries that it lacks.
+    OwnSnapshot,
+    /// The same of another node.
+    OthersSnapshot,
+    /// A start of this node after it led alone, with entries that the others do not have.
+    Truncation,
+    /// Another leader.
+    LeaderChange,
+    /// An imported audience.
+    Import,
+    /// Any activity.
+    Any,
+}
+
+/// Routes by the beginning of a point's name; the first match counts.
+const ROUTES: [(&str, Route); 14] = [
+    ("admin.", Route::Import),
+    ("smtp.", Route::Sending),
+    ("claim.after", Route::Sending),
+    ("journal.", Route::Sending),
+    ("settle.", Route::Sending),
+    ("snapshot.send-chunk", Route::OthersSnapshot),
+    ("wal.purge", Route::OthersSnapshot),
+    ("snapshot.offer", Route::OwnSnapshot),
+    ("snapshot.take-chunk", Route::OwnSnapshot),
+    ("snapshot.install", Route::OwnSnapshot),
+    ("machine.replace", Route::OwnSnapshot),
+    ("wal.truncate", Route::Truncation),
+    ("lifecycle.leadership-lost", Route::LeaderChange),
+    ("wal.vote", Route::LeaderChange),
+];
+
+fn route(point: &str) -> Route {
+    ROUTES.iter().find(|(beginning, _)| point.starts_with(beginning)).map_or(Route::Any, |(_, route)| *route)
+}
+
+/// How long a process runs that does not reach its point.
+fn runs_for(point: Option<&str>) -> Duration {
+    match point.map(route) {
+        None => WITHOUT_POINT_FOR,
+        Some(Route::Sending) => Duration::from_secs(24),
+        Some(_) => Duration::from_secs(9),
+    }
+}
+
+/// A node, and until when.
+#[derive(Clone, Debug)]
+enum State {
+    /// It runs; it is stopped then.
+    Runs { until: Instant, point: Option<String> },
+    /// It was asked to stop; it is killed then.
+    Stopping { until: Instant },
+    /// It is down; it starts then with this point, and not before the log has this index.
+    Down { until: Instant, index: Option<u64>, point: Option<String> },
+}
+
+/// Starts and ends the processes.
+pub struct Driver<'a> {
+    nemesis: &'a mut Nemesis,
+    traffic: &'a Traffic,
+    /// Deaths at each point.
+    hits: BTreeMap<String, u32>,
+    wanted: u32,
+    dice: StdRng,
+    states: BTreeMap<String, State>,
+    transferred: Instant,
+    isolated: Instant,
+    reported: Instant,
+}
+
+impl<'a> Driver<'a> {
+    /// All nodes run without crash points; they are stopped soon, one after the other.
+    pub fn new(
+        nemesis: &'a mut Nemesis,
+        points: Vec<String>,
+        wanted: u32,
+        traffic: &'a Traffic,
+        seed: u64,
+    ) -> Driver<'a> {
+        let now = Instant::now();
+        let names = nemesis.processes.names().into_iter().zip(0..);
+        let state = |place| State::Runs { until: now + Duration::from_secs(place), point: None };
+        let states = names.map(|(name, place)| (name, state(place))).collect();
+        let hits = points.into_iter().map(|point| (point, 0)).collect();
+        let dice = StdRng::seed_from_u64(seed);
+        Driver { nemesis, traffic, hits, wanted, dice, states, transferred: now, isolated: now, reported: now }
+    }
+
+    /// Deaths at each point.
+    pub fn into_hits(self) -> BTreeMap<String, u32> {
+        self.hits
+    }
+
+    /// Runs until every point was reached often enough, or until this instant. Then all nodes run without points.
+    pub async fn drive(&mut self, until: Instant) -> Result<()> {
+        while Instant::now() < until && self.left().next().is_some() {
+            self.note_ends()?;
+            self.advance()?;
+            self.transfer_leadership()?;
+            self.isolate_leader().await?;
+            if !self.wants(Route::Import) {
+                self.traffic.stop_importing();
+            }
+            self.report();
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        self.restart_all().await
+    }
+
+    /// Points that are still wanted.
+    fn left(&self) -> impl Iterator<Item = &String> {
+        self.hits.iter().filter(|(_, hits)| **hits < self.wanted).map(|(point, _)| point)
+    }
+
+    fn wants(&self, of: Route) -> bool {
+        self.left().any(|point| route(point) == of)
+    }
+
+    /// Records processes that ended, and plans their next start.
+    fn note_ends(&mut self) -> Result<()> {
+        for EndedProcess { node, crash_point, led_epoch } in self.nemesis.processes.take_ends()? {
+            // An end without a point was requested, or is a surprise.
+            if let Some(point) = crash_point {
+                *self.hits.entry(point.clone()).or_default() += 1;
+                let mut fault = self.fault(FaultKind::CrashPoint, &point);
+                (fault.nodes, fault.led_epoch) = (vec![node.clone()], led_epoch);
+                self.nemesis.processes.recorder.event(&Event::Fault(fault));
+            }
+            self.plan_start(node, Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    /// Chooses the next point of a node: one with the fewest deaths that no other node has. A point of a truncation is
+    /// only chosen by [`Driver::isolate_leader`].
+    fn plan_start(&mut self, node: String, longer: Duration) {
+        let used = |point: &String| {
+            self.states.iter().any(|(other, state)| {
+                let (State::Runs { point: of, .. } | State::Down { point: of, .. }) = state else { return false };
+                *other != node && of.as_ref() == Some(point)
+            })
+        };
+        let free: Vec<&String> =
+            self.left().filter(|point| route(point) != Route::Truncation && !used(point)).collect();
+        let fewest = free.iter().map(|point| self.hits[*point]).min();
+        let chosen: Vec<String> = free.into_iter().filter(|point| Some(self.hits[*point]) == fewest).cloned().collect();
+        let point = match self.dice.random_ratio(1, WITHOUT_POINT_ONE_IN) {
+            true => None,
+            false => chosen.choose(&mut self.dice).cloned(),
+        };
+        // A majority must stay: only a minority of the nodes is down for long.
+        let far = self.states.values().filter(|state| matches!(state, State::Down { index: Some(_), .. })).count();
+        let may_be_far = far < (self.states.len() - 1) / 2;
+        let is_far = match point.as_deref().map(route) {
+            Some(Route::OwnSnapshot) => may_be_far,
+            _ => may_be_far && self.wants(Route::OthersSnapshot) && self.dice.random_bool(0.5),
+        };
+        let index = is_far.then(|| self.traffic.applied() + FAR);
+        let down = Duration::from_millis(DOWN_MS.choose(&mut self.dice).copied().unwrap_or(100)) + longer;
+        self.states.insert(node, State::Down { until: Instant::now() + down, index, point });
+    }
+
+    /// Starts nodes whose time has come, and stops those that do not reach their points.
+    fn advance(&mut self) -> Result<()> {
+        let now = Instant::now();
+        for (node, state) in self.states.clone() {
+            match state {
+                State::Down { until, index, point } if now >= until => {
+                    let is_far = index.is_none_or(|index| self.traffic.applied() >= index);
+                    if is_far || now > until + FAR_AT_MOST {
+                        let failpoint = point.as_ref().map(|point| format!("{point}=return"));
+                        self.nemesis.processes.start_with_crash_points(&node, failpoint.as_deref())?;
+                        self.states.insert(node, State::Runs { until: now + runs_for(point.as_deref()), point });
+                    }
+                }
+                // Without a leader a process may not be ready yet. One at a time.
+                State::Runs { until, .. } if now > until && self.nemesis.processes.is_led() => {
+                    self.nemesis.processes.ask_to_stop(&node)?;
+                    self.states.insert(node, State::Stopping { until: now + STOPS_WITHIN });
+                    return Ok(());
+                }
+                State::Stopping { until } if now > until => self.kill(&node, "it did not stop", None)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn transfer_leadership(&mut self) -> Result<()> {
+        if self.wants(Route::LeaderChange) && self.transferred.elapsed() > TRANSFER_EVERY {
+            self.transferred = Instant::now();
+            let admin = self.nemesis.operator.admin.clone();
+            let mut fault = self.fault(FaultKind::Transfer, "leadership transferred");
+            self.nemesis.operations.spawn(async move {
+                let result = admin.transfer_leader().await;
+                (fault.status, fault.observed, fault.word) = (status_of(&result), None, format!("{result:?}"));
+                fault
+            });
+        }
+        while let Some(ended) = self.nemesis.operations.try_join_next() {
+            self.nemesis.processes.recorder.event(&Event::Fault(ended?));
+        }
+        Ok(())
+    }
+
+    /// The leader appends entries that no other node gets, and is killed. When it returns, another node has led, and its log
+    /// must be truncated.
+    async fn isolate_leader(&mut self) -> Result<()> {
+        let Some(point) = self.left().find(|point| route(point) == Route::Truncation).cloned() else { return Ok(()) };
+        let Some((leader, led_epoch)) = self.nemesis.processes.leader() else { return Ok(()) };
+        let all_run = self.states.values().all(|state| matches!(state, State::Runs { .. }))
+            && self.nemesis.processes.running().len() == self.states.len();
+        if self.isolated.elapsed() < ISOLATE_EVERY || !all_run {
+            return Ok(());
+        }
+        self.isolated = Instant::now();
+        let mut pauses = Vec::new();
+        for name in self.nemesis.processes.names().into_iter().filter(|name| *name != leader) {
+            let mut fault = self.fault(FaultKind::Pause, "SIGSTOP of a follower");
+            fault.past_gate = Some(self.nemesis.processes.past_gate(&name));
+            if self.nemesis.processes.pause(&name).is_ok() {
+                fault.nodes = vec![name];
+                pauses.push(fault);
+            }
+        }
+        tokio::time::sleep(ISOLATED_FOR).await;
+        let killed = self.kill(&leader, "a leader that was cut off", Some(led_epoch));
+        if let Some(State::Down { index, point: next, .. }) = self.states.get_mut(&leader) {
+            (*index, *next) = (None, Some(point));
+        }
+        let processes = &mut self.nemesis.processes;
+        for mut fault in pauses {
+            for name in &fault.nodes {
+                processes.resume(name)?;
+            }
+            fault.until_ns = Some(processes.recorder.now_ns());
+            processes.recorder.event(&Event::Fault(fault));
+        }
+        killed
+    }
+
+    fn kill(&mut self, node: &str, why: &str, led_epoch: Option<u64>) -> Result<()> {
+        // It may have reached its point meanwhile.
+        self.note_ends()?;
+        let processes = &self.nemesis.processes;
+        let past_gate = processes.past_gate(node);
+        if processes.state(node) == ProcessState::Runs {
+            let mut fault = self.fault(FaultKind::Kill, &format!("kill -9: {why}"));
+            (fault.nodes, fault.past_gate, fault.led_epoch) = (vec![node.to_owned()], Some(past_gate), led_epoch);
+            fault.inside_data = Some(past_gate > 0);
+            let role = self.nemesis.role(node, past_gate > 0);
+            self.nemesis.processes.kill(node)?;
+            self.nemesis.kills.count(role, past_gate > 0, past_gate);
+            self.nemesis.processes.recorder.event(&Event::Fault(fault));
+        }
+        self.plan_start(node.to_owned(), if led_epoch.is_some() { ELECTION } else { Duration::ZERO });
+        Ok(())
+    }
+
+    fn report(&mut self) {
+        if self.reported.elapsed() > REPORT_EVERY {
+            self.reported = Instant::now();
+            let left: Vec<&str> = self.left().map(String::as_str).collect();
+            let deaths: u32 = self.hits.values().sum();
+            eprintln!("  {deaths} deaths; {} points left: {}", left.len(), left.join(" "));
+        }
+    }
+
+    /// Stops all nodes, and starts them without crash points.
+    async fn restart_all(&mut self) -> Result<()> {
+        for name in self.nemesis.processes.names() {
+            self.note_ends()?;
+            if self.nemesis.processes.state(&name) != ProcessState::Down {
+                self.nemesis.processes.resume(&name)?;
+                self.nemesis.processes.ask_to_stop(&name)?;
+            }
+            let asked = Instant::now();
+            while self.nemesis.processes.state(&name) != ProcessState::Down {
+                if asked.elapsed() > STOPS_WITHIN {
+                    self.kill(&name, "it did not stop", None)?;
+                }
+                self.note_ends()?;
+                tokio::time::sleep(POLL_EVERY).await;
+            }
+            self.nemesis.processes.start(&name)?;
+        }
+        Ok(())
+    }
+
+    /// A fault that begins now, with an effect.
+    fn fault(&self, kind: FaultKind, name: &str) -> Fault {
+        let from_ns = self.nemesis.processes.recorder.now_ns();
+        Fault { observed: Some(true), ..Fault::installed(kind, name.to_owned(), Vec::new(), from_ns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn route_is_decided_by_name() {
+        for (point, of) in [
+            ("smtp.before-dot", Route::Sending),
+            ("claim.before-propose", Route::Any),
+            ("claim.after-commit-before-send", Route::Sending),
+            ("snapshot.install-after-rename", Route::OwnSnapshot),
+            ("snapshot.send-chunk", Route::OthersSnapshot),
+            ("wal.truncate", Route::Truncation),
+            ("wal.before-append", Route::Any),
+            ("admin.seal", Route::Import),
+        ] {
+            assert_eq!(route(point), of, "{point}");
+        }
+    }
+}

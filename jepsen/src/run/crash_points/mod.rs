@@ -1,0 +1,210 @@
+//! `crash-points`: nodes that die at named places of their code, again and again, while emails are sent. The run is judged
+//! like any other.
+//!
+//! It needs a binary with the feature `crash-points`, which no release has. Each process gets one crash point; it dies there,
+//! or is stopped after a while and starts again with another one (`driver.rs`). `traffic.rs` is the workload. At the end all
+//! nodes start without crash points, and the backlog drains.
+
+mod driver;
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use reveille_check::history::{Coverage, FaultKind, Header, PhaseName};
+use reveille_harness::measure::monotonic_us;
+use reveille_harness::{Cluster, Needs, Report, StartArgs};
+use serde::{Deserialize, Serialize};
+
+use self::driver::{Driver, LOG_LIMITS};
+use self::traffic::Traffic;
+use super::clients::Coordination;
+use super::faults::KillCounts;
+use super::header::{asks, plain_header};
+use super::options::{Policy, Seed, seed};
+use super::scenario::{Ending, HarnessErrors, Scenario};
+use super::workload::Workload;
+use super::{LEAD, PACE, SESSIONS, report};
+
+/// The first schedules and their recipients, and how long they last.
+const FIRST: (u32, u32) = (60, 240);
+const FIRST_FOR: Duration = Duration::from_secs(20);
+/// The time for draining, reading and judging, and the part for reading and judging.
+const TO_CLOSE: Duration = Duration::from_secs(420);
+const TO_READ: Duration = Duration::from_secs(240);
+
+/// Options of `crash-points`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Only these points [default: all that the binary has]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    name: Vec<String>,
+    /// How often processes have to die at each
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    hits: u32,
+    /// Nodes in the cluster; more of them die in the same time
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
+    nodes: u8,
+    /// It gives up after so long; draining and judging come on top
+    #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    seconds: u64,
+    /// Decides everything random; `random` draws one and prints it
+    #[arg(long, default_value = "random", value_parser = seed)]
+    seed: Seed,
+    /// Keep the history in this file [default: it is removed]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Append the last line to this file
+    #[arg(long, value_name = "FILE")]
+    append: Option<PathBuf>,
+}
+
+/// What the last line contains beside the judgement.
+#[derive(Serialize)]
+struct Particulars {
+    nemesis: &'static str,
+    in_doubt_policy: &'static str,
+    nodes: u8,
+    fault_seconds: u64,
+    /// Processes that were killed on purpose; the others died at a point.
+    ends: KillCounts,
+    /// Deaths at each point.
+    points: BTreeMap<String, u32>,
+    deaths: u32,
+    wanted_hits: u32,
+    /// Points with fewer deaths.
+    not_reached: Vec<String>,
+    seconds: u64,
+    drained: bool,
+    ended_by_themselves: Vec<String>,
+    errors: Vec<String>,
+    at: String,
+}
+
+/// What `reveille version -o json` says of a binary.
+#[derive(Deserialize)]
+struct Version {
+    #[serde(default)]
+    crash_points: Vec<String>,
+}
+
+/// Runs it. The appended line is valid if every invariant holds; the command fails also if a point was reached too seldom.
+pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
+    let began = Instant::now();
+    let binary = start.binary()?;
+    let points = chosen(points(&binary)?, &args.name)?;
+    eprintln!("seed {}: {} points, {} times each", args.seed.0, points.len(), args.hits);
+    let needs = Needs { log_limits: Some(LOG_LIMITS), ..Needs::default() };
+    let cluster = Cluster::start(start, args.nodes, needs).await?;
+    let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
+
+    let began_us = monotonic_us();
+    let header = header(args, &cluster);
+    let (scenario, sink) =
+        Scenario::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), true).await?;
+    let recorder = scenario.recorder.clone();
+    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, Policy::Hold.wire());
+    workload.create(&admin, &recorder).await?;
+    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), Coordination::default(), args.seed.0);
+    let traffic = Traffic::start(&admin, &recorder, &workload, &binary, &folder)?;
+    scenario.phase(PhaseName::Faults);
+    let (mut errors, faults_began) = (HarnessErrors::default(), Instant::now());
+    let mut driver = Driver::new(&mut nemesis, points, args.hits, &traffic, args.seed.0);
+    errors.note(driver.drive(faults_began + Duration::from_secs(args.seconds)).await);
+    let hits = driver.into_hits();
+    let fault_seconds = faults_began.elapsed().as_secs();
+    traffic.stop().await;
+    let ends = Instant::now() + TO_CLOSE;
+    let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+
+    let missed = hits.iter().filter(|(_, hits)| **hits < args.hits).map(|(point, _)| point.clone());
+    let not_reached: Vec<String> = missed.collect();
+    let holds = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
+    let all_reached = not_reached.is_empty();
+    let particulars = Particulars {
+        nemesis: "crash-points",
+        in_doubt_policy: Policy::Hold.word(),
+        nodes: args.nodes,
+        fault_seconds,
+        ends: nemesis.kills,
+        deaths: hits.values().sum(),
+        points: hits,
+        wanted_hits: args.hits,
+        not_reached,
+        seconds: began.elapsed().as_secs(),
+        drained,
+        ended_by_themselves: surprises,
+        errors: errors.0,
+        at: report::now(),
+    };
+    let report = report::report(&judgement, &particulars, holds, args.append.as_deref())?;
+    Ok(Report { valid: holds && all_reached, ..report })
+}
+
+fn header(args: &Args, cluster: &Cluster) -> Header {
+    let names = if args.name.is_empty() { String::new() } else { format!(" --name {}", args.name.join(",")) };
+    let Args { seed: Seed(seed), nodes, hits, seconds, .. } = args;
+    let command =
+        format!("reveille-jepsen crash-points --seed {seed} --nodes {nodes} --hits {hits} --seconds {seconds}{names}");
+    Header {
+        // I15 is timed to the second, which a build without optimization does not keep.
+        asks: asks(false, false),
+        drain_within_ms: (TO_CLOSE - TO_READ).as_millis() as u64,
+        coverage: Coverage {
+            // The points prove that emails are sent: half of them are on an email's path.
+            mails_per_second: 0,
+            kills_inside_data: 0,
+            faults: BTreeMap::from([(FaultKind::CrashPoint, 1)]),
+        },
+        ..plain_header(args.seed.0, command, Policy::Hold, cluster)
+    }
+}
+
+/// The crash points that this binary has.
+fn points(binary: &Path) -> Result<Vec<String>> {
+    let output = std::process::Command::new(binary).args(["version", "-o", "json"]).output();
+    let output = output.with_context(|| format!("{} cannot be started", binary.display()))?;
+    let version: Version = serde_json::from_slice(&output.stdout).context("the output of `reveille version`")?;
+    if version.crash_points.is_empty() {
+        bail!(
+            "{} has no crash points; build one with `cargo build --workspace --bin reveille --features \
+             reveille/crash-points` and name it with --reveille PATH",
+            binary.display()
+        );
+    }
+    Ok(version.crash_points)
+}
+
+fn chosen(points: Vec<String>, names: &[String]) -> Result<Vec<String>> {
+    if let Some(unknown) = names.iter().find(|name| !points.contains(name)) {
+        bail!("there is no crash point {unknown}; there are {}", points.join(", "));
+    }
+    Ok(if names.is_empty() { points } else { names.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_chosen_by_name() {
+        let points = || ["a.b", "c.d"].map(str::to_owned).to_vec();
+        assert_eq!(chosen(points(), &[]).unwrap(), points());
+        assert_eq!(chosen(points(), &["c.d".to_owned()]).unwrap(), ["c.d"]);
+        assert!(chosen(points(), &["e.f".to_owned()]).unwrap_err().to_string().contains("a.b, c.d"));
+    }
+
+    #[test]
+    fn binary_without_points_is_refused_with_next_step() {
+        // `true` prints nothing, which is no version; `echo` prints its arguments.
+        assert!(points(Path::new("/bin/true")).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("reveille");
+        let write = "printf '#!/bin/sh\\necho {}\\n' > \"$1\" && chmod 700 \"$1\"";
+        assert!(std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&script).status().unwrap().success());
+        let error = points(&script).unwrap_err().to_string();
+        assert!(error.contains("--features reveille/crash-points"), "{error}");
+    }
+}

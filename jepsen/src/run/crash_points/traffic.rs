@@ -1,0 +1,129 @@
+//! The workload while nodes die: schedules are created all the time, each due a little later, and small lists are imported as
+//! a user would do it. A call without an answer is repeated at the end of the run.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use reveille_harness::AdminClient;
+use reveille_harness::measure::unix_us;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use crate::run::observe::Recorder;
+use crate::run::workload::{Item, Workload};
+
+/// Clients that create, and the pause of each after a create.
+const CLIENTS: usize = 3;
+const PAUSE: Duration = Duration::from_millis(900);
+/// Recipients of a schedule.
+const RECIPIENTS: u32 = 4;
+/// A schedule is due so much later: longer than a client repeats its call.
+const AHEAD_MS: u64 = 20_000;
+/// Rows of an imported list, and the timeout of its import.
+const ROWS: u32 = 20;
+const IMPORTED_WITHIN: Duration = Duration::from_secs(8);
+/// The interval and the timeout of reading the applied index.
+const POLL_EVERY: Duration = Duration::from_millis(400);
+const POLL_WITHIN: Duration = Duration::from_secs(2);
+
+/// The clients; a drop ends them.
+pub struct Traffic {
+    creates: Arc<AtomicBool>,
+    imports: Arc<AtomicBool>,
+    applied: Arc<AtomicU64>,
+    tasks: JoinSet<()>,
+}
+
+impl Traffic {
+    /// Starts. `binary` imports lists from `folder`.
+    pub fn start(
+        admin: &AdminClient,
+        recorder: &Recorder,
+        workload: &Workload,
+        binary: &Path,
+        folder: &Path,
+    ) -> Result<Traffic> {
+        let (creates, imports) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
+        let applied = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        for client in 0..CLIENTS {
+            let (admin, on) = (admin.another(client)?, Arc::clone(&creates));
+            tasks.spawn(create(admin, recorder.clone(), workload.clone(), client, on));
+        }
+        let list = folder.join("list.csv");
+        let endpoints = admin.endpoints().join(",");
+        tasks.spawn(import(binary.to_owned(), endpoints, list, Arc::clone(&imports)));
+        tasks.spawn(poll(admin.another(0)?, Arc::clone(&applied)));
+        Ok(Traffic { creates, imports, applied, tasks })
+    }
+
+    /// Stops the imports.
+    pub fn stop_importing(&self) {
+        self.imports.store(false, Ordering::Relaxed);
+    }
+
+    /// The last known applied index of the cluster.
+    pub fn applied(&self) -> u64 {
+        self.applied.load(Ordering::Relaxed)
+    }
+
+    /// Ends all clients after their current calls.
+    pub async fn stop(mut self) {
+        self.creates.store(false, Ordering::Relaxed);
+        self.stop_importing();
+        self.applied.store(u64::MAX, Ordering::Relaxed);
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+async fn create(admin: AdminClient, recorder: Recorder, workload: Workload, client: usize, on: Arc<AtomicBool>) {
+    let mut number = 0;
+    while on.load(Ordering::Relaxed) {
+        let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
+        let name = format!("feed-{client}-{number}");
+        let item = Item::once(name.clone(), (now_ms + AHEAD_MS) / 100 * 100, RECIPIENTS);
+        let id = format!("create-{name}");
+        workload.ask_and_keep(&admin, &recorder, &format!("client-{client}"), &id, item).await;
+        number += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// An import may fail: its client exits when its node dies. The nodes check what it left.
+async fn import(binary: PathBuf, endpoints: String, list: PathBuf, on: Arc<AtomicBool>) {
+    let mut number = 0_u32;
+    while on.load(Ordering::Relaxed) {
+        // Different rows each time: a part that the nodes have is not sent again.
+        let rows: String = (0..ROWS).map(|row| format!("listed-{number}-{row}@example.net\n")).collect();
+        if let Err(error) = std::fs::write(&list, format!("email\n{rows}")) {
+            eprintln!("  {}: {error}; imports end", list.display());
+            return;
+        }
+        let mut command = Command::new(&binary);
+        command.args(["audience", "import", &format!("list-{number}")]).arg(&list).args(["--endpoint", &endpoints]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        if let Ok(mut process) = command.spawn() {
+            let ended = tokio::time::timeout(IMPORTED_WITHIN, process.wait()).await;
+            if ended.is_err() {
+                // It may have just ended.
+                let _ = process.kill().await;
+            }
+        }
+        number += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn poll(admin: AdminClient, applied: Arc<AtomicU64>) {
+    while applied.load(Ordering::Relaxed) != u64::MAX {
+        if let Ok(Ok(status)) = tokio::time::timeout(POLL_WITHIN, admin.status()).await {
+            let index = status.members.iter().filter_map(|member| member.applied_index).max().unwrap_or(0);
+            applied.fetch_max(index, Ordering::Relaxed);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}

@@ -1,0 +1,181 @@
+//! `failover`: kills the leader again and again under a steady stream of emails, and reports how long no leader and no email
+//! came. With `--busy` all processors are kept busy afterwards, and leadership changes are counted that no fault caused.
+//!
+//! It is a fault run with a fixed plan: the history is judged by the same checker, which also measures the fail-overs.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, ensure};
+use reveille_check::history::{Coverage, FaultKind, PhaseName};
+use reveille_harness::measure::monotonic_us;
+use reveille_harness::{Cluster, Needs, Report, StartArgs};
+use serde::Serialize;
+
+use super::clients::Coordination;
+use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
+use super::header::{asks, plain_header};
+use super::options::Policy;
+use super::scenario::{Ending, HarnessErrors, Scenario};
+use super::workload::Workload;
+use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE, report};
+
+/// From one kill to the next: the killed node is back and ready long before.
+const KILL_EVERY: Duration = Duration::from_secs(8);
+const DOWN_FOR: Duration = Duration::from_secs(3);
+/// Each kill comes at another phase of heartbeats and lease renewals.
+const PHASE_STEP_MS: u64 = 137;
+const PHASES_MS: u64 = 1_000;
+
+/// Options of `failover`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Kills of the leader
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub kills: u32,
+    /// Afterwards keep all processors busy, and count leadership changes without a cause
+    #[arg(long)]
+    pub busy: bool,
+    /// How long the processors are busy
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub seconds: u64,
+    /// Emails a second meanwhile
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub rate: u32,
+    /// Nodes in the cluster
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
+    pub nodes: u8,
+}
+
+/// What the last line contains beside the judgement.
+#[derive(Serialize)]
+struct Particulars {
+    kills: u32,
+    /// Leaderships after the first.
+    elections: u64,
+    /// Those after the last kill; null without `--busy`.
+    elections_without_cause: Option<u64>,
+    drained: bool,
+    ended_by_themselves: Vec<String>,
+    errors: Vec<String>,
+}
+
+/// Runs it.
+pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
+    ensure!(args.kills > 0 || args.busy, "--kills 0 without --busy leaves nothing to do");
+    let killing = KILL_EVERY * args.kills;
+    let busy = if args.busy { Duration::from_secs(args.seconds) } else { Duration::ZERO };
+    let phase = killing + busy;
+    let schedules = (phase.as_secs() as u32 * args.rate).max(1);
+    let cluster = Cluster::start(start, args.nodes, Needs::default()).await?;
+    let began_us = monotonic_us();
+    let command = format!("reveille-jepsen failover --kills {} --rate {}", args.kills, args.rate);
+    let coverage = Coverage {
+        mails_per_second: args.rate / 2,
+        kills_inside_data: 0,
+        faults: (args.kills > 0).then_some((FaultKind::Kill, args.kills)).into_iter().collect(),
+    };
+    let header = reveille_check::history::Header {
+        asks: asks(true, false),
+        drain_within_ms: (phase + WHOLE).as_millis() as u64,
+        coverage,
+        ..plain_header(0, command, Policy::Hold, &cluster)
+    };
+    let (scenario, sink) = Scenario::open(&cluster, &header, began_us, None, (PACE, SESSIONS), true).await?;
+    let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
+    let workload = Workload::new(schedules, schedules, first, phase, Policy::Hold.wire());
+    workload.create(cluster.admin(), &scenario.recorder).await?;
+    let mut nemesis = scenario.nemesis(cluster, sink, workload, Coordination::default(), 0);
+    tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;
+
+    scenario.phase(PhaseName::Faults);
+    let (began, mut errors) = (Instant::now(), HarnessErrors::default());
+    errors.note(nemesis.execute(&plan(args.kills), began, killing).await);
+    errors.note(nemesis.heal().await);
+    let epochs = || scenario.watch.all().len() as u64;
+    let before = epochs();
+    let without_cause = if args.busy {
+        let spin = Spin::start();
+        eprintln!("{} threads keep all processors busy for {} s", spin.threads.len(), busy.as_secs());
+        tokio::time::sleep(busy).await;
+        Some(epochs() - before)
+    } else {
+        None
+    };
+    let elections = epochs().saturating_sub(1);
+    let ends = Instant::now() + WHOLE;
+    let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    let valid = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
+    let particulars = Particulars {
+        kills: args.kills,
+        elections,
+        elections_without_cause: without_cause,
+        drained,
+        ended_by_themselves: surprises,
+        errors: errors.0,
+    };
+    report::report(&judgement, &particulars, valid, None)
+}
+
+fn plan(kills: u32) -> Vec<PlannedFault> {
+    let kill = |number: u32| PlannedFault {
+        at: KILL_EVERY * number + Duration::from_millis(u64::from(number) * PHASE_STEP_MS % PHASES_MS),
+        lasts: DOWN_FOR,
+        family: Family::Kill,
+        action: FaultAction::Kill { target: FaultTarget::Leader, inside: false },
+    };
+    (0..kills).map(kill).collect()
+}
+
+/// A busy thread for each processor, until it is dropped.
+struct Spin {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Spin {
+    fn start() -> Spin {
+        use std::sync::atomic::Ordering::Relaxed;
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let spin = |_| {
+            let stop = std::sync::Arc::clone(&stop);
+            std::thread::spawn(move || {
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (0..processors).map(spin).collect();
+        Spin { stop, threads }
+    }
+}
+
+impl Drop for Spin {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Such a thread cannot panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_are_in_order_at_different_phases() {
+        let plan = plan(20);
+        assert!(plan.is_sorted_by_key(|planned| planned.at) && plan.len() == 20);
+        assert!(plan.iter().all(|planned| planned.at < KILL_EVERY * 20));
+    }
+
+    #[test]
+    fn busy_threads_end_with_their_owner() {
+        let spin = Spin::start();
+        let stop = std::sync::Arc::clone(&spin.stop);
+        drop(spin);
+        assert_eq!(std::sync::Arc::strong_count(&stop), 1);
+    }
+}

@@ -1,0 +1,189 @@
+//! What can be broken, and where.
+
+use std::fmt;
+use std::time::Duration;
+
+use reveille_check::history::FaultKind;
+
+/// Families of faults, as they are chosen on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+pub enum Family {
+    /// kill -9: leader, sender, random, all; between dot and 250; down for less than a lease or for longer
+    Kill,
+    /// SIGSTOP, SIGCONT of leader, sender, random
+    Pause,
+    /// Links between nodes are cut: one node alone, halves, ring, bridge, one way in or out
+    Partition,
+    /// Links between nodes lose packets, reset connections, are narrow
+    Link,
+    /// The wall clock of one node jumps or drifts
+    Clock,
+    /// Disks fail, are slow or full; state folders are damaged or lost; the log loses its tail
+    Disk,
+    /// Power is cut: unsynced data is lost
+    Power,
+    /// The relay vanishes, throttles, stalls, drops connections, floods
+    Relay,
+    /// Nodes are restarted in order; leadership is transferred
+    Roll,
+    /// Operators opt out, pause, cancel and trigger meanwhile
+    Operator,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 10] = [
+        Family::Kill,
+        Family::Pause,
+        Family::Partition,
+        Family::Link,
+        Family::Clock,
+        Family::Disk,
+        Family::Power,
+        Family::Relay,
+        Family::Roll,
+        Family::Operator,
+    ];
+}
+
+/// The node that a fault is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultTarget {
+    /// The leader at that time.
+    Leader,
+    /// A node that is sending at that time.
+    Sender,
+    /// The node of this number (modulo the nodes).
+    Node(usize),
+}
+
+impl fmt::Display for FaultTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FaultTarget::Leader => "the leader",
+            FaultTarget::Sender => "a sender",
+            FaultTarget::Node(_) => "any node",
+        })
+    }
+}
+
+/// One thing to break.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FaultAction {
+    /// `kill -9`; `inside`: between a final dot of the node and its answer. The node stays down while the fault lasts.
+    Kill { target: FaultTarget, inside: bool },
+    /// `kill -9` of all nodes.
+    KillAll,
+    /// SIGSTOP; `inside` as for a kill.
+    Pause { target: FaultTarget, inside: bool },
+    /// Links between nodes are cut.
+    Cut(PartitionShape),
+    /// Links of a node are bad.
+    Link { target: FaultTarget, how: LinkFault },
+    /// The wall clock of a node, in libfaketime's notation.
+    Clock { target: FaultTarget, offset: &'static str },
+    /// The disk of a node.
+    Disk { target: FaultTarget, how: DiskFault },
+    /// Power loss of one node or of all; `torn`: in the middle of a write to the log that is not synced.
+    Power { target: Option<FaultTarget>, torn: bool },
+    /// The relay, as a fault plan of the sink.
+    Relay { name: &'static str, faults: &'static str },
+    /// SIGTERM and start, one node after the other.
+    Roll,
+    /// Leadership is transferred.
+    Transfer,
+    /// An operator does something.
+    Operator(OperatorAction),
+}
+
+impl FaultAction {
+    /// Its kind in histories.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            FaultAction::Kill { .. } | FaultAction::KillAll => FaultKind::Kill,
+            FaultAction::Pause { .. } => FaultKind::Pause,
+            FaultAction::Cut(_) => FaultKind::Partition,
+            FaultAction::Link { .. } => FaultKind::Link,
+            FaultAction::Clock { .. } => FaultKind::Clock,
+            FaultAction::Disk { how: DiskFault::StateLost | DiskFault::StateDamaged | DiskFault::TornTail, .. } => {
+                FaultKind::Damage
+            }
+            FaultAction::Disk { .. } => FaultKind::Disk,
+            FaultAction::Power { .. } => FaultKind::PowerCut,
+            FaultAction::Relay { .. } => FaultKind::Relay,
+            FaultAction::Roll => FaultKind::Restart,
+            FaultAction::Transfer => FaultKind::Transfer,
+            FaultAction::Operator(_) => FaultKind::Operator,
+        }
+    }
+}
+
+/// Which links are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionShape {
+    /// One node from all others.
+    Alone(FaultTarget),
+    /// A minority that begins at this node, from the rest.
+    Halves(usize),
+    /// Each node is connected to its neighbours only.
+    Ring,
+    /// Two halves; only this node is connected to both.
+    Bridge(usize),
+    /// Nothing reaches this node.
+    OneWayIn(FaultTarget),
+    /// Nothing leaves this node.
+    OneWayOut(FaultTarget),
+}
+
+/// How a link is bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkFault {
+    /// So many of a hundred packets are lost.
+    Loss(u8),
+    /// So many of a thousand packets are answered by a reset.
+    Reset(u16),
+    /// The sender's rate, in kilobits a second: packets are late, and lost if they wait too long.
+    Narrow(u32),
+}
+
+/// How a disk is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// Every sync fails.
+    Fails,
+    /// Every sync takes so long.
+    Slow(Duration),
+    /// It is full.
+    Full,
+    /// The folder of the state mirror is lost while the node is down.
+    StateLost,
+    /// It is damaged.
+    StateDamaged,
+    /// The log ends inside its last batch, after a kill.
+    TornTail,
+}
+
+/// What an operator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorAction {
+    /// Opts out recipients whose emails are due soon.
+    OptOut,
+    /// Pauses a run that is being sent, and resumes it.
+    PauseAndResume,
+    /// Cancels a run that is being sent.
+    Cancel,
+    /// Triggers a schedule by two clients with one request id, and by a third with another.
+    Trigger,
+    /// Creates one schedule three times.
+    CreateAgain,
+    /// Decides doubts: mostly as assumed, few are sent again.
+    Decide,
+    /// Sends dead letters again.
+    Requeue,
+    /// Opens instants that fell into a pause, or asks for instants that ran, which opens nothing.
+    Backfill,
+    /// Changes a schedule that is due much later, by two clients with one request id and by a third with another.
+    Update,
+    /// Deletes such a schedule.
+    Delete,
+}

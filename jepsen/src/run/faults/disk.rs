@@ -1,0 +1,292 @@
+//! Faults of the disk of one node, and the part of an unsynced log that survives a power cut.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_check::history::Fault;
+use reveille_harness::node_process::NodeProcess;
+
+use super::actions::{DiskFault, FaultTarget};
+use super::injection::{Injected, NotInjected, Repair};
+use super::nemesis::Nemesis;
+use super::plan::PlannedFault;
+use super::syscall_trace::{self, SyncTrace};
+use crate::run::processes::ProcessState;
+
+/// A node whose log lost its tail must be ready again within this.
+const READY_WITHIN: Duration = Duration::from_secs(12);
+/// A node whose disk failed ends within this.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Less than a sector, so that the log ends inside its last batch.
+const TORN_BYTES: u64 = 256;
+/// Before a power cut each sync is delayed by so much, and each log is written within [`WRITES_WITHIN`].
+const HELD_SYNCS: &str = "delay_enter=3000000";
+const WRITES_WITHIN: Duration = Duration::from_millis(1_500);
+const POLL_WRITES_EVERY: Duration = Duration::from_millis(5);
+/// A node logs this at its start if its log ends inside a batch (`raft/src/wal/open.rs`).
+const TRUNCATED: &str = "cut a batch that was half written";
+const TRUNCATED_WITHIN: Duration = Duration::from_secs(5);
+
+impl Nemesis {
+    pub(super) async fn disk(
+        &mut self,
+        planned: &PlannedFault,
+        target: FaultTarget,
+        how: DiskFault,
+    ) -> Result<Injected, NotInjected> {
+        let victim = self.target(target)?;
+        let fault = self.fault(planned, &format!("a disk: {how:?}"), std::slice::from_ref(&victim));
+        match how {
+            DiskFault::Fails => self.trace(planned, fault, victim, "error=EIO".to_owned(), true).await,
+            DiskFault::Slow(by) => {
+                self.trace(planned, fault, victim, format!("delay_enter={}", by.as_micros()), false).await
+            }
+            DiskFault::Full => self.fill(fault, victim),
+            DiskFault::StateLost | DiskFault::StateDamaged => self.damage_state(fault, victim, how),
+            DiskFault::TornTail => self.tear(fault, victim).await,
+        }
+    }
+
+    async fn trace(
+        &mut self,
+        planned: &PlannedFault,
+        mut fault: Fault,
+        victim: String,
+        injection: String,
+        fails: bool,
+    ) -> Result<Injected, NotInjected> {
+        syscall_trace::is_possible().map_err(NotInjected::Cannot)?;
+        let process = self.processes.cluster.node(&victim)?.process_id();
+        let process = process.ok_or_else(|| NotInjected::NotNow(format!("{victim} does not run")))?;
+        // A node must end when its disk fails, but not when its disk is slow.
+        if fails {
+            self.processes.excuse(&victim, planned.lasts + ENDS_WITHIN);
+        }
+        let trace = SyncTrace::start(process, &injection, self.processes.cluster.folder()).await?;
+        fault.word = injection;
+        Ok(Injected { fault, repair: Repair::Untrace { node: victim, trace, fails: fails.then_some(process) } })
+    }
+
+    /// `failed`: the process whose syncs failed.
+    pub(super) async fn untrace(
+        &mut self,
+        name: &str,
+        trace: SyncTrace,
+        failed: Option<u32>,
+        fault: &mut Fault,
+    ) -> Result<()> {
+        let hits = trace.end().await;
+        self.note_ends()?;
+        let ended = self.processes.state(name) == ProcessState::Down;
+        if ended {
+            self.processes.start(name)?;
+        } else if failed.is_some() && self.processes.cluster.node(name)?.process_id() == failed {
+            // The process may still be ending.
+            self.processes.excuse(name, ENDS_WITHIN);
+        }
+        fault.observed = Some(hits > 0);
+        let and = if ended { ", and the node ended" } else { "" };
+        fault.word = format!("{}: {hits} syncs{and}", fault.word);
+        Ok(())
+    }
+
+    fn fill(&mut self, fault: Fault, victim: String) -> Result<Injected, NotInjected> {
+        let volumes =
+            self.processes.cluster.environment().volumes.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))?;
+        volumes.get(&victim).ok_or_else(|| NotInjected::Cannot(format!("{victim} has no disk of its own")))?.fill()?;
+        self.processes.disk_is_full(&victim);
+        Ok(Injected { fault, repair: Repair::Empty(victim) })
+    }
+
+    pub(super) fn empty(&mut self, name: &str, fault: &mut Fault) -> Result<()> {
+        let emptied = match &self.processes.cluster.environment().volumes {
+            Ok(volumes) => volumes.get(name).context("a node without a disk of its own").and_then(|disk| disk.empty()),
+            Err(_) => Ok(()),
+        };
+        self.note_ends()?;
+        let ended = self.processes.state(name) == ProcessState::Down;
+        self.processes.disk_has_room(name, ENDS_WITHIN);
+        self.processes.start(name)?;
+        emptied?;
+        fault.observed = ended.then_some(true);
+        fault.word = if ended { "the node ended" } else { "the node continued, or wrote nothing" }.to_owned();
+        Ok(())
+    }
+
+    /// A node may lose its state mirror at any time: it is rebuilt from snapshot and log.
+    fn damage_state(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Result<Injected, NotInjected> {
+        let past_gate = self.processes.past_gate(&victim);
+        self.processes.kill(&victim)?;
+        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
+        let folder = self.processes.cluster.node(&victim)?.folder().join("state");
+        let damaged = match how {
+            DiskFault::StateLost => fs::remove_dir_all(&folder).map(|()| "lost".to_owned()).context("the state folder"),
+            _ => damage(&folder.join("db"), self.seed).map(|bytes| format!("{bytes} bytes are inverted")),
+        };
+        fault.observed = Some(damaged.is_ok());
+        fault.word = damaged.unwrap_or_else(|error| format!("{error:#}"));
+        Ok(Injected { fault, repair: Repair::start(vec![victim]) })
+    }
+
+    /// A disk that lied about one sync. Only one node may have one, while all others work: the product promises no more.
+    async fn tear(&mut self, mut fault: Fault, victim: String) -> Result<Injected, NotInjected> {
+        if !self.is_quiet() {
+            return Err(NotInjected::NotNow("a log may lose its tail only while everything else works".to_owned()));
+        }
+        for name in self.processes.names() {
+            // The others have what this log loses.
+            self.wait_until_ready(&name).await;
+        }
+        let past_gate = self.processes.past_gate(&victim);
+        self.processes.kill(&victim)?;
+        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
+        let torn = tear_last(&self.processes.cluster.node(&victim)?.folder().join("wal"));
+        self.processes.start(&victim)?;
+        self.wait_until_ready(&victim).await;
+        fault.observed = Some(torn.is_ok() && self.have_truncated_logs(&[victim]).await);
+        fault.word = torn.map_or_else(|error| format!("{error:#}"), |length| format!("cut at byte {length}"));
+        Ok(Injected { fault, repair: Repair::Nothing })
+    }
+
+    async fn wait_until_ready(&self, name: &str) {
+        let until = Instant::now() + READY_WITHIN;
+        while !self.processes.is_ready(name).await && Instant::now() < until {
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+
+    /// Delays the syncs of these nodes until each has written to its log, so that the log has an unsynced part.
+    pub(super) async fn hold_syncs(&self, names: &[String]) -> Vec<SyncTrace> {
+        let cluster = &self.processes.cluster;
+        let mut traces = Vec::new();
+        for name in names {
+            let Some(process) = cluster.node(name).ok().and_then(NodeProcess::process_id) else { continue };
+            traces.extend(SyncTrace::start(process, HELD_SYNCS, cluster.folder()).await.ok());
+        }
+        let length = |name: &String| {
+            let segment = last_segment(&cluster.node(name).ok()?.folder().join("wal")).ok()?;
+            let length = segment.metadata().ok()?.len();
+            Some((segment, length))
+        };
+        let before: Vec<_> = names.iter().map(length).collect();
+        let until = Instant::now() + WRITES_WITHIN;
+        while names.iter().zip(&before).any(|(name, before)| length(name) <= *before) && Instant::now() < until {
+            tokio::time::sleep(POLL_WRITES_EVERY).await;
+        }
+        traces
+    }
+
+    /// Whether one of these nodes, which just started, logs that it truncated its log.
+    pub(super) async fn have_truncated_logs(&self, names: &[String]) -> bool {
+        let until = Instant::now() + TRUNCATED_WITHIN;
+        let has = |name: &String| self.processes.cluster.node(name).is_ok_and(|node| node.has_logged(TRUNCATED));
+        while !names.is_empty() && Instant::now() < until {
+            if names.iter().any(has) {
+                return true;
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        false
+    }
+}
+
+/// Inverts some bytes of a file, at places that the seed decides.
+fn damage(path: &Path, seed: u64) -> Result<u64> {
+    let mut file = File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
+    let length = file.metadata()?.len().max(1);
+    let mut place = seed;
+    for _ in 0..16 {
+        place = place.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17).wrapping_add(1);
+        let mut byte = [0];
+        file.seek(SeekFrom::Start(place % length))?;
+        if file.read(&mut byte)? == 1 {
+            file.seek(SeekFrom::Start(place % length))?;
+            file.write_all(&[!byte[0]])?;
+        }
+    }
+    file.sync_all()?;
+    Ok(16)
+}
+
+/// The last file of a log.
+pub(super) fn last_segment(folder: &Path) -> Result<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
+    files.sort();
+    files.pop().context("a log without files")
+}
+
+/// After a power cut: restores a part of what was written to this file and not synced. `None` if everything was synced, or
+/// nothing.
+pub(super) fn keep_part(segment: &Path, written: &[u8], chance: u64) -> Result<Option<String>> {
+    let synced = match fs::read(segment) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        synced => synced?,
+    };
+    let lost = written.strip_prefix(synced.as_slice()).unwrap_or_default();
+    let Some(most) = lost.len().checked_sub(1).filter(|most| *most > 0) else { return Ok(None) };
+    let kept = 1 + (chance.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % most;
+    let mut file = File::options().append(true).open(segment)?;
+    file.write_all(lost.get(..kept).unwrap_or_default())?;
+    file.sync_all()?;
+    Ok(Some(format!("{kept} of {} unsynced bytes are in the log", lost.len())))
+}
+
+/// Truncates the last file of a log inside its last batch.
+fn tear_last(folder: &Path) -> Result<u64> {
+    let file = File::options().write(true).open(last_segment(folder)?)?;
+    let length = file.metadata()?.len().checked_sub(TORN_BYTES).context("an empty log")?;
+    file.set_len(length)?;
+    file.sync_all()?;
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torn_log_ends_inside_sector() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("1.wal"), [1; 1_024]).unwrap();
+        fs::write(folder.path().join("2.wal"), [1; 1_024]).unwrap();
+        fs::write(folder.path().join("other"), [1; 1_024]).unwrap();
+        assert_eq!(tear_last(folder.path()).unwrap(), 768);
+        assert_eq!(fs::metadata(folder.path().join("1.wal")).unwrap().len(), 1_024);
+        assert_eq!(fs::metadata(folder.path().join("2.wal")).unwrap().len(), 768);
+    }
+
+    #[test]
+    fn power_cut_amid_write_keeps_a_strict_part_of_what_was_not_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let segment = folder.path().join("1.wal");
+        let written = [[1; 512], [2; 512]].concat();
+        for chance in 0..200 {
+            fs::write(&segment, &written[..512]).unwrap();
+            assert!(keep_part(&segment, &written, chance).unwrap().is_some());
+            let left = fs::read(&segment).unwrap();
+            assert!(left.len() > 512 && left.len() < 1_024 && written.starts_with(&left), "{} bytes", left.len());
+        }
+        fs::write(&segment, &written).unwrap();
+        assert_eq!(keep_part(&segment, &written, 7).unwrap(), None, "everything was synced");
+        fs::remove_file(&segment).unwrap();
+        assert_eq!(keep_part(&segment, &written, 7).unwrap(), None, "the file was not");
+    }
+
+    #[test]
+    fn damage_depends_on_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let read = |seed| {
+            fs::write(&path, [0; 4_096]).unwrap();
+            damage(&path, seed).unwrap();
+            fs::read(&path).unwrap()
+        };
+        let first = read(7);
+        assert!(first == read(7) && first != read(8) && first.iter().any(|byte| *byte != 0));
+    }
+}

@@ -1,0 +1,161 @@
+//! What each family draws: when, how long, where, what.
+
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+
+use super::actions::{DiskFault, Family, FaultAction, FaultTarget, LinkFault, OperatorAction, PartitionShape};
+
+fn any_target(dice: &mut StdRng) -> FaultTarget {
+    match dice.random_range(0..5) {
+        0 | 1 => FaultTarget::Leader,
+        2 | 3 => FaultTarget::Sender,
+        _ => FaultTarget::Node(dice.random_range(0..7)),
+    }
+}
+
+fn one_of<T: Clone>(dice: &mut StdRng, of: &[T]) -> Option<T> {
+    of.choose(dice).cloned()
+}
+
+/// An instant and a length, in milliseconds, and the action.
+type Drawn = (u64, u64, FaultAction);
+
+impl Family {
+    /// The faults of a family in one period. They begin before its last third, so that most end within the period.
+    pub(super) fn draw(self, dice: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
+        let latest = (length_ms * 7 / 10).max(1);
+        let mut drawn: Vec<Drawn> = Vec::new();
+        for _ in 0..actions {
+            let at = dice.random_range(0..latest);
+            if let Some((lasts, action)) = self.draw_one(dice) {
+                drawn.push((at, lasts, action));
+            }
+        }
+        drawn
+    }
+
+    fn draw_one(self, dice: &mut StdRng) -> Option<(u64, FaultAction)> {
+        Some(match self {
+            Family::Kill => kill(dice)?,
+            Family::Pause => {
+                let lasts = one_of(dice, &[500, 2_000, 4_500, 7_000])?;
+                (lasts, FaultAction::Pause { target: any_target(dice), inside: dice.random_bool(0.6) })
+            }
+            Family::Partition => (dice.random_range(1_000..7_000), FaultAction::Cut(shape(dice)?)),
+            Family::Link => (dice.random_range(2_000..6_000), bad_link(dice)?),
+            Family::Clock => {
+                let offset = one_of(dice, &OFFSETS)?;
+                (dice.random_range(2_000..8_000), FaultAction::Clock { target: any_target(dice), offset })
+            }
+            Family::Disk => disk(dice)?,
+            Family::Power => {
+                let target = if dice.random_bool(0.3) { None } else { Some(any_target(dice)) };
+                let lasts = one_of(dice, &[300, 2_000, 6_000])?;
+                (lasts, FaultAction::Power { target, torn: dice.random_bool(0.5) })
+            }
+            Family::Relay => {
+                let (name, faults) = one_of(dice, &RELAY)?;
+                (dice.random_range(1_500..5_000), FaultAction::Relay { name, faults })
+            }
+            Family::Roll => (0, if dice.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
+            Family::Operator => (dice.random_range(500..3_000), FaultAction::Operator(one_of(dice, &ORDERS)?)),
+        })
+    }
+}
+
+/// Jumps beyond a lease, a minute, an hour and a day, both ways, and a clock that is a tenth too fast or slow.
+const OFFSETS: [&str; 10] = ["+1", "-1", "+61", "-61", "+3600", "-3600", "+90000", "-90000", "+0 x1.1", "+0 x0.9"];
+
+const ORDERS: [OperatorAction; 11] = [
+    OperatorAction::OptOut,
+    OperatorAction::PauseAndResume,
+    OperatorAction::Cancel,
+    OperatorAction::Trigger,
+    OperatorAction::CreateAgain,
+    OperatorAction::Decide,
+    OperatorAction::Decide,
+    OperatorAction::Requeue,
+    OperatorAction::Backfill,
+    OperatorAction::Update,
+    OperatorAction::Delete,
+];
+
+/// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no 4yz is about a recipient: the product
+/// would wait for minutes, longer than a run does. The simulation has greylisting. Two faults refuse permanently, so that
+/// there are dead letters to requeue.
+pub(super) const RELAY: [(&str, &str); 12] = [
+    ("unknown mailboxes", "rcpt:550=5.1.1 no such user@0.1"),
+    (
+        "unknown mailboxes, also after the dot",
+        "rcpt:550=5.1.1 no such user@0.06,before-commit:554=5.2.1 mailbox disabled@0.06",
+    ),
+    (
+        "quotas: 452 and 454",
+        "mail:454=4.7.0 Throttling failure: Maximum sending rate exceeded@0.3,\
+         mail:452=4.3.1 insufficient system storage@0.2,rcpt:452=4.3.1 insufficient system storage@0.1",
+    ),
+    ("refusals at EHLO", "ehlo:421=4.3.2 not now@0.3,ehlo:554=5.3.2 no service here@0.3"),
+    ("an outage: connections are reset", "connect:reset"),
+    ("a storm of throttles: 421 and 451", "mail:421=4.7.0 too fast@0.3,mail:451=4.3.2 try later@0.5"),
+    ("refusals after the dot", "before-commit:451=4.3.2 not now@0.3,rcpt:450=4.3.2 not now@0.2"),
+    ("a tarpit", "banner:stall=1500ms,after-commit:stall=800ms@0.5"),
+    ("a huge banner", "banner:huge=10000000@0.3"),
+    ("connections dropped after the dot", "after-commit:close@0.1"),
+    ("connections reset in the body and inside an answer", "body:reset@0.1,answer:close@0.05"),
+    ("hangs up after five mails", "between:close-after=5"),
+];
+
+const DOWN_MS: [u64; 16] = [100, 100, 100, 100, 300, 300, 300, 500, 500, 500, 1_000, 1_000, 2_000, 2_000, 4_500, 7_000];
+
+fn kill(dice: &mut StdRng) -> Option<(u64, FaultAction)> {
+    // Back within the lease (4 s), near its end, and after it; mostly soon, so that the next kill finds a leader.
+    let down = one_of(dice, &DOWN_MS)?;
+    if dice.random_bool(0.06) {
+        return Some((down.min(2_000), FaultAction::KillAll));
+    }
+    Some((down, FaultAction::Kill { target: any_target(dice), inside: dice.random_bool(0.6) }))
+}
+
+fn shape(dice: &mut StdRng) -> Option<PartitionShape> {
+    let number = dice.random_range(0..7);
+    one_of(
+        dice,
+        &[
+            PartitionShape::Alone(FaultTarget::Leader),
+            PartitionShape::Alone(FaultTarget::Sender),
+            PartitionShape::Halves(number),
+            PartitionShape::Ring,
+            PartitionShape::Bridge(number),
+            PartitionShape::OneWayIn(FaultTarget::Leader),
+            PartitionShape::OneWayOut(FaultTarget::Leader),
+            PartitionShape::OneWayIn(FaultTarget::Node(number)),
+        ],
+    )
+}
+
+const LINKS: [LinkFault; 5] =
+    [LinkFault::Loss(10), LinkFault::Loss(30), LinkFault::Reset(20), LinkFault::Narrow(256), LinkFault::Narrow(64)];
+
+fn bad_link(dice: &mut StdRng) -> Option<FaultAction> {
+    let how = one_of(dice, &LINKS)?;
+    Some(FaultAction::Link { target: any_target(dice), how })
+}
+
+fn disk(dice: &mut StdRng) -> Option<(u64, FaultAction)> {
+    let slow = Duration::from_millis(one_of(dice, &[50, 300, 1_500])?);
+    let how = one_of(
+        dice,
+        &[
+            DiskFault::Fails,
+            DiskFault::Slow(slow),
+            DiskFault::Full,
+            DiskFault::StateLost,
+            DiskFault::StateDamaged,
+            DiskFault::TornTail,
+        ],
+    )?;
+    Some((dice.random_range(1_000..4_000), FaultAction::Disk { target: any_target(dice), how }))
+}

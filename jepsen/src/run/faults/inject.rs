@@ -1,0 +1,265 @@
+//! Injects and repairs each fault. A fault that cannot be injected says why.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use reveille_check::history::{Fault, FaultStatus};
+use reveille_harness::CallResult;
+use reveille_harness::clocks::CORRECT;
+use reveille_sink::FaultPlan;
+
+use super::actions::{FaultAction, FaultTarget, LinkFault, PartitionShape};
+use super::injection::{Injected, NotInjected, Repair};
+use super::links;
+use super::nemesis::Nemesis;
+use super::plan::PlannedFault;
+
+/// In a rolling restart the next node waits so long for the previous one to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+/// A new leader is expected within this.
+const LEADS_WITHIN: Duration = Duration::from_secs(3);
+/// A node sees its new clock after this: libfaketime reads its file again when the second of its last read is two seconds
+/// back.
+const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(2_300);
+/// Errors of a clock that jumped, and of one that drifted by a tenth for at least two seconds. All nodes share one correct
+/// clock otherwise, and report it within some milliseconds.
+const JUMP_MS: u64 = 400;
+const DRIFT_MS: u64 = 150;
+const POLL_EVERY: Duration = Duration::from_millis(50);
+
+impl Nemesis {
+    /// Injects a fault. An operation returns `None`: it records its own fault.
+    pub(super) async fn inject(&mut self, planned: &PlannedFault) -> Result<Option<Injected>, NotInjected> {
+        let injected = match &planned.action {
+            FaultAction::Kill { target, inside } => self.kill(planned, *target, *inside).await?,
+            FaultAction::KillAll => self.kill_all(planned)?,
+            FaultAction::Pause { target, inside } => self.pause(planned, *target, *inside).await?,
+            FaultAction::Cut(shape) => self.cut(planned, *shape)?,
+            FaultAction::Link { target, how } => self.disturb_links(planned, *target, *how)?,
+            FaultAction::Clock { target, offset } => self.set_clock(planned, *target, offset).await?,
+            FaultAction::Disk { target, how } => self.disk(planned, *target, *how).await?,
+            FaultAction::Power { target, torn } => self.power(planned, *target, *torn).await?,
+            FaultAction::Relay { name, faults } => self.break_relay(planned, name, faults)?,
+            FaultAction::Roll => self.roll(planned).await?,
+            FaultAction::Transfer => self.transfer(planned).await?,
+            FaultAction::Operator(action) => {
+                let (operator, action, pause) = (self.operator.clone(), *action, planned.lasts);
+                let mut fault = self.fault(planned, &format!("an operator: {action:?}"), &[]);
+                let recorder = self.processes.recorder.clone();
+                self.operator.number += 1;
+                self.operations.spawn(async move {
+                    let (is_done, word) = Box::pin(operator.perform(action, pause)).await;
+                    (fault.observed, fault.word) = (Some(is_done), word);
+                    fault.until_ns = Some(recorder.now_ns());
+                    fault
+                });
+                return Ok(None);
+            }
+        };
+        Ok(Some(injected))
+    }
+
+    fn cut(&mut self, planned: &PlannedFault, shape: PartitionShape) -> Result<Injected, NotInjected> {
+        let nodes = self.processes.names().len();
+        let (broken, name) = match shape {
+            PartitionShape::Alone(target) => (links::alone(nodes, self.place(target)?), format!("{target} alone")),
+            PartitionShape::Halves(first) => (links::halves(nodes, first), "a minority cut off".to_owned()),
+            PartitionShape::Ring => (links::ring(nodes), "a ring".to_owned()),
+            PartitionShape::Bridge(middle) => (links::bridge(nodes, middle), "a bridge".to_owned()),
+            PartitionShape::OneWayIn(target) => {
+                (links::one_way(nodes, self.place(target)?, true), format!("nothing in to {target}"))
+            }
+            PartitionShape::OneWayOut(target) => {
+                (links::one_way(nodes, self.place(target)?, false), format!("nothing out of {target}"))
+            }
+        };
+        let names = self.processes.names();
+        // Both ends: a node that is not heard loses its lease too.
+        let ends = broken.iter().flat_map(|link| [link.from, link.to]);
+        let mut nodes: Vec<String> = ends.filter_map(|place| names.get(place).cloned()).collect();
+        nodes.sort();
+        nodes.dedup();
+        let fault = self.fault(planned, &name, &nodes);
+        self.add_links(&broken)?;
+        Ok(Injected { fault, repair: Repair::Links { broken, matched: 0 } })
+    }
+
+    fn disturb_links(
+        &mut self,
+        planned: &PlannedFault,
+        target: FaultTarget,
+        how: LinkFault,
+    ) -> Result<Injected, NotInjected> {
+        let victim = self.target(target)?;
+        let fault = self.fault(planned, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
+        let broken = links::around(self.processes.names().len(), self.processes.place(&victim), how);
+        self.add_links(&broken)?;
+        Ok(Injected { fault, repair: Repair::Links { broken, matched: 0 } })
+    }
+
+    fn place(&self, target: FaultTarget) -> Result<usize, NotInjected> {
+        Ok(self.processes.place(&self.target(target)?))
+    }
+
+    async fn set_clock(
+        &mut self,
+        planned: &PlannedFault,
+        target: FaultTarget,
+        offset: &str,
+    ) -> Result<Injected, NotInjected> {
+        let victim = self.target(target)?;
+        // Two clocks must agree (P18), so only one may be wrong.
+        let wrong = self.active.iter().find_map(|active| match &active.repair {
+            Repair::Clock(name) => Some(name),
+            _ => None,
+        });
+        if let Some(wrong) = wrong {
+            return Err(NotInjected::NotNow(format!("the clock of {wrong} is wrong already")));
+        }
+        let mut fault = self.fault(planned, &format!("the clock of {target}: {offset}"), std::slice::from_ref(&victim));
+        let clocks =
+            self.processes.cluster.environment().clocks.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))?;
+        clocks.set(&victim, offset)?;
+        tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
+        // A drift shows at the end of the fault.
+        if !offset.contains('x') {
+            self.observe_clocks(JUMP_MS, &mut fault).await;
+        }
+        Ok(Injected { fault, repair: Repair::Clock(victim) })
+    }
+
+    fn break_relay(&mut self, planned: &PlannedFault, name: &str, faults: &str) -> Result<Injected, NotInjected> {
+        if self.active.iter().any(|active| matches!(active.repair, Repair::Relay)) {
+            return Err(NotInjected::NotNow("the relay is broken already".to_owned()));
+        }
+        let fault = self.fault(planned, name, &[]);
+        let plan: FaultPlan =
+            format!("seed={},{faults},{}", self.seed, self.pace).parse().map_err(anyhow::Error::new)?;
+        self.processes.sink.set_faults(plan);
+        Ok(Injected { fault, repair: Repair::Relay })
+    }
+
+    async fn roll(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+        let names = self.processes.running();
+        if names.is_empty() {
+            return Err(NotInjected::no_node_runs());
+        }
+        let mut fault = self.fault(planned, "restarted in order", &names);
+        let mut words = Vec::new();
+        for name in names {
+            let stopped = self.stop(&name).await?;
+            words.push(format!("{name} {}", if stopped { "stopped" } else { "had to be killed" }));
+            self.processes.start(&name)?;
+            let until = Instant::now() + READY_WITHIN;
+            while !self.processes.is_ready(&name).await && Instant::now() < until {
+                tokio::time::sleep(POLL_EVERY).await;
+            }
+        }
+        (fault.observed, fault.word) = (Some(true), words.join(", "));
+        Ok(Injected { fault, repair: Repair::Nothing })
+    }
+
+    async fn transfer(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+        let no_leader = || NotInjected::NotNow("no node leads".to_owned());
+        let (leader, epoch) = self.processes.leads_now().ok_or_else(no_leader)?;
+        let mut fault = self.fault(planned, "leadership transferred", std::slice::from_ref(&leader));
+        let result = self.operator.admin.transfer_leader().await;
+        (fault.status, fault.word) = (status_of(&result), format!("{result:?}"));
+        let until = Instant::now() + LEADS_WITHIN;
+        let passed = || self.processes.leader().is_some_and(|(_, now)| now > epoch);
+        while !passed() && Instant::now() < until {
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        fault.observed = Some(passed());
+        Ok(Injected { fault, repair: Repair::Nothing })
+    }
+
+    /// Whether the cluster sees a clock that is wrong by so many milliseconds.
+    async fn observe_clocks(&self, least_ms: u64, fault: &mut Fault) {
+        let Some(status) = self.operator.admin.status().await.ok() else {
+            fault.observed = Some(false);
+            return;
+        };
+        let offsets = status.members.iter().filter_map(|member| {
+            let offset = member.clock_offset_ms.filter(|offset| offset.unsigned_abs() >= least_ms)?;
+            Some((member.member.as_ref()?.name.clone(), offset))
+        });
+        let offsets: Vec<(String, i64)> = offsets.collect();
+        fault.observed = Some(!offsets.is_empty());
+        if !offsets.is_empty() {
+            fault.word = format!("{} sees {offsets:?} ms", status.answered_by);
+        }
+    }
+
+    pub(super) async fn repair(&mut self, repair: Repair, fault: &mut Fault) -> Result<()> {
+        match repair {
+            Repair::Nothing => {}
+            Repair::Start { nodes, torn } => {
+                nodes.iter().try_for_each(|name| self.processes.start(name))?;
+                if self.have_truncated_logs(&torn).await {
+                    fault.name.push_str(", a torn log");
+                }
+            }
+            Repair::Resume(name) => {
+                match fault.led_epoch {
+                    Some(led) => self.observe_leadership(led, fault),
+                    // A stopped process does not answer.
+                    None => fault.observed = Some(!self.processes.is_alive(&name).await),
+                }
+                self.processes.resume(&name)?;
+            }
+            Repair::Links { broken, matched } => {
+                if let Some(led) = fault.led_epoch {
+                    self.observe_leadership(led, fault);
+                }
+                let matched = self.remove_links(&broken, matched)?;
+                fault.observed = Some(matched > 0);
+                fault.word = format!("{}{matched} packets were hit", prefix(&fault.word));
+            }
+            Repair::Clock(name) => {
+                if fault.observed.is_none() {
+                    self.observe_clocks(DRIFT_MS, fault).await;
+                }
+                if let Ok(clocks) = &self.processes.cluster.environment().clocks {
+                    clocks.set(&name, CORRECT)?;
+                    // The next clock fault must find this clock correct.
+                    tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
+                }
+            }
+            Repair::Untrace { node, trace, fails } => self.untrace(&node, trace, fails, fault).await?,
+            Repair::Empty(name) => self.empty(&name, fault)?,
+            Repair::Relay => {
+                let pace: FaultPlan = self.pace.parse()?;
+                // The rules of the pace follow those of the fault in the plan, and always apply.
+                let tally = self.processes.sink.fault_tally();
+                let rules = tally.len().saturating_sub(pace.rules.len());
+                let hits: u64 = tally.iter().take(rules).map(|tally| tally.struck).sum();
+                self.processes.sink.set_faults(pace);
+                (fault.observed, fault.word) = (Some(hits > 0), format!("hit {hits} times"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another epoch began since the one that the node led.
+    fn observe_leadership(&self, led: u64, fault: &mut Fault) {
+        let now = self.processes.leader().map_or(led, |(_, epoch)| epoch);
+        fault.observed = Some(now > led);
+        if now > led {
+            fault.word = format!("{}epoch {led} was followed by {now}", prefix(&fault.word));
+        }
+    }
+}
+
+/// The status of a fault that consists of this call.
+pub fn status_of<T>(result: &CallResult<T>) -> FaultStatus {
+    match result {
+        CallResult::Done(_) => FaultStatus::Installed,
+        CallResult::Refused(_) => FaultStatus::Skipped,
+        CallResult::Unknown => FaultStatus::Indeterminate,
+    }
+}
+
+fn prefix(word: &str) -> String {
+    if word.is_empty() { String::new() } else { format!("{word}; ") }
+}

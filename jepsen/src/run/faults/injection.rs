@@ -1,0 +1,118 @@
+//! What the injection of a fault results in.
+
+use reveille_check::history::Fault;
+use serde::{Deserialize, Serialize};
+
+use super::actions::LinkFault;
+use super::syscall_trace::SyncTrace;
+
+/// A link from one node to another that is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenLink {
+    /// Place of the sender.
+    pub from: usize,
+    /// Place of the receiver.
+    pub to: usize,
+    /// How; `None`: nothing arrives.
+    pub how: Option<LinkFault>,
+}
+
+/// How a fault is repaired.
+pub(super) enum Repair {
+    /// Nothing to do.
+    Nothing,
+    /// Starts these nodes. The log of each of `torn` ends inside a batch.
+    Start { nodes: Vec<String>, torn: Vec<String> },
+    /// Resumes this node.
+    Resume(String),
+    /// Restores these links; `matched` packets were counted so far.
+    Links { broken: Vec<BrokenLink>, matched: u64 },
+    /// Corrects the clock of this node.
+    Clock(String),
+    /// Ends the tracing of a node's syncs. `fails`: the process whose syncs failed.
+    Untrace { node: String, trace: SyncTrace, fails: Option<u32> },
+    /// Frees the disk of this node.
+    Empty(String),
+    /// Restores the relay.
+    Relay,
+}
+
+impl Repair {
+    /// Starts nodes whose logs are whole.
+    pub fn start(nodes: Vec<String>) -> Repair {
+        Repair::Start { nodes, torn: Vec::new() }
+    }
+
+    /// Whether it will start this node.
+    pub fn starts(&self, name: &str) -> bool {
+        matches!(self, Repair::Start { nodes, .. } if nodes.iter().any(|known| known == name))
+    }
+}
+
+/// An injected fault.
+pub(super) struct Injected {
+    /// As far as it is known.
+    pub fault: Fault,
+    pub repair: Repair,
+}
+
+/// Why a fault was not injected.
+pub(super) enum NotInjected {
+    /// This machine cannot do it.
+    Cannot(String),
+    /// It had no target, it was not the time for it, or it failed.
+    NotNow(String),
+}
+
+impl NotInjected {
+    pub fn no_node_runs() -> NotInjected {
+        NotInjected::NotNow("no node runs".to_owned())
+    }
+}
+
+impl From<anyhow::Error> for NotInjected {
+    fn from(error: anyhow::Error) -> NotInjected {
+        NotInjected::NotNow(format!("{error:#}"))
+    }
+}
+
+/// Processes that were killed on purpose, by what the node did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillCounts {
+    /// `kill -9` of the leader.
+    pub leader: u64,
+    /// Of a node that did not lead and was sending an email, as the sink saw it.
+    pub sender: u64,
+    /// Of a node that did neither.
+    pub other: u64,
+    /// Of all these, between a final dot and its 250.
+    pub between_dot_and_250: u64,
+    /// Power cuts, of one node or of all.
+    pub power_cuts: u64,
+    /// Hand-offs past the gate at all of these, as the sink saw them.
+    pub past_gate: u64,
+}
+
+/// What a node did when it was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VictimRole {
+    /// It led, as its page said a moment ago.
+    Leader,
+    /// It did not lead, and was sending an email, as the sink saw it.
+    Sender,
+    /// Neither.
+    Other,
+}
+
+impl KillCounts {
+    /// Counts a kill.
+    pub fn count(&mut self, victim: VictimRole, inside: bool, past_gate: u64) {
+        *match victim {
+            VictimRole::Leader => &mut self.leader,
+            VictimRole::Sender => &mut self.sender,
+            VictimRole::Other => &mut self.other,
+        } += 1;
+        self.between_dot_and_250 += u64::from(inside);
+        self.past_gate += past_gate;
+    }
+}

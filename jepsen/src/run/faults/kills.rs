@@ -1,0 +1,202 @@
+//! `kill -9`, SIGSTOP and power loss; between dot and 250 if the plan says so.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use reveille_check::history::Fault;
+use reveille_sink::{Held, HoldPoint, HoldRequest};
+
+use super::actions::FaultTarget;
+use super::disk;
+use super::injection::{Injected, NotInjected, Repair, VictimRole};
+use super::nemesis::Nemesis;
+use super::plan::PlannedFault;
+
+/// An email of the victim must come within this, or the fault is injected without one.
+const HELD_WITHIN: Duration = Duration::from_millis(3_000);
+/// The sink holds an answer at most so long; the victim is dead or stopped by then.
+const HOLD_FOR: Duration = Duration::from_secs(10);
+/// Answers that are held at the same time.
+const HELD_AT_ONCE: usize = 8;
+/// Further answers are waited for this long.
+const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
+
+impl Nemesis {
+    pub(super) async fn kill(
+        &mut self,
+        planned: &PlannedFault,
+        target: FaultTarget,
+        inside: bool,
+    ) -> Result<Injected, NotInjected> {
+        let (victim, held) = self.catch(target, inside).await?;
+        let mut fault = self.fault(planned, &format!("kill -9 of {target}"), std::slice::from_ref(&victim));
+        // Counted after the instant of the fault: a dot that is read from then on was in transit.
+        let (is_inside, past_gate) = self.count_past_gate(&victim, &held, &mut fault);
+        let role = self.role(&victim, is_inside);
+        self.processes.kill(&victim)?;
+        self.kills.count(role, is_inside, past_gate);
+        // Now the sink answers a dead process.
+        drop(held);
+        fault.observed = Some(true);
+        fault.word = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
+        Ok(Injected { fault, repair: Repair::start(vec![victim]) })
+    }
+
+    pub(super) async fn pause(
+        &mut self,
+        planned: &PlannedFault,
+        target: FaultTarget,
+        inside: bool,
+    ) -> Result<Injected, NotInjected> {
+        let (victim, held) = self.catch(target, inside).await?;
+        let mut fault = self.fault(planned, &format!("SIGSTOP of {target}"), std::slice::from_ref(&victim));
+        let (_, past_gate) = self.count_past_gate(&victim, &held, &mut fault);
+        self.processes.pause(&victim)?;
+        // The answer comes while the process is stopped. It reads it when it resumes, perhaps long after its lease.
+        drop(held);
+        fault.word = format!("for {} ms, {past_gate} past the gate", planned.lasts.as_millis());
+        Ok(Injected { fault, repair: Repair::Resume(victim) })
+    }
+
+    /// The victim. With `inside` the sink holds answers, and the victim of a sender's fault is one of those senders.
+    async fn catch(&mut self, target: FaultTarget, inside: bool) -> Result<(String, Vec<Held>), NotInjected> {
+        // If no node runs, no email will come.
+        self.target(target)?;
+        let held = if inside { self.hold_answers(target).await } else { Vec::new() };
+        // A node that ended by itself meanwhile is no victim.
+        self.note_ends()?;
+        let sender = held.first().map(|held| held.accepted.ehlo.clone());
+        let victim = match (target, sender) {
+            (FaultTarget::Sender, Some(sender)) if self.processes.running().contains(&sender) => sender,
+            _ => self.target(target)?,
+        };
+        Ok((victim, held))
+    }
+
+    /// Whether an email of the victim is between dot and 250, and how many are.
+    fn count_past_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> (bool, u64) {
+        let past_gate = self.processes.past_gate(victim);
+        let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
+        (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
+        (is_inside, past_gate)
+    }
+
+    /// Holds answers to emails of the target, or of any node if the target is a sender.
+    async fn hold_answers(&mut self, target: FaultTarget) -> Vec<Held> {
+        let ehlo = match target {
+            FaultTarget::Sender => None,
+            _ => self.target(target).ok(),
+        };
+        // Alternately before and after the sink's commit: the email has not arrived then, or has.
+        self.holds += 1;
+        let point = if self.holds.is_multiple_of(2) { HoldPoint::BeforeCommit } else { HoldPoint::AfterCommit };
+        let request = HoldRequest { ehlo, point, count: HELD_AT_ONCE, limit: HOLD_FOR, ..HoldRequest::default() };
+        let mut hold = self.processes.sink.hold_next_answer(request);
+        let mut held: Vec<Held> = hold.next(HELD_WITHIN).await.into_iter().collect();
+        while !held.is_empty() && held.len() < HELD_AT_ONCE {
+            let Some(next) = hold.next(NEXT_HELD_WITHIN).await else { break };
+            held.push(next);
+        }
+        held
+    }
+
+    pub(super) fn kill_all(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+        self.note_ends()?;
+        let mut fault = self.fault(planned, "kill -9 of all", &self.processes.running());
+        let mut past_gate = 0;
+        for (role, of_node) in self.kill_each(&mut fault)? {
+            self.kills.count(role, of_node > 0, of_node);
+            past_gate += of_node;
+        }
+        fault.observed = Some(true);
+        fault.word = format!("{past_gate} past the gate");
+        let victims = fault.nodes.clone();
+        Ok(Injected { fault, repair: Repair::start(victims) })
+    }
+
+    /// Kills the nodes of a fault; returns the role of each, and its emails past the gate. A node that just ended by itself
+    /// is removed from the fault.
+    fn kill_each(&mut self, fault: &mut Fault) -> Result<Vec<(VictimRole, u64)>, NotInjected> {
+        let each = fault.nodes.iter().map(|name| (name.clone(), self.processes.past_gate(name)));
+        let each: Vec<(String, u64)> = each.collect();
+        let mut killed = Vec::new();
+        for (name, past_gate) in each {
+            let role = self.role(&name, past_gate > 0);
+            match self.processes.kill(&name) {
+                Ok(()) => killed.push((role, past_gate)),
+                Err(_) => fault.nodes.retain(|known| *known != name),
+            }
+        }
+        if killed.is_empty() {
+            return Err(NotInjected::no_node_runs());
+        }
+        let past_gate = killed.iter().map(|(_, past_gate)| past_gate).sum();
+        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
+        Ok(killed)
+    }
+
+    pub(super) async fn power(
+        &mut self,
+        planned: &PlannedFault,
+        target: Option<FaultTarget>,
+        torn: bool,
+    ) -> Result<Injected, NotInjected> {
+        self.note_ends()?;
+        let victims = match target {
+            Some(target) => vec![self.target(target)?],
+            None => self.processes.running(),
+        };
+        if victims.is_empty() {
+            return Err(NotInjected::no_node_runs());
+        }
+        if let Err(why) = &self.processes.cluster.environment().volumes {
+            return Err(NotInjected::Cannot(why.clone()));
+        }
+        let name = if target.is_some() { "power cut of one" } else { "power cut of all" };
+        // Without a tracer the cut comes at any time, mostly between two writes.
+        let traces = if torn { self.hold_syncs(&victims).await } else { Vec::new() };
+        self.note_ends()?;
+        let mut fault = self.fault(planned, name, &victims);
+        let past_gate: u64 = self.kill_each(&mut fault)?.iter().map(|(_, past_gate)| past_gate).sum();
+        // A node that ended by itself keeps its disk.
+        let victims = fault.nodes.clone();
+        // The processes are dead, whatever happens to their disks.
+        let (mut failed, mut torn_logs, mut words) =
+            (Vec::new(), Vec::new(), vec![format!("{past_gate} past the gate")]);
+        for name in &victims {
+            match self.cut_power(name, torn) {
+                Ok(Some(word)) => {
+                    torn_logs.push(name.clone());
+                    words.push(word);
+                }
+                Ok(None) => {}
+                Err(error) => failed.push(format!("{error:#}")),
+            }
+        }
+        for trace in traces {
+            trace.end().await;
+        }
+        (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
+        (self.kills.power_cuts, self.kills.past_gate) = (self.kills.power_cuts + 1, self.kills.past_gate + past_gate);
+        fault.word = words.into_iter().chain(failed).collect::<Vec<_>>().join("; ");
+        Ok(Injected { fault, repair: Repair::Start { nodes: victims, torn: torn_logs } })
+    }
+
+    /// Loses what was in memory and what was not synced; with `torn`, a part of the unsynced log survives, which is
+    /// reported.
+    fn cut_power(&mut self, name: &str, torn: bool) -> Result<Option<String>> {
+        let cluster = &mut self.processes.cluster;
+        cluster.delete_journals(name)?;
+        let folder = cluster.node(name)?.folder().join("wal");
+        // Read before the cut, with the unsynced part. A node that just started has no log yet.
+        let segment = disk::last_segment(&folder).ok().filter(|_| torn);
+        let written = segment.map(|segment| Ok::<_, std::io::Error>((fs::read(&segment)?, segment))).transpose()?;
+        let volumes = cluster.environment_mut().volumes.as_mut().ok();
+        let volume = volumes.and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
+        tokio::task::block_in_place(|| volume.cut_power())?;
+        let chance = self.seed.wrapping_add(self.kills.power_cuts);
+        let kept = written.map(|(written, segment)| disk::keep_part(&segment, &written, chance)).transpose()?;
+        Ok(kept.flatten().map(|word| format!("{name}: {word}")))
+    }
+}

@@ -1,0 +1,271 @@
+//! Executes a plan of faults: injects each fault when it is due, repairs it when its time is over, and records it. At the end
+//! it repairs everything.
+//!
+//! It does not decide what to break (`plan`), nor whether the product survived it (the checker).
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
+use tokio::task::JoinSet;
+
+use super::actions::{DiskFault, FaultAction, FaultTarget};
+use super::injection::{BrokenLink, Injected, KillCounts, NotInjected, Repair, VictimRole};
+use super::plan::PlannedFault;
+use crate::run::clients::Operator;
+use crate::run::processes::{ProcessState, Processes, Stopped};
+
+/// The interval of looking for nodes that ended by themselves.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
+/// A fault that needs a leader waits for one so long.
+const LED_WITHIN: Duration = Duration::from_secs(4);
+/// A fault that needs everything else to work waits for that so long; most faults last less.
+const QUIET_WITHIN: Duration = Duration::from_secs(8);
+/// A fault that is later than this is skipped: about a period of the plan.
+const LATE_MAX: Duration = Duration::from_secs(10);
+/// A node that ended by itself is started again after this.
+const RESTART_AFTER: Duration = Duration::from_millis(1_500);
+/// All nodes must be ready within this after all repairs.
+const READY_WITHIN: Duration = Duration::from_secs(45);
+
+/// Breaks things, and repairs them.
+pub struct Nemesis {
+    /// The processes under test.
+    pub processes: Processes,
+    /// Template of the operators that act meanwhile.
+    pub operator: Operator,
+    /// Operators' actions in progress; each returns its fault.
+    pub operations: JoinSet<Fault>,
+    /// Kills so far.
+    pub kills: KillCounts,
+    pub(super) broken_links: Vec<BrokenLink>,
+    /// The fault plan of the relay when nothing is broken.
+    pub(super) pace: &'static str,
+    pub(super) seed: u64,
+    /// How often answers of the sink were held.
+    pub(super) holds: u32,
+    pub(super) active: Vec<ActiveFault>,
+    /// Since when the next fault waits.
+    waits_since: Option<Instant>,
+    restarts: Vec<(Instant, String)>,
+}
+
+pub(super) struct ActiveFault {
+    until: Instant,
+    fault: Fault,
+    pub repair: Repair,
+}
+
+impl Nemesis {
+    /// Nothing is broken.
+    pub fn new(processes: Processes, operator: Operator, seed: u64, pace: &'static str) -> Nemesis {
+        Nemesis {
+            processes,
+            operator,
+            operations: JoinSet::new(),
+            kills: KillCounts::default(),
+            broken_links: Vec::new(),
+            pace,
+            seed,
+            holds: 0,
+            active: Vec::new(),
+            waits_since: None,
+            restarts: Vec::new(),
+        }
+    }
+
+    /// Executes the plan from `start` on. Returns when `phase` is over; some faults may be in force then.
+    pub async fn execute(&mut self, plan: &[PlannedFault], start: Instant, phase: Duration) -> Result<()> {
+        let mut due = plan.iter().peekable();
+        while start.elapsed() < phase {
+            self.look()?;
+            while let Some(place) = self.active.iter().position(|active| active.until <= Instant::now()) {
+                self.end(place).await?;
+            }
+            // Without this, faults that are late by a period would delay the last period, in which every family acts.
+            while let Some(planned) = due.next_if(|planned| start.elapsed() >= planned.at + LATE_MAX) {
+                self.waits_since = None;
+                self.skip(planned, NotInjected::NotNow("other faults took until long after its time".to_owned()));
+            }
+            // One fault at a time: an injection takes a while, and nodes that are due must be started meanwhile.
+            if let Some(planned) = due.next_if(|planned| start.elapsed() >= planned.at && self.is_time_for(planned)) {
+                self.waits_since = None;
+                self.begin(planned).await?;
+            }
+            let next_end = self.active.iter().map(|active| active.until).min();
+            let next = due.peek().map(|planned| start + planned.at).into_iter().chain(next_end).min();
+            let sleep = next.map_or(POLL_EVERY, |next| next.saturating_duration_since(Instant::now()).min(POLL_EVERY));
+            // A fault that waits for a leader is due already.
+            tokio::time::sleep(sleep.max(SHORTEST_SLEEP)).await;
+        }
+        for planned in due {
+            self.skip(planned, NotInjected::NotNow("the fault phase was over before it".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Kills of the leader or of a sender, and transfers, wait for a leader: to kill the last running node again shows
+    /// nothing. A log loses its tail only while everything else works. Later faults wait too.
+    fn is_time_for(&mut self, planned: &PlannedFault) -> bool {
+        let (is_time, within) = match planned.action {
+            FaultAction::Kill { target: FaultTarget::Leader | FaultTarget::Sender, .. } | FaultAction::Transfer => {
+                (self.processes.is_led(), LED_WITHIN)
+            }
+            FaultAction::Disk { how: DiskFault::TornTail, .. } => (self.is_quiet(), QUIET_WITHIN),
+            _ => return true,
+        };
+        is_time || self.waits_since.get_or_insert_with(Instant::now).elapsed() >= within
+    }
+
+    fn skip(&mut self, planned: &PlannedFault, why: NotInjected) {
+        let mut fault = self.fault(planned, &format!("{:?}", planned.action), &[]);
+        fault.status = FaultStatus::Skipped;
+        (fault.cannot, fault.word) = match why {
+            NotInjected::Cannot(why) => (true, why),
+            NotInjected::NotNow(why) => (false, why),
+        };
+        self.record(fault);
+    }
+
+    /// Repairs everything; returns when every node is ready.
+    pub async fn heal(&mut self) -> Result<()> {
+        while !self.active.is_empty() {
+            self.end(0).await?;
+        }
+        while let Some(ended) = self.operations.join_next().await {
+            self.record(ended?);
+        }
+        self.all_ready().await
+    }
+
+    /// Whether every fault is recorded and every operation has ended.
+    pub fn has_ended(&self) -> bool {
+        self.active.is_empty() && self.operations.is_empty()
+    }
+
+    /// Stops a node. A node that must be killed for it is a fault like any other kill. Returns whether it stopped.
+    pub(super) async fn stop(&mut self, name: &str) -> Result<bool> {
+        let Stopped::Killed { past_gate } = self.processes.stop(name).await? else { return Ok(true) };
+        let (node, at_ns) = (vec![name.to_owned()], self.processes.recorder.now_ns());
+        let mut fault = Fault::installed(FaultKind::Kill, "kill -9: it did not stop".to_owned(), node, at_ns);
+        (fault.observed, fault.past_gate) = (Some(true), Some(past_gate));
+        eprintln!("  {name} did not stop when asked, and was killed");
+        self.record(fault);
+        Ok(false)
+    }
+
+    /// Starts all nodes, and waits until every node follows or leads.
+    async fn all_ready(&mut self) -> Result<()> {
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            self.processes.take_ends()?;
+            self.restarts.clear();
+            let mut unready = Vec::new();
+            for name in self.processes.names() {
+                self.processes.resume(&name)?;
+                self.processes.start(&name)?;
+                if !self.processes.is_ready(&name).await {
+                    unready.push(name);
+                }
+            }
+            if unready.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                anyhow::bail!("{unready:?} are not ready {} s after all repairs", READY_WITHIN.as_secs());
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+
+    async fn begin(&mut self, planned: &PlannedFault) -> Result<()> {
+        let from_ns = self.processes.recorder.now_ns();
+        match Box::pin(self.inject(planned)).await {
+            Ok(Some(Injected { fault, repair })) => {
+                let at = from_ns as f64 / 1e9;
+                eprintln!("  {at:>5.1} s {} {}: {}", fault.name, fault.nodes.join(" "), fault.word);
+                self.active.push(ActiveFault { until: Instant::now() + planned.lasts, fault, repair });
+            }
+            // An operation records itself.
+            Ok(None) => {}
+            Err(why) => self.skip(planned, why),
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, place: usize) -> Result<()> {
+        let ActiveFault { mut fault, repair, .. } = self.active.swap_remove(place);
+        if let Err(error) = Box::pin(self.repair(repair, &mut fault)).await {
+            fault.word = format!("{}; repairing it: {error:#}", fault.word);
+            // It may be in force to the end.
+            self.processes.surprises.push(format!("{} was not repaired: {error:#}", fault.name));
+        }
+        fault.until_ns = Some(self.processes.recorder.now_ns());
+        self.record(fault);
+        Ok(())
+    }
+
+    fn record(&mut self, fault: Fault) {
+        if fault.status != FaultStatus::Installed {
+            eprintln!("  {:?}: {}: {}", fault.status, fault.name, fault.word);
+        }
+        self.processes.recorder.event(&Event::Fault(fault));
+    }
+
+    /// A fault that begins now, as installed.
+    pub(super) fn fault(&self, planned: &PlannedFault, name: &str, nodes: &[String]) -> Fault {
+        let led_epoch = self.processes.leads_now().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
+        let from_ns = self.processes.recorder.now_ns();
+        Fault { led_epoch, ..Fault::installed(planned.action.kind(), name.to_owned(), nodes.to_vec(), from_ns) }
+    }
+
+    /// What the node does that is about to be killed.
+    pub fn role(&self, name: &str, inside: bool) -> VictimRole {
+        if self.processes.leads_now().is_some_and(|(leader, _)| leader == name) {
+            VictimRole::Leader
+        } else if inside || self.processes.is_sending(name) {
+            VictimRole::Sender
+        } else {
+            VictimRole::Other
+        }
+    }
+
+    /// The node that a target means now. Another running node replaces one that is down or unknown.
+    pub(super) fn target(&self, target: FaultTarget) -> Result<String, NotInjected> {
+        let running = self.processes.running();
+        let meant = match target {
+            FaultTarget::Leader => self.processes.leader().map(|(name, _)| name),
+            FaultTarget::Sender => self.processes.senders().into_iter().next(),
+            FaultTarget::Node(number) => self.processes.names().into_iter().cycle().nth(number),
+        };
+        let found = meant.filter(|name| running.contains(name)).or_else(|| running.first().cloned());
+        found.ok_or_else(NotInjected::no_node_runs)
+    }
+
+    /// Whether all nodes run and no fault is in force but of the relay or a clock.
+    pub(super) fn is_quiet(&self) -> bool {
+        let all_run = self.processes.names().iter().all(|name| self.processes.state(name) == ProcessState::Runs);
+        all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
+    }
+
+    /// Notes nodes that ended by themselves, to start them again later.
+    pub(super) fn note_ends(&mut self) -> Result<()> {
+        let ended = self.processes.take_ends()?;
+        self.restarts.extend(ended.into_iter().map(|end| (Instant::now() + RESTART_AFTER, end.node)));
+        Ok(())
+    }
+
+    /// Looks for nodes that ended by themselves, and starts those again whose time has come.
+    pub fn look(&mut self) -> Result<()> {
+        self.note_ends()?;
+        let due = self.restarts.extract_if(.., |(at, _)| *at <= Instant::now()).collect::<Vec<_>>();
+        for (_, name) in due {
+            // A node that is down by a fault is started when the fault is over.
+            if !self.active.iter().any(|active| active.repair.starts(&name)) {
+                self.processes.start(&name)?;
+            }
+        }
+        Ok(())
+    }
+}

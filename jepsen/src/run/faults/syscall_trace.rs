@@ -1,0 +1,107 @@
+//! Makes the syncs of a process fail or take longer, by `strace`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use reveille_harness::tool;
+
+/// The tracer attaches and detaches within this.
+const WITHIN: Duration = Duration::from_secs(4);
+const POLL_EVERY: Duration = Duration::from_millis(20);
+
+const MISSING: &str = "there is no `strace` on this machine";
+
+/// Whether this machine has `strace`; the error says that it does not.
+pub fn is_possible() -> Result<(), String> {
+    tool::find("strace").map(drop).ok_or_else(|| MISSING.to_owned())
+}
+
+/// A running tracer; a drop detaches it.
+pub struct SyncTrace {
+    process: Child,
+    written: PathBuf,
+}
+
+impl SyncTrace {
+    /// Attaches to a process. `injection` has the syntax of `strace -e inject=`.
+    pub async fn start(process: u32, injection: &str, folder: &Path) -> Result<SyncTrace> {
+        let strace = tool::find("strace").context(MISSING)?;
+        if is_traced(process) {
+            bail!("process {process} is traced already");
+        }
+        let written = folder.join(format!("strace-{process}"));
+        let child = Command::new(strace)
+            .args(["-f", "-qq", "-o"])
+            .arg(&written)
+            .args(["-p", &process.to_string(), "-e", "trace=fsync,fdatasync"])
+            .args(["-e", &format!("inject=fsync,fdatasync:{injection}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("strace")?;
+        let mut trace = SyncTrace { process: child, written };
+        let until = Instant::now() + WITHIN;
+        while !is_traced(process) {
+            if trace.process.try_wait()?.is_some() || Instant::now() > until {
+                bail!("strace cannot trace process {process}");
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        Ok(trace)
+    }
+
+    /// Detaches; returns how many syncs were changed.
+    pub async fn end(mut self) -> u64 {
+        if let Some(id) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended with its process.
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let until = Instant::now() + WITHIN;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        changed(&std::fs::read_to_string(&self.written).unwrap_or_default())
+    }
+}
+
+impl Drop for SyncTrace {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_file(&self.written);
+    }
+}
+
+/// `fdatasync(9) = -1 EIO (Input/output error) (INJECTED)`, `fdatasync(9) = 0 (DELAYED)`.
+fn changed(written: &str) -> u64 {
+    written.lines().filter(|line| line.contains("(INJECTED)") || line.contains("(DELAYED)")).count() as u64
+}
+
+/// Whether each thread is traced; another one would sync as usual.
+fn is_traced(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let mut statuses =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok()).peekable();
+    statuses.peek().is_some()
+        && statuses.all(|status| {
+            let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+            tracer.is_some_and(|tracer| tracer.trim() != "0")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_syncs_are_counted() {
+        let written =
+            "7 fdatasync(9) = 0\n7 fdatasync(9) = -1 EIO (Input/output error) (INJECTED)\n8 fsync(3) = 0 (DELAYED)\n";
+        assert_eq!(changed(written), 2);
+    }
+}

@@ -1,0 +1,268 @@
+//! Reads the final state from the cluster into the history: runs, recipients, instants that opened no run, objects, and the
+//! hashes of the nodes' states.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use reveille_check::history::{Event, Explained, Found, Noun, OPTED_OUT, Part, PassedOver, Run, RunCause, StateHash};
+use reveille_harness::AdminClient;
+use reveille_proto::admin::v1 as api;
+
+use super::recipients::{self, LedgerClock, RecipientPath};
+use super::recorder::Recorder;
+use crate::run::workload::{TENANTS, Workload, value, value_of};
+
+/// The interval of sampling state hashes during the faults, and the timeout of one sample.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_WITHIN: Duration = Duration::from_secs(2);
+/// At the end all nodes must have hashes of one index within this.
+const EQUAL_WITHIN: Duration = Duration::from_secs(10);
+const POLL_EVERY: Duration = Duration::from_millis(300);
+
+/// Reads everything, until this instant at the latest; returns the parts that were read completely.
+pub async fn read(
+    admin: &AdminClient,
+    workload: &Workload,
+    recorder: &Recorder,
+    clock: &LedgerClock,
+    until: Instant,
+) -> Result<Vec<Part>> {
+    let mut runs = BTreeMap::new();
+    for run in all_runs(admin).await? {
+        runs.insert((run.tenant.clone(), run.run.clone()), run.schedule.clone());
+        recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
+    }
+    let mut whole = vec![Part::Runs];
+    let wanted = wanted(workload, &runs);
+    if recipients::read(admin, recorder, clock, wanted, until).await? {
+        whole.extend([Part::Claims, Part::Outcomes, Part::Standings]);
+        if clock.is_right() {
+            whole.push(Part::OpenRows);
+        }
+    }
+    if instants(admin, workload, recorder, until).await? {
+        whole.push(Part::Instants);
+    }
+    objects(admin, recorder).await?;
+    whole.push(Part::Objects);
+    if hashes(admin, recorder).await? {
+        whole.push(Part::StateHashes);
+    }
+    Ok(whole)
+}
+
+/// The runs of all tenants.
+pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
+    let mut runs = Vec::new();
+    for tenant in TENANTS {
+        runs.extend(admin.of_tenant(tenant).runs().await?);
+    }
+    Ok(runs)
+}
+
+/// All recipients. `runs` are schedules by tenant and run.
+fn wanted(workload: &Workload, runs: &BTreeMap<(String, String), String>) -> Vec<RecipientPath> {
+    let mut wanted = Vec::new();
+    for ((tenant, run), schedule) in runs {
+        let item = workload.find(schedule);
+        // The recipients of an unknown schedule are unknown; their emails are unexplained.
+        let path = |recipient| RecipientPath { tenant: tenant.clone(), run: run.clone(), recipient };
+        wanted.extend(item.iter().flat_map(|item| item.addresses()).map(path));
+    }
+    wanted
+}
+
+fn of_run(run: &api::Run) -> Option<Run> {
+    let cause = match run.cause() {
+        api::RunCause::Unspecified => return None,
+        api::RunCause::Due => RunCause::Due,
+        api::RunCause::CatchUp => RunCause::CatchUp,
+        api::RunCause::Trigger => RunCause::Trigger,
+        api::RunCause::Backfill => RunCause::Backfill,
+        api::RunCause::Test => RunCause::Test,
+    };
+    let counts = run.counts?;
+    Some(Run {
+        run: run.run.clone(),
+        tenant: run.tenant.clone(),
+        schedule: run.schedule.clone(),
+        due_unix_ms: millis(run.due.as_ref()?),
+        cause,
+        opened_index: run.opened_index,
+        opened_unix_ms: millis(run.opened_at.as_ref()?),
+        audience: run.audience,
+        unfinished: counts.pending + counts.claimed,
+    })
+}
+
+fn millis(at: &prost_types::Timestamp) -> i64 {
+    at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
+}
+
+/// Instants that opened no run, as the ledger names them; false if the time was over, or a name cannot be parsed.
+async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
+    let items = workload.items().clone();
+    for item in items {
+        if Instant::now() > until {
+            return Ok(false);
+        }
+        let zone = TimeZone::get(item.zone())?;
+        for entry in admin.of_tenant(item.tenant()).history(&item.name).await? {
+            let Some(outcome) = passed_over(entry.outcome()) else { continue };
+            let named = [&entry.nominal, &entry.last].map(|name| instant_ms(name, &zone));
+            let [Some(first_unix_ms), Some(last_unix_ms)] = named else { return Ok(false) };
+            recorder.event(&Event::Explained(Explained {
+                tenant: item.tenant().to_owned(),
+                schedule: item.name.clone(),
+                first_unix_ms,
+                last_unix_ms,
+                count: u64::from(entry.count),
+                outcome,
+                reason: entry.reason,
+            }));
+        }
+    }
+    Ok(true)
+}
+
+/// The instant of an occurrence, by its name: an instant, or civil time in the zone.
+fn instant_ms(name: &str, zone: &TimeZone) -> Option<i64> {
+    if let Ok(instant) = name.parse::<Timestamp>() {
+        return Some(instant.as_millisecond());
+    }
+    let (civil, is_second) = name.strip_suffix(" (second)").map_or((name, false), |civil| (civil, true));
+    let at = zone.to_ambiguous_zoned(civil.parse::<DateTime>().ok()?);
+    let at = if is_second { at.later() } else { at.compatible() };
+    Some(at.ok()?.timestamp().as_millisecond())
+}
+
+/// `None` for an instant that fired.
+fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
+    Some(match outcome {
+        api::HistoryOutcome::Unspecified | api::HistoryOutcome::Fired => return None,
+        api::HistoryOutcome::Coalesced => PassedOver::Coalesced,
+        api::HistoryOutcome::Skipped => PassedOver::Skipped,
+        api::HistoryOutcome::Expired => PassedOver::Expired,
+        api::HistoryOutcome::Refused => PassedOver::Refused,
+        api::HistoryOutcome::Waiting => PassedOver::Waiting,
+    })
+}
+
+/// Existing schedules, campaigns and opt-outs.
+async fn objects(admin: &AdminClient, recorder: &Recorder) -> Result<()> {
+    for tenant in TENANTS {
+        objects_of(&admin.of_tenant(tenant), tenant, recorder).await?;
+    }
+    Ok(())
+}
+
+async fn objects_of(admin: &AdminClient, tenant: &str, recorder: &Recorder) -> Result<()> {
+    for schedule in admin.schedules().await? {
+        let value = value_of(&schedule);
+        recorder.event(&Event::Found(Found {
+            noun: Noun::Schedule,
+            tenant: tenant.to_owned(),
+            name: schedule.name,
+            value,
+        }));
+    }
+    for campaign in admin.campaigns().await? {
+        recorder.event(&Event::Found(Found {
+            noun: Noun::Campaign,
+            tenant: tenant.to_owned(),
+            name: campaign.name,
+            value: value(campaign.at.as_ref().map_or(0, millis), campaign.recipients),
+        }));
+    }
+    for opt_out in admin.opt_outs().await? {
+        recorder.event(&Event::Found(Found {
+            noun: Noun::OptOut,
+            tenant: tenant.to_owned(),
+            name: opt_out.recipient,
+            value: OPTED_OUT.to_owned(),
+        }));
+    }
+    Ok(())
+}
+
+/// Reads the state hashes of all nodes each second. Nodes hash their states at common indexes also while they are busy. So a
+/// different state is seen before a snapshot replaces it.
+pub async fn sample_hashes(admin: AdminClient, recorder: Recorder) {
+    let mut known: BTreeMap<(String, u64), String> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(SAMPLE_EVERY).await;
+        // Without a leader there is no answer, and no node applies entries.
+        let Ok(Ok(status)) = tokio::time::timeout(SAMPLE_WITHIN, admin.status()).await else { continue };
+        for hash in checkpoints(status, recorder.now_ns()) {
+            let index = (hash.node.clone(), hash.applied_index);
+            if known.insert(index, hash.hash.clone()).as_ref() != Some(&hash.hash) {
+                recorder.event(&Event::StateHash(hash));
+            }
+        }
+    }
+}
+
+/// Hashes at the common indexes.
+fn checkpoints(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHash> {
+    let each = status.members.into_iter().filter_map(|member| Some((member.member?.name, member.checkpoints)));
+    let hashes = each.flat_map(|(node, checkpoints)| {
+        checkpoints.into_iter().map(move |checkpoint| StateHash {
+            at_ns,
+            node: node.clone(),
+            applied_index: checkpoint.index,
+            hash: checkpoint.state_hash,
+        })
+    });
+    hashes.collect()
+}
+
+/// Hashes of idle nodes at their last index.
+fn last_hashes(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHash> {
+    let hashes = status.members.into_iter().filter_map(|member| {
+        let (applied_index, hash) = (member.applied_index?, member.state_hash?);
+        Some(StateHash { at_ns, node: member.member?.name, applied_index, hash })
+    });
+    hashes.collect()
+}
+
+/// State hashes of all nodes at one index; false if they did not reach one in time.
+async fn hashes(admin: &AdminClient, recorder: &Recorder) -> Result<bool> {
+    let until = Instant::now() + EQUAL_WITHIN;
+    loop {
+        let status = admin.status().await?;
+        let members = status.members.len();
+        let hashes = last_hashes(status, recorder.now_ns());
+        let equal = hashes.windows(2).all(|pair| pair[0].applied_index == pair[1].applied_index);
+        let all = hashes.len() == members && equal;
+        hashes.into_iter().for_each(|hash| recorder.event(&Event::StateHash(hash)));
+        if all || Instant::now() > until {
+            return Ok(all);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occurrence_name_is_parsed_in_its_zone() {
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let at = |text: &str| Some(text.parse::<Timestamp>().unwrap().as_millisecond());
+        for (name, instant) in [
+            ("2026-03-28T09:00:00.5Z", "2026-03-28T09:00:00.5Z"),
+            ("2026-03-28T09:00:00", "2026-03-28T08:00:00Z"),
+            ("2026-03-30T09:00:00", "2026-03-30T07:00:00Z"),
+            ("2026-10-25T02:30:00", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30:00 (second)", "2026-10-25T01:30:00Z"),
+        ] {
+            assert_eq!(instant_ms(name, &berlin), at(instant), "{name}");
+        }
+        assert_eq!(instant_ms("trigger 7", &berlin), None);
+    }
+}

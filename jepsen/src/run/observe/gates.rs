@@ -1,0 +1,93 @@
+//! Reads each node's counter of hand-offs that passed its gate (I14). It polls, because a killed process loses its counter.
+//! The same page of the leader shows how many nodes get no claims after crashes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reveille_check::history::{Backoff, Event, GatePasses, GateReading};
+use tokio::task::JoinSet;
+
+use super::lifetimes::Lifetimes;
+use super::recorder::Recorder;
+use reveille_harness::Cluster;
+use reveille_harness::http;
+
+/// Their names in docs/reference/monitoring.md.
+const COUNTER: &str = "reveille_gate_passes_total";
+const BACKING_OFF: &str = "reveille_nodes_resting";
+const POLL_EVERY: Duration = Duration::from_millis(500);
+/// Tries at the end, for a busy node.
+const TRIES_MAX: u32 = 5;
+
+/// The readings. A drop ends the polling.
+pub struct GateReader {
+    seen: Arc<Mutex<Vec<Reading>>>,
+    _tasks: JoinSet<()>,
+}
+
+struct Reading {
+    node: String,
+    asked_ns: u64,
+    answered_ns: u64,
+    passes: u64,
+}
+
+impl GateReader {
+    /// Polls all nodes, each by a task of its own.
+    pub fn start(cluster: &Cluster, recorder: &Recorder) -> GateReader {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for node in cluster.nodes() {
+            tasks.spawn(poll(node.name.clone(), node.http, recorder.clone(), Arc::clone(&seen)));
+        }
+        GateReader { seen, _tasks: tasks }
+    }
+
+    /// Records the readings of each process, and reads running processes once more; false if one did not answer.
+    pub async fn record(self, cluster: &Cluster, recorder: &Recorder, lifetimes: &Lifetimes) -> bool {
+        for Reading { node, asked_ns, answered_ns, passes } in
+            std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        {
+            let life = lifetimes.during(&node, asked_ns, answered_ns);
+            if let Some(incarnation) = life.and_then(|life| life.incarnation) {
+                recorder.event(&Event::GateReading(GateReading { at_ns: asked_ns, node, incarnation, passes }));
+            }
+        }
+        let mut whole = true;
+        for node in cluster.nodes() {
+            let life = lifetimes.all().iter().find(|life| life.node == node.name && life.ended_ns.is_none());
+            let incarnation = life.and_then(|life| life.incarnation);
+            let (Some(incarnation), Some(passes)) = (incarnation, insist(node.http).await) else {
+                whole = false;
+                continue;
+            };
+            recorder.event(&Event::GatePasses(GatePasses { node: node.name.clone(), incarnation, passes }));
+        }
+        whole
+    }
+}
+
+async fn poll(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mutex<Vec<Reading>>>) {
+    loop {
+        let asked_ns = recorder.now_ns();
+        if let Some([passes, nodes]) = http::counters(http, [COUNTER, BACKING_OFF]).await {
+            if nodes > 0 {
+                recorder.event(&Event::Backoff(Backoff { at_ns: asked_ns, nodes }));
+            }
+            let reading = Reading { node: node.clone(), asked_ns, answered_ns: recorder.now_ns(), passes };
+            seen.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}
+
+async fn insist(http: SocketAddr) -> Option<u64> {
+    for _ in 0..TRIES_MAX {
+        if let Some(passes) = http::counter(http, COUNTER).await {
+            return Some(passes);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+    None
+}

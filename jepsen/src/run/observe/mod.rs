@@ -1,0 +1,30 @@
+//! The observers of a run. Each writes to the history what it sees: final dots and accepts of the sink, gate counters,
+//! leaders, lifetimes of processes; and at the end the final state of every recipient, run and object.
+
+pub mod accepts;
+mod dots;
+pub mod drain;
+pub mod final_state;
+mod gates;
+mod lifetimes;
+pub mod outages;
+mod recipients;
+mod recorder;
+
+use reveille_check::history::Answer;
+use reveille_harness::CallResult;
+
+pub use dots::DotRecorder;
+pub use gates::GateReader;
+pub use lifetimes::Lifetimes;
+pub use recipients::LedgerClock;
+pub use recorder::Recorder;
+
+/// A result as histories have it; `done` is the answer of a call that was done.
+pub fn answer_of<T>(result: CallResult<T>, done: impl FnOnce(T) -> Answer) -> Answer {
+    match result {
+        CallResult::Done(answer) => done(answer),
+        CallResult::Refused(reason) => Answer::Failed { reason },
+        CallResult::Unknown => Answer::Unknown,
+    }
+}

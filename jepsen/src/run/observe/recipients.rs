@@ -1,0 +1,197 @@
+//! The history of each recipient, as `explain` shows it at the end: its claims with their owners, their outcomes, and its
+//! state.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use reveille_check::history::{Claim, Event, Fate, Fence, OpenRow, Outcome, Resumption, Standing, Step};
+use reveille_harness::AdminClient;
+use reveille_proto::admin::v1 as api;
+use reveille_sink::Sink;
+use tokio::task::JoinSet;
+
+use super::lifetimes::Lifetimes;
+use super::recorder::Recorder;
+
+/// The events of a run as a whole (pause, resumption, requeue) that the ledger keeps.
+const RUN_EVENTS_KEPT: usize = 64;
+/// Clients that read at the same time.
+const READERS: usize = 8;
+
+/// Converts ledger time to the time of the history, and finds the process that owned a claim.
+#[derive(Clone)]
+pub struct LedgerClock {
+    lifetimes: Lifetimes,
+    /// Civil time at the beginning of the history; `None` if the nodes' clocks are set wrong.
+    began_unix_ms: Option<i64>,
+    /// When the DATA of each fence was read.
+    data_ns: HashMap<String, u64>,
+    /// Resumptions that were recorded: run and log index.
+    resumptions: Arc<Mutex<HashSet<(String, u64)>>>,
+}
+
+impl LedgerClock {
+    /// With all lifetimes, and the emails that arrived.
+    pub fn new(lifetimes: Lifetimes, began_unix_ms: Option<i64>, sink: &Sink, recorder: &Recorder) -> LedgerClock {
+        let mails = sink.mails();
+        let arrived = mails
+            .iter()
+            .filter_map(|(_, accept)| Some((accept.fence.clone()?, recorder.ns(accept.data_monotonic_us as i64))));
+        LedgerClock { lifetimes, began_unix_ms, data_ns: arrived.collect(), resumptions: Arc::default() }
+    }
+
+    /// Whether no other recipient of the run has shown this resumption.
+    fn is_new(&self, run: &str, index: u64) -> bool {
+        let mut known = self.resumptions.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert((run.to_owned(), index))
+    }
+
+    /// Whether ledger time can be compared with the history's.
+    pub fn is_right(&self) -> bool {
+        self.began_unix_ms.is_some()
+    }
+
+    /// When an entry was proposed, by ledger time.
+    fn ns(&self, event: &api::Event) -> Option<u64> {
+        let at = event.instant.as_ref()?;
+        let unix_ns = i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
+        u64::try_from(unix_ns - i128::from(self.began_unix_ms?) * 1_000_000).ok()
+    }
+
+    /// The incarnation that owned a claim: by ledger time, or else by the arrival of its email.
+    fn incarnation(&self, claimed: &api::Event) -> Option<u64> {
+        let at_ns = self.ns(claimed).or_else(|| self.data_ns.get(&claimed.fence).copied())?;
+        self.lifetimes.at(&claimed.node, at_ns)
+    }
+}
+
+/// A recipient.
+#[derive(Clone, Debug)]
+pub struct RecipientPath {
+    /// The tenant of its run.
+    pub tenant: String,
+    pub run: String,
+    pub recipient: String,
+}
+
+/// Records the history of each of these recipients; false if the time was over before.
+pub async fn read(
+    admin: &AdminClient,
+    recorder: &Recorder,
+    clock: &LedgerClock,
+    wanted: Vec<RecipientPath>,
+    until: Instant,
+) -> Result<bool> {
+    let mut readers = JoinSet::new();
+    for reader in 0..READERS {
+        let (admin, recorder, clock) = (admin.another(reader)?, recorder.clone(), clock.clone());
+        let own: Vec<_> = wanted.iter().skip(reader).step_by(READERS).cloned().collect();
+        readers.spawn(async move {
+            for RecipientPath { tenant, run, recipient } in own {
+                if Instant::now() > until {
+                    return anyhow::Ok(false);
+                }
+                let history = admin.of_tenant(&tenant).explain(&run, &recipient).await?;
+                let fate = fate(history.state()).with_context(|| format!("{recipient} of {run} has no state"))?;
+                record(&recorder, &clock, (&run, &recipient), &history, fate);
+            }
+            Ok(true)
+        });
+    }
+    let mut whole = true;
+    while let Some(ended) = readers.join_next().await {
+        whole &= ended??;
+    }
+    Ok(whole)
+}
+
+fn record(
+    recorder: &Recorder,
+    clock: &LedgerClock,
+    (run, recipient): (&str, &str),
+    history: &api::ExplainResponse,
+    state: Fate,
+) {
+    // If no event was dropped, the first resumption shown is the first one.
+    let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
+    for (place, event) in history.events.iter().enumerate() {
+        if event.what == "run resumed" && run_events < RUN_EVENTS_KEPT && clock.is_new(run, event.index) {
+            recorder.event(&Event::Resumption(Resumption { run: run.to_owned(), index: event.index }));
+        }
+        let fence: Option<Fence> = event.fence.parse().ok();
+        if event.what == "claimed"
+            && let Some(fence) = fence
+        {
+            let incarnation = clock.incarnation(event);
+            let later = history.events.get(place + 1..).unwrap_or_default();
+            if let (Some(incarnation), Some(at_ns)) = (incarnation, open_until(clock, event, later)) {
+                let node = event.node.clone();
+                recorder.event(&Event::OpenRow(OpenRow { at_ns, fence, node, incarnation, claimed: 1 }));
+            }
+            recorder.event(&Event::Claim(Claim {
+                fence,
+                node: event.node.clone(),
+                incarnation,
+                run: run.to_owned(),
+                recipients: vec![recipient.to_owned()],
+                committed_ns: None,
+                proposed_ns: clock.ns(event),
+            }));
+        }
+        if let Some(step) = step(&event.what) {
+            recorder.event(&Event::Outcome(Outcome {
+                index: event.index,
+                fence,
+                run: run.to_owned(),
+                recipient: recipient.to_owned(),
+                step,
+                proposed_ns: clock.ns(event),
+                detail: event.detail.clone(),
+            }));
+        }
+    }
+    let of_doubt = history.events.iter().rev().find(|event| matches!(event.what.as_str(), "in doubt" | "dead"));
+    let cause = match state {
+        Fate::InDoubt | Fate::Dead => of_doubt.map(|event| event.detail.clone()).unwrap_or_default(),
+        _ => String::new(),
+    };
+    let (run, recipient, number) = (run.to_owned(), recipient.to_owned(), Some(history.number));
+    recorder.event(&Event::Standing(Standing { run, recipient, number, state, cause }));
+}
+
+/// Until when the recipient was claimed under this fence: until the first step that ended the claim. `None` if that has no
+/// instant.
+fn open_until(clock: &LedgerClock, claimed: &api::Event, later: &[api::Event]) -> Option<u64> {
+    let ends = later.iter().find(|event| event.fence == claimed.fence && step(&event.what).is_some());
+    clock.ns(ends?)
+}
+
+/// The words of `explain` that end a hand-off or decide a doubt.
+fn step(what: &str) -> Option<Step> {
+    Some(match what {
+        "sent" | "sent twice" | "sent after all" => Step::Sent,
+        "refused" => Step::Refused,
+        "given back" | "not composed" => Step::Released,
+        "in doubt" => Step::InDoubt,
+        "to be resent" => Step::Resent,
+        "assumed" => Step::Assumed,
+        _ => return None,
+    })
+}
+
+fn fate(state: api::RecipientState) -> Option<Fate> {
+    Some(match state {
+        api::RecipientState::Unspecified => return None,
+        api::RecipientState::Pending => Fate::Pending,
+        api::RecipientState::Claimed => Fate::Claimed,
+        api::RecipientState::Sent => Fate::Sent,
+        api::RecipientState::Assumed => Fate::Assumed,
+        api::RecipientState::Dead => Fate::Dead,
+        api::RecipientState::Suppressed => Fate::Suppressed,
+        api::RecipientState::Expired => Fate::Expired,
+        api::RecipientState::Cancelled => Fate::Cancelled,
+        api::RecipientState::InDoubt => Fate::InDoubt,
+    })
+}

@@ -1,0 +1,65 @@
+//! Writes the history during the run. Every observer has a handle; the order of lines means nothing.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use reveille_check::history::{Ended, Event, Header, Part, Writer};
+
+use reveille_harness::measure::monotonic_us;
+
+/// A handle; cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    began_us: i64,
+    writer: Mutex<Option<Writer<BufWriter<File>>>>,
+    failed: Mutex<Option<std::io::Error>>,
+}
+
+impl Recorder {
+    /// Begins a history at this instant of CLOCK_BOOTTIME, in microseconds.
+    pub fn begin(path: &Path, header: &Header, began_us: i64) -> Result<Recorder> {
+        let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
+        let writer = Writer::begin(BufWriter::new(file), header).context("the history")?;
+        let inner = Inner { began_us, writer: Mutex::new(Some(writer)), failed: Mutex::default() };
+        Ok(Recorder { inner: Arc::new(inner) })
+    }
+
+    /// Nanoseconds since the beginning, now.
+    pub fn now_ns(&self) -> u64 {
+        self.ns(monotonic_us())
+    }
+
+    /// An instant of CLOCK_BOOTTIME in microseconds, as the history counts; at least 0.
+    pub fn ns(&self, boot_us: i64) -> u64 {
+        u64::try_from(boot_us - self.inner.began_us).unwrap_or(0) * 1_000
+    }
+
+    /// Records an event.
+    pub fn event(&self, event: &Event) {
+        let mut writer = self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = writer.as_mut()
+            && let Err(error) = open.event(event)
+        {
+            *self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *writer = None;
+        }
+    }
+
+    /// Ends the history; also returns the error of an earlier line.
+    pub fn end(&self, whole: Vec<Part>) -> Result<()> {
+        if let Some(error) = self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error).context("the history could not be written");
+        }
+        let writer = self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = Ended { at_ns: self.now_ns(), whole };
+        writer.context("the history has ended already")?.end(&ended).context("the end of the history")?;
+        Ok(())
+    }
+}

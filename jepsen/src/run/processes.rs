@@ -1,0 +1,376 @@
+//! The processes of the cluster under test. Processes are killed, stopped and started only here, so that the history has every
+//! lifetime of every node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use reveille_check::history::{Event, Life, LifeEnd};
+use reveille_harness::leader_watch::{LeaderWatch, SILENCE_US};
+use reveille_harness::measure::monotonic_us;
+use reveille_harness::{Cluster, http};
+use reveille_sink::{DialogueState, Sink};
+use rustix::process::Signal;
+
+use super::observe::{Lifetimes, Recorder};
+
+/// A node that is asked to stop must end within this.
+const STOPS_WITHIN: Duration = Duration::from_secs(8);
+const POLL_EVERY: Duration = Duration::from_millis(50);
+/// How much of the log is reported for a process that ended by itself.
+const LOG_BYTES: usize = 2_000;
+
+/// The state of a node's process, as far as this harness caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// It runs.
+    Runs,
+    /// It is stopped by a signal.
+    Paused,
+    /// There is no process.
+    Down,
+}
+
+/// A process that ended and was not killed by this harness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedProcess {
+    /// Its node.
+    pub node: String,
+    /// The crash point at which it died.
+    pub crash_point: Option<String>,
+    /// The epoch that it led.
+    pub led_epoch: Option<u64>,
+}
+
+/// Cluster, sink and their observers.
+pub struct Processes {
+    pub cluster: Cluster,
+    pub sink: Sink,
+    pub recorder: Recorder,
+    /// Nodes that ended unexpectedly, with the end of their logs.
+    pub surprises: Vec<String>,
+    watch: Arc<LeaderWatch>,
+    /// When the current or last process of each node began.
+    began: BTreeMap<String, u64>,
+    over: Lifetimes,
+    states: BTreeMap<String, ProcessState>,
+    /// Nodes that may end by themselves, until when.
+    excused: BTreeMap<String, Instant>,
+    full_disks: BTreeSet<String>,
+    /// Nodes that were asked to stop.
+    stopping: BTreeSet<String>,
+    /// Processes that ended by themselves and were not taken yet.
+    ended: Vec<EndedProcess>,
+}
+
+/// The result of asking a node to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It stopped, or had ended before.
+    ByItself,
+    /// It had to be killed, with so many hand-offs past the gate.
+    Killed { past_gate: u64 },
+}
+
+impl Processes {
+    /// All nodes run.
+    pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<LeaderWatch>) -> Processes {
+        let names = || cluster.nodes().iter().map(|node| node.name.clone());
+        Processes {
+            began: names().map(|name| (name, 0)).collect(),
+            states: names().map(|name| (name, ProcessState::Runs)).collect(),
+            cluster,
+            sink,
+            recorder,
+            surprises: Vec::new(),
+            watch,
+            over: Lifetimes::default(),
+            excused: BTreeMap::new(),
+            full_disks: BTreeSet::new(),
+            stopping: BTreeSet::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Names of all nodes, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.cluster.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// The position of a node in [`Processes::names`].
+    pub fn place(&self, name: &str) -> usize {
+        self.cluster.nodes().iter().position(|node| node.name == name).unwrap_or(0)
+    }
+
+    /// The state of its process.
+    pub fn state(&self, name: &str) -> ProcessState {
+        self.states.get(name).copied().unwrap_or(ProcessState::Down)
+    }
+
+    /// Nodes whose process runs.
+    pub fn running(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| self.state(name) == ProcessState::Runs).collect()
+    }
+
+    /// The last leader that was seen, and its epoch.
+    pub fn leader(&self) -> Option<(String, u64)> {
+        self.watch.latest().map(|latest| (latest.node, latest.epoch))
+    }
+
+    /// A running node that said a moment ago that it leads, and its epoch.
+    pub fn leads_now(&self) -> Option<(String, u64)> {
+        let latest = self.watch.latest().filter(|latest| monotonic_us() - latest.last_us < SILENCE_US)?;
+        Some((latest.node, latest.epoch)).filter(|(node, _)| self.state(node) == ProcessState::Runs)
+    }
+
+    /// Whether a node leads.
+    pub fn is_led(&self) -> bool {
+        self.leads_now().is_some()
+    }
+
+    /// Emails of a node whose final dot the sink has read and not answered.
+    pub fn past_gate(&self, name: &str) -> u64 {
+        let open = self.sink.connections().into_iter();
+        let waiting = open.filter(|dialogue| dialogue.state == DialogueState::AfterDot && dialogue.ehlo == name);
+        waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
+    }
+
+    /// Whether a node is sending an email, as the sink sees it.
+    pub fn is_sending(&self, name: &str) -> bool {
+        let open = self.sink.connections();
+        open.iter().any(|dialogue| dialogue.ehlo == name && dialogue.state != DialogueState::Idle)
+    }
+
+    /// Nodes with a dialogue at the sink, those past the gate first.
+    pub fn senders(&self) -> Vec<String> {
+        let mut open = self.sink.connections();
+        open.sort_by_key(|dialogue| (dialogue.state != DialogueState::AfterDot, dialogue.unanswered.is_empty()));
+        let mut names: Vec<String> = Vec::new();
+        for dialogue in open {
+            if self.state(&dialogue.ehlo) == ProcessState::Runs && !names.contains(&dialogue.ehlo) {
+                names.push(dialogue.ehlo);
+            }
+        }
+        names
+    }
+
+    /// `kill -9`; an error if the node had ended by itself.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        self.note_ends()?;
+        anyhow::ensure!(self.state(name) != ProcessState::Down, "{name} had ended before it was killed");
+        let incarnation = self.cluster.node(name)?.incarnation();
+        self.cluster.kill(name)?;
+        self.record_end(name, incarnation, LifeEnd::Killed);
+        Ok(())
+    }
+
+    /// SIGTERM, then `kill -9` if the node does not stop in time. An error status is a surprise.
+    pub async fn stop(&mut self, name: &str) -> Result<Stopped> {
+        self.note_ends()?;
+        if self.state(name) == ProcessState::Down {
+            return Ok(Stopped::ByItself);
+        }
+        let incarnation = self.cluster.node(name)?.incarnation();
+        self.cluster.node_mut(name)?.signal(Signal::TERM)?;
+        let until = Instant::now() + STOPS_WITHIN;
+        let status = loop {
+            if let Some(status) = self.cluster.node_mut(name)?.ended() {
+                break status;
+            }
+            if Instant::now() > until {
+                let past_gate = self.past_gate(name);
+                self.kill(name)?;
+                return Ok(Stopped::Killed { past_gate });
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        };
+        let log = self.cluster.node(name)?.last_words();
+        self.cluster.kill(name)?;
+        let end = end_after_stop(status);
+        self.record_end(name, incarnation, end);
+        if end == LifeEnd::ByItself {
+            self.note_surprise(name, status, &log);
+        }
+        Ok(Stopped::ByItself)
+    }
+
+    /// For this long the node may end by itself; not after its next start.
+    pub fn excuse(&mut self, name: &str, length: Duration) {
+        self.excused.insert(name.to_owned(), Instant::now() + length);
+    }
+
+    /// From now on the node may end by itself, also after each start: it starts on a full disk.
+    pub fn disk_is_full(&mut self, name: &str) {
+        self.full_disks.insert(name.to_owned());
+    }
+
+    /// Its disk has room again; a process that met the full disk may end for this long.
+    pub fn disk_has_room(&mut self, name: &str, length: Duration) {
+        self.full_disks.remove(name);
+        self.excuse(name, length);
+    }
+
+    /// Starts the node unless it runs, without crash points.
+    pub fn start(&mut self, name: &str) -> Result<()> {
+        self.start_with_crash_points(name, None)
+    }
+
+    /// The same with crash points, in the syntax of FAILPOINTS.
+    pub fn start_with_crash_points(&mut self, name: &str, points: Option<&str>) -> Result<()> {
+        if self.state(name) == ProcessState::Down {
+            self.excused.remove(name);
+            self.stopping.remove(name);
+            self.cluster.node_mut(name)?.set_crash_points(points);
+            self.cluster.restart(name)?;
+            self.began.insert(name.to_owned(), self.recorder.now_ns());
+            self.states.insert(name.to_owned(), ProcessState::Runs);
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP.
+    pub fn pause(&mut self, name: &str) -> Result<()> {
+        self.cluster.node_mut(name)?.signal(Signal::STOP)?;
+        self.states.insert(name.to_owned(), ProcessState::Paused);
+        Ok(())
+    }
+
+    /// SIGCONT, unless the node was killed meanwhile.
+    pub fn resume(&mut self, name: &str) -> Result<()> {
+        if self.state(name) == ProcessState::Paused {
+            self.cluster.node_mut(name)?.signal(Signal::CONT)?;
+            self.states.insert(name.to_owned(), ProcessState::Runs);
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, without waiting; [`Processes::take_ends`] reports the end. Sent once: a second one ends the node at once.
+    pub fn ask_to_stop(&mut self, name: &str) -> Result<()> {
+        if self.stopping.insert(name.to_owned()) {
+            self.cluster.node_mut(name)?.signal(Signal::TERM)?;
+        }
+        Ok(())
+    }
+
+    /// Processes that ended by themselves since the last call. They stay down.
+    pub fn take_ends(&mut self) -> Result<Vec<EndedProcess>> {
+        self.note_ends()?;
+        Ok(std::mem::take(&mut self.ended))
+    }
+
+    /// Records processes that ended by themselves. Such an end is a surprise, unless it was excused, requested or at a crash
+    /// point. Called before every kill and stop, so that such an end is not taken for ours.
+    fn note_ends(&mut self) -> Result<()> {
+        for (name, status) in self.cluster.ended() {
+            if self.state(&name) == ProcessState::Down {
+                continue;
+            }
+            let node = self.cluster.node(&name)?;
+            let (incarnation, log) = (node.incarnation(), node.last_words());
+            let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
+            self.cluster.kill(&name)?;
+            let end = if self.stopping.remove(&name) { end_after_stop(status) } else { LifeEnd::ByItself };
+            self.record_end(&name, incarnation, end);
+            let crash_point = crash_point_of(&log).filter(|_| !status.success()).map(str::to_owned);
+            if crash_point.is_none() && end == LifeEnd::ByItself {
+                self.note_surprise(&name, status, &log);
+            }
+            self.ended.push(EndedProcess { node: name, crash_point, led_epoch });
+        }
+        Ok(())
+    }
+
+    fn note_surprise(&mut self, name: &str, status: ExitStatus, log: &str) {
+        let log = log.get(log.len().saturating_sub(LOG_BYTES)..).unwrap_or(log);
+        if self.full_disks.contains(name) || self.excused.get(name).is_some_and(|until| Instant::now() < *until) {
+            eprintln!("  {name} ended by itself ({status}), as expected");
+        } else {
+            eprintln!("  {name} ended by itself ({status}):\n{log}");
+            self.surprises.push(format!("{name} ({status}): {log}"));
+        }
+    }
+
+    fn record_end(&mut self, name: &str, incarnation: Option<u64>, end: LifeEnd) {
+        self.states.insert(name.to_owned(), ProcessState::Down);
+        let life = Life {
+            node: name.to_owned(),
+            incarnation,
+            started_ns: self.began.get(name).copied().unwrap_or(0),
+            ended_ns: Some(self.recorder.now_ns()),
+            end: Some(end),
+        };
+        self.recorder.event(&Event::Life(life.clone()));
+        self.over.add(life);
+    }
+
+    /// All lifetimes so far, also of running processes.
+    pub fn lifetimes(&self) -> Lifetimes {
+        let mut lifetimes = self.over.clone();
+        self.alive().for_each(|life| lifetimes.add(life));
+        lifetimes
+    }
+
+    /// Records the lifetimes of running processes.
+    pub fn record_alive(&self) {
+        self.alive().for_each(|life| self.recorder.event(&Event::Life(life)));
+    }
+
+    fn alive(&self) -> impl Iterator<Item = Life> + '_ {
+        let nodes = self.cluster.nodes().iter().filter(|node| self.state(&node.name) != ProcessState::Down);
+        nodes.map(|node| Life {
+            node: node.name.clone(),
+            incarnation: node.incarnation(),
+            started_ns: self.began.get(&node.name).copied().unwrap_or(0),
+            ended_ns: None,
+            end: None,
+        })
+    }
+
+    /// Whether its process answers at all.
+    pub async fn is_alive(&self, name: &str) -> bool {
+        match self.cluster.node(name) {
+            Ok(node) => http::is_alive(node.http).await,
+            Err(_) => false,
+        }
+    }
+
+    /// Whether it follows or leads.
+    pub async fn is_ready(&self, name: &str) -> bool {
+        match self.cluster.node(name) {
+            Ok(node) => http::is_ready(node.http).await,
+            Err(_) => false,
+        }
+    }
+}
+
+/// How a process ended that was asked to stop.
+fn end_after_stop(status: ExitStatus) -> LifeEnd {
+    match status.signal() {
+        _ if status.success() => LifeEnd::Stopped,
+        // SIGTERM came before the process handled signals, and killed it.
+        Some(signal) if signal == Signal::TERM.as_raw() => LifeEnd::Killed,
+        _ => LifeEnd::ByItself,
+    }
+}
+
+/// The crash point at which a process died, by its log. If two threads reach it at once, the second line may be cut.
+fn crash_point_of(log: &str) -> Option<&str> {
+    let names = log.lines().rev().filter_map(|line| line.split_once("died at the crash point "));
+    names.filter_map(|(_, name)| name.split_whitespace().next()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crash_point_is_read_from_log() {
+        assert_eq!(crash_point_of("INFO one\ndied at the crash point wal.purge\n"), Some("wal.purge"));
+        let cut = "died at the crash point wal.purge\ndied at the crash point ";
+        assert_eq!(crash_point_of(cut), Some("wal.purge"));
+        assert_eq!(crash_point_of("INFO died of old age\n"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! A fault run from its first observer to its judgement. Every command that breaks a cluster does its work between
+//! [`Scenario::open`] and [`Scenario::close`].
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_check::Judgement;
+use reveille_check::history::{Event, Header, Part, Phase, PhaseName};
+use reveille_harness::Cluster;
+use reveille_harness::leader_watch::LeaderWatch;
+use reveille_sink::{Sink, SinkOptions};
+use tokio::task::JoinSet;
+
+use super::PACE;
+use super::clients::{Coordination, Operator};
+use super::faults::Nemesis;
+use super::observe::{DotRecorder, GateReader, LedgerClock, Recorder, accepts, drain, final_state, outages};
+use super::processes::Processes;
+use super::workload::{Limits, Workload};
+use crate::check;
+
+/// Accepts that are kept in memory.
+const MAILS: usize = 2_000_000;
+/// The compared lines of a body are within so many bytes.
+const CONTENT_BYTES: usize = 512;
+/// The sink's own record, in the folder of the cluster.
+const ACCEPTS: &str = "accepts.jsonl";
+/// The time for judging, after the final state was read.
+const TO_JUDGE: Duration = Duration::from_secs(8);
+
+/// The observers of a run.
+pub struct Scenario {
+    /// Writes the history.
+    pub recorder: Recorder,
+    /// Knows the leader.
+    pub watch: Arc<LeaderWatch>,
+    /// Clients that read through the admin API, until the backlog has drained.
+    pub readers: JoinSet<()>,
+    /// The limits of the workload.
+    pub limits: Limits,
+    history: PathBuf,
+    dots: DotRecorder,
+    gates: GateReader,
+    over: Arc<AtomicBool>,
+    observers: JoinSet<()>,
+    /// Reads the state hashes, until the backlog has drained.
+    samples: JoinSet<()>,
+    /// Civil time at the beginning; `None` if the nodes' clocks are set wrong.
+    ledger_time: Option<i64>,
+}
+
+/// The end of a run.
+pub struct Ending {
+    /// By its history.
+    pub judgement: Judgement,
+    /// Whether nothing was left to send.
+    pub drained: bool,
+    /// Nodes that ended unexpectedly.
+    pub surprises: Vec<String>,
+}
+
+/// Errors of the harness itself. They are reported, and the run is judged all the same.
+#[derive(Default)]
+pub struct HarnessErrors(pub Vec<String>);
+
+impl HarnessErrors {
+    /// Keeps an error.
+    pub fn note<T>(&mut self, result: Result<T>) -> Option<T> {
+        let report = |error: &anyhow::Error| {
+            eprintln!("error: {error:#}");
+            self.0.push(format!("{error:#}"));
+        };
+        result.inspect_err(report).ok()
+    }
+}
+
+impl Scenario {
+    /// Begins a history at this instant of CLOCK_BOOTTIME (microseconds), and starts a sink as the cluster's relay.
+    pub async fn open(
+        cluster: &Cluster,
+        header: &Header,
+        began_us: i64,
+        history: Option<&Path>,
+        (pace, sessions): (&str, u32),
+        clocks_are_right: bool,
+    ) -> Result<(Scenario, Sink)> {
+        let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
+        let recorder = Recorder::begin(&history, header, began_us)?;
+        let dots = DotRecorder::default();
+        let sink = Sink::start(SinkOptions {
+            listen: SocketAddr::from((cluster.environment().harness_address(), 0)),
+            record: Some(cluster.folder().join(ACCEPTS)),
+            faults: pace.parse().context("the pace of the sink")?,
+            dots: Some(dots.watcher(&recorder)),
+            keep_records: MAILS,
+            keep_bodies: 0,
+            excerpt_bytes: CONTENT_BYTES,
+            ..SinkOptions::default()
+        })?;
+        cluster.admin().add_relay(cluster.environment().relay_address(sink.address())?, sessions).await?;
+        let watch = Arc::new(LeaderWatch::start(cluster));
+        let over = Arc::new(AtomicBool::new(false));
+        let mut observers = JoinSet::new();
+        observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
+        let mut samples = JoinSet::new();
+        samples.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
+        let scenario = Scenario {
+            gates: GateReader::start(cluster, &recorder),
+            recorder,
+            watch,
+            readers: JoinSet::new(),
+            limits: Limits::default(),
+            history,
+            dots,
+            over,
+            observers,
+            samples,
+            ledger_time: clocks_are_right.then_some(header.began_unix_ms),
+        };
+        Ok((scenario, sink))
+    }
+
+    /// What breaks this cluster, and the operators that act meanwhile.
+    pub fn nemesis(
+        &self,
+        cluster: Cluster,
+        sink: Sink,
+        workload: Workload,
+        coordination: Coordination,
+        seed: u64,
+    ) -> Nemesis {
+        let (admin, recorder) = (cluster.admin().clone(), self.recorder.clone());
+        let operator = Operator { admin, recorder: recorder.clone(), workload, coordination, number: 0 };
+        let processes = Processes::new(cluster, sink, recorder, Arc::clone(&self.watch));
+        Nemesis::new(processes, operator, seed, PACE)
+    }
+
+    /// Begins a phase.
+    pub fn phase(&self, phase: PhaseName) {
+        self.recorder.event(&Event::Phase(Phase { at_ns: self.recorder.now_ns(), phase }));
+    }
+
+    /// Repairs everything, waits until nothing is left to send, reads the final state of every recipient, and judges. It
+    /// ends at `ends`; of that `to_read` is for reading and judging.
+    pub async fn close(
+        mut self,
+        nemesis: &mut Nemesis,
+        errors: &mut HarnessErrors,
+        ends: Instant,
+        to_read: Duration,
+    ) -> Result<Ending> {
+        errors.note(nemesis.heal().await);
+        let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
+        errors.note(self.limits.lift(&operator.admin, &recorder).await);
+        operator.release_all(ends - to_read).await;
+        operator.workload.settle(&operator.admin, &recorder).await;
+        self.phase(PhaseName::Healed);
+        let drained = drain::drain(&mut operator, ends - to_read, || nemesis.look()).await;
+        let drained = errors.note(drained).unwrap_or(false);
+        let (admin, workload) = (&operator.admin, &operator.workload);
+        // What is read at the end comes after all that they have read.
+        self.readers.shutdown().await;
+        self.samples.shutdown().await;
+        eprintln!("reading the final state of {} recipients", workload.recipients());
+        let processes = &nemesis.processes;
+        let lifetimes = processes.lifetimes();
+        let clock = LedgerClock::new(lifetimes.clone(), self.ledger_time, &processes.sink, &recorder);
+        let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
+        let mut whole = errors.note(read).unwrap_or_default();
+        let compared = accepts::compare(&processes.cluster.folder().join(ACCEPTS), &processes.sink).await;
+        whole.extend(errors.note(compared).map(|()| Part::Accepts));
+        // Accepts before gates: an email passes its gate before it is accepted.
+        if self.dots.record_rest(&recorder, &processes.sink) {
+            whole.extend([Part::Dots, Part::Contents]);
+        }
+        if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
+            whole.push(Part::Gates);
+        }
+        self.over.store(true, Ordering::Relaxed);
+        while self.observers.join_next().await.is_some() {}
+
+        workload.record(&recorder);
+        workload.record_overload(&recorder, &processes.sink);
+        processes.record_alive();
+        // `processes.rs` sees each start and end of a process, and the nodes were asked for their leader until now.
+        whole.extend([Part::Lives, Part::Outages]);
+        if workload.is_known() {
+            whole.push(Part::Due);
+        }
+        if nemesis.has_ended() {
+            whole.extend([Part::Calls, Part::Faults]);
+        }
+        recorder.end(whole)?;
+        let surprises = std::mem::take(&mut nemesis.processes.surprises);
+        Ok(Ending { judgement: check::judge(&self.history)?, drained, surprises })
+    }
+}

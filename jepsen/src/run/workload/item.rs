@@ -1,0 +1,227 @@
+//! One schedule or campaign of the workload: when it is due, and for which recipients.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use reveille_check::history::{Content, Noun};
+use reveille_harness::admin::timestamp;
+use reveille_harness::load;
+use reveille_harness::measure::unix_us;
+use reveille_proto::admin::v1::{
+    CatchUp, Daily, Every, InDoubt, Overlap, Policies, Schedule, ScheduleBody, When, when,
+};
+
+/// The tenant of all schedules.
+pub const TENANT: &str = "default";
+/// The tenant of the campaign, whose backlog must not delay the other one (I12).
+pub const BULK_TENANT: &str = "bulk";
+/// Both.
+pub const TENANTS: [&str; 2] = [TENANT, BULK_TENANT];
+/// The campaign, its audience, and its relay and pool.
+pub const CAMPAIGN: &str = "campaign";
+/// The schedule that is only triggered.
+pub const TRIGGERED: &str = "triggered";
+const TRIGGERED_RECIPIENTS: u32 = 4;
+/// The pool that is warmed up, its relay and its schedule.
+pub const WARMING: &str = "warming";
+/// Attempts at most, of all schedules.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// The period of paused schedules.
+pub const PAUSED_PERIOD_MS: i64 = 1_000;
+/// The period and the `min_gap` of the schedule with a gap.
+pub const GAPPED_PERIOD_MS: i64 = 4_000;
+pub const GAP_MS: u64 = 10_000;
+
+/// The kind of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A schedule that fires once.
+    Once,
+    /// A daily schedule.
+    Daily(DailyTimes),
+    /// A campaign to the audience that is generated from this seed.
+    Campaign(u64),
+    /// A schedule that is paused at these instants, the only ones it has.
+    Paused(Vec<i64>),
+    /// A schedule that fires once, in a pool that is warmed up.
+    Warming,
+    /// A schedule with a `min_gap` longer than its period.
+    Gapped(Vec<i64>),
+}
+
+/// A time of day in a zone, over some days.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DailyTimes {
+    pub zone: &'static str,
+    pub hour: u32,
+    pub minute: u32,
+    /// Beginning and end; milliseconds since 1970.
+    pub between_ms: (i64, i64),
+    /// The instants, in order; milliseconds since 1970.
+    pub instants_ms: Vec<i64>,
+}
+
+/// A schedule or a campaign. Its recipients are the same at each instant, and no other item has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub name: String,
+    /// Milliseconds since 1970; 0 for an item with several instants.
+    pub due_ms: u64,
+    pub recipients: u32,
+    pub kind: Kind,
+}
+
+impl Item {
+    /// A schedule that fires once.
+    pub fn once(name: String, due_ms: u64, recipients: u32) -> Item {
+        Item { name, due_ms, recipients, kind: Kind::Once }
+    }
+
+    /// The schedule that is only triggered; due long after every run.
+    pub fn triggered() -> Item {
+        let year = load::A_YEAR.as_millis() as u64;
+        // The same instant at every call within a year.
+        let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
+        Item::once(TRIGGERED.to_owned(), (now_ms / year + 3) * year, TRIGGERED_RECIPIENTS)
+    }
+
+    pub fn tenant(&self) -> &'static str {
+        match self.kind {
+            Kind::Campaign(_) => BULK_TENANT,
+            _ => TENANT,
+        }
+    }
+
+    /// The address of one recipient.
+    pub fn address(&self, recipient: u32) -> String {
+        match self.kind {
+            Kind::Campaign(seed) => load::generated_address(seed, recipient),
+            _ => load::address(&self.name, recipient),
+        }
+    }
+
+    /// The addresses of all recipients.
+    pub fn addresses(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.recipients).map(|number| self.address(number))
+    }
+
+    /// The value of this recipient's variable, which the body shows.
+    pub fn code(&self, recipient: u32) -> String {
+        match self.kind {
+            Kind::Campaign(seed) => generated_value(seed, Content::VARIABLE, recipient),
+            _ => Content::code_of(&self.name, &self.address(recipient)),
+        }
+    }
+
+    /// All instants; milliseconds since 1970.
+    pub fn instants_ms(&self) -> Vec<i64> {
+        match &self.kind {
+            Kind::Daily(times) => times.instants_ms.clone(),
+            Kind::Paused(instants_ms) | Kind::Gapped(instants_ms) => instants_ms.clone(),
+            Kind::Once | Kind::Warming | Kind::Campaign(_) => vec![self.due_ms as i64],
+        }
+    }
+
+    /// The zone of its times of day.
+    pub fn zone(&self) -> &'static str {
+        match &self.kind {
+            Kind::Daily(times) => times.zone,
+            _ => "UTC",
+        }
+    }
+
+    /// Its kind in histories.
+    pub fn noun(&self) -> Noun {
+        match self.kind {
+            Kind::Campaign(_) => Noun::Campaign,
+            _ => Noun::Schedule,
+        }
+    }
+
+    /// Its contents as histories compare them.
+    pub fn value(&self) -> String {
+        value(self.due_ms as i64, self.recipients)
+    }
+
+    /// As the API has it. The content names its schedule, its recipient and the recipient's code (I16).
+    pub fn body(&self, in_doubt: InDoubt) -> ScheduleBody {
+        let mut body = self.timed_body(in_doubt);
+        if let Some(content) = body.content.as_mut() {
+            content.text = Some(Content::template(&self.name));
+        }
+        if let Some(audience) = body.audience.as_mut().filter(|audience| !audience.recipients.is_empty()) {
+            audience.columns = vec![Content::VARIABLE.to_owned()];
+            (0..).zip(&mut audience.recipients).for_each(|(number, one)| one.values = vec![self.code(number)]);
+        }
+        body
+    }
+
+    fn timed_body(&self, in_doubt: InDoubt) -> ScheduleBody {
+        let at = UNIX_EPOCH + Duration::from_millis(self.due_ms);
+        let policies = Policies { in_doubt: in_doubt.into(), max_attempts: MAX_ATTEMPTS, ..Policies::default() };
+        let once = load::once_to(self.name.clone(), at, self.recipients);
+        match &self.kind {
+            Kind::Once => ScheduleBody { policies: Some(policies), ..once },
+            Kind::Warming => ScheduleBody { policies: Some(policies), pool: WARMING.to_owned(), ..once },
+            Kind::Daily(DailyTimes { zone, hour, minute, between_ms: (from_ms, to_ms), .. }) => {
+                let daily = Daily { hour: *hour, minute: *minute, days: String::new() };
+                ScheduleBody {
+                    policies: Some(policies),
+                    when: Some(When { pattern: Some(when::Pattern::Daily(daily)) }),
+                    zone: (*zone).to_owned(),
+                    start: Some(timestamp(*from_ms)),
+                    end: Some(timestamp(*to_ms)),
+                    ..once
+                }
+            }
+            Kind::Paused(instants_ms) => every(once, instants_ms, PAUSED_PERIOD_MS, policies),
+            Kind::Gapped(instants_ms) => {
+                let min_gap = prost_types::Duration { seconds: (GAP_MS / 1_000) as i64, nanos: 0 };
+                let (overlap, catch_up) = (Overlap::Allow.into(), CatchUp::All.into());
+                let policies = Policies { min_gap: Some(min_gap), overlap, catch_up, ..policies };
+                every(once, instants_ms, GAPPED_PERIOD_MS, policies)
+            }
+            Kind::Campaign(_) => ScheduleBody {
+                tenant: self.tenant().to_owned(),
+                policies: Some(policies),
+                pool: CAMPAIGN.to_owned(),
+                ..load::to_sealed(load::once_to(self.name.clone(), at, 0), &self.name)
+            },
+        }
+    }
+}
+
+fn every(once: ScheduleBody, instants_ms: &[i64], period_ms: i64, policies: Policies) -> ScheduleBody {
+    let [start, end] = [instants_ms.first(), instants_ms.last()].map(|ms| ms.copied().map(timestamp));
+    let period = prost_types::Duration { seconds: period_ms / 1_000, nanos: 0 };
+    let every = Every { period: Some(period), anchor: start };
+    let when = Some(When { pattern: Some(when::Pattern::Every(every)) });
+    ScheduleBody { policies: Some(policies), when, start, end, ..once }
+}
+
+/// The contents of a schedule as histories compare them.
+pub fn value(due_ms: i64, recipients: u32) -> String {
+    format!("{due_ms} to {recipients}")
+}
+
+/// The same of a schedule that was read.
+pub fn value_of(schedule: &Schedule) -> String {
+    let due_ms = match schedule.when.as_ref().and_then(|when| when.pattern.as_ref()) {
+        Some(when::Pattern::At(at)) => at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000,
+        _ => 0,
+    };
+    value(due_ms, schedule.recipients)
+}
+
+/// The value of a recipient's only variable in a generated audience, by the product's documented formula.
+fn generated_value(seed: u64, column: &str, recipient: u32) -> String {
+    let chance = mix(seed ^ mix(u64::from(recipient) << 8));
+    format!("{column} {:06x}", chance & 0xff_ffff)
+}
+
+/// The last step of SplitMix64.
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

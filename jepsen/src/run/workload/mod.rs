@@ -1,0 +1,278 @@
+//! What the cluster is given to do, and so what is due: schedules that fire once, each with its own recipients, and a
+//! campaign to a sealed audience. All instants are fixed before anything is broken.
+//!
+//! The campaign has its own pool, with the same sink, and a rate by which it takes most of the fault phase. Without a rate
+//! it would be over within a second.
+
+pub mod daily;
+mod item;
+mod limits;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use reveille_check::history::{Answer, Audience, Call, Content, Due, Event, Operation, Overload};
+use reveille_harness::measure::unix_us;
+use reveille_harness::{AdminClient, CallResult};
+use reveille_proto::admin::v1::{InDoubt, ScheduleBody};
+use reveille_sink::Sink;
+use tokio::task::JoinSet;
+
+pub use item::{CAMPAIGN, Item, Kind, PAUSED_PERIOD_MS, TENANT, TENANTS, TRIGGERED, value, value_of};
+pub use limits::{Limits, sessions};
+
+use super::observe::{Recorder, answer_of};
+
+/// Clients that create at the same time.
+const CLIENTS: usize = 16;
+/// Nothing is broken yet, so only a busy machine makes a client repeat its call.
+const TRIES_MAX: u32 = 4;
+/// Instants are multiples of this.
+const GRAIN_MS: u64 = 100;
+
+/// All items; a handle, cheap to clone.
+#[derive(Clone)]
+pub struct Workload {
+    items: Arc<Mutex<Vec<Item>>>,
+    /// Items that may have been created, with the request id to ask again.
+    unknown: Arc<Mutex<Vec<(String, Item)>>>,
+    in_doubt: InDoubt,
+}
+
+impl Workload {
+    /// So many schedules, evenly spread over `phase`, with so many recipients in all.
+    pub fn new(schedules: u32, recipients: u32, first: SystemTime, phase: Duration, in_doubt: InDoubt) -> Workload {
+        let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
+        let phase_ms = phase.as_millis() as u64;
+        let item = |number: u32| {
+            let after_ms = phase_ms * u64::from(number) / u64::from(schedules) / GRAIN_MS * GRAIN_MS;
+            // The first schedules take the remainder.
+            let more = u32::from(number < recipients % schedules);
+            Item::once(format!("once-{number}"), first_ms + after_ms, (recipients / schedules + more).max(1))
+        };
+        Workload::of((0..schedules).map(item).collect(), in_doubt)
+    }
+
+    /// These items.
+    pub fn of(items: Vec<Item>, in_doubt: InDoubt) -> Workload {
+        Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
+    }
+
+    /// The same, with a campaign to so many recipients, after a sixth of `phase`; without recipients, without one.
+    pub fn with_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
+        if recipients > 0 {
+            let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
+            self.add(Item { name: CAMPAIGN.to_owned(), due_ms, recipients, kind: Kind::Campaign(seed) });
+        }
+        self
+    }
+
+    /// Creates all items, launches the campaign, and creates the triggered schedule.
+    pub async fn create(&self, admin: &AdminClient, recorder: &Recorder) -> Result<()> {
+        let items = self.items().clone();
+        for item in &items {
+            if let Kind::Campaign(seed) = item.kind {
+                let admin = admin.of_tenant(item.tenant());
+                admin.generate_audience(&item.name, item.recipients, seed, &[Content::VARIABLE]).await?;
+            }
+        }
+        let mut clients = JoinSet::new();
+        for client in 0..CLIENTS {
+            let (admin, recorder, workload) = (admin.another(client)?, recorder.clone(), self.clone());
+            let own: Vec<Item> = items.iter().skip(client).step_by(CLIENTS).cloned().collect();
+            clients.spawn(async move {
+                for item in own {
+                    workload.insist(&admin, &recorder, client, &item).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = clients.join_next().await {
+            ended??;
+        }
+        self.insist(admin, recorder, 0, &Item::triggered()).await
+    }
+
+    /// Creates an item, and asks until it is known that it exists.
+    pub async fn insist(&self, admin: &AdminClient, recorder: &Recorder, client: usize, item: &Item) -> Result<()> {
+        let (client, id) = (format!("client-{client}"), format!("create-{}", item.name));
+        let mut result = CallResult::Unknown;
+        for _ in 0..TRIES_MAX {
+            result = self.ask(admin, recorder, &client, &id, item).await;
+            if result != CallResult::Unknown {
+                break;
+            }
+        }
+        anyhow::ensure!(result.is_done(), "{} was not created: {result:?}", item.name);
+        Ok(())
+    }
+
+    /// Asks for an item once, and records the call.
+    pub async fn ask(
+        &self,
+        admin: &AdminClient,
+        recorder: &Recorder,
+        client: &str,
+        id: &str,
+        item: &Item,
+    ) -> CallResult<()> {
+        let invoked_ns = recorder.now_ns();
+        let result = match item.kind {
+            Kind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
+                CallResult::Done(()) => admin.of_tenant(item.tenant()).launch_campaign(&item.name).await,
+                result => result,
+            },
+            _ => admin.create_as(id, &self.body(item)).await,
+        };
+        let answer = answer_of(result.clone(), |()| Answer::at(None));
+        recorder.event(&Event::Call(Call {
+            client: client.to_owned(),
+            request_id: Some(id.to_owned()),
+            invoked_ns,
+            answered_ns: (answer != Answer::Unknown).then(|| recorder.now_ns()),
+            operation: Operation::Write {
+                noun: item.noun(),
+                tenant: item.tenant().to_owned(),
+                name: item.name.clone(),
+                value: Some(item.value()),
+            },
+            answer,
+        }));
+        result
+    }
+
+    /// Asks for an item, and keeps it: as due if it was created, or as unknown.
+    pub async fn ask_and_keep(
+        &self,
+        admin: &AdminClient,
+        recorder: &Recorder,
+        client: &str,
+        id: &str,
+        item: Item,
+    ) -> CallResult<()> {
+        let result = self.ask(admin, recorder, client, id, &item).await;
+        match result {
+            CallResult::Done(()) => self.add(item),
+            CallResult::Refused(_) => {}
+            CallResult::Unknown => self.keep_unknown(id, item),
+        }
+        result
+    }
+
+    /// As the API has it.
+    pub fn body(&self, item: &Item) -> ScheduleBody {
+        item.body(self.in_doubt)
+    }
+
+    /// Adds an item that was created meanwhile.
+    pub fn add(&self, item: Item) {
+        self.items().push(item);
+    }
+
+    /// Keeps an item that may have been created.
+    pub fn keep_unknown(&self, request_id: &str, item: Item) {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner).push((request_id.to_owned(), item));
+    }
+
+    /// Asks again for the items that may have been created.
+    pub async fn settle(&self, admin: &AdminClient, recorder: &Recorder) {
+        let unknown = std::mem::take(&mut *self.unknown.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, item) in unknown {
+            self.ask_and_keep(admin, recorder, "operator", &id, item).await;
+        }
+    }
+
+    /// Whether it is known of every item whether it exists.
+    pub fn is_known(&self) -> bool {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// All items but the triggered schedule.
+    pub fn items(&self) -> MutexGuard<'_, Vec<Item>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The item of this name.
+    pub fn find(&self, name: &str) -> Option<Item> {
+        if name == TRIGGERED {
+            return Some(Item::triggered());
+        }
+        self.items().iter().find(|item| item.name == name).cloned()
+    }
+
+    /// The first item that is due at this instant or later.
+    pub fn next_after(&self, at_ms: u64) -> Option<Item> {
+        self.items().iter().filter(|item| item.due_ms >= at_ms).min_by_key(|item| item.due_ms).cloned()
+    }
+
+    /// All instants, one for each run that is due.
+    pub fn instants_ms(&self) -> Vec<i64> {
+        self.items().iter().flat_map(Item::instants_ms).collect()
+    }
+
+    /// Recipients of all runs.
+    pub fn recipients(&self) -> u64 {
+        self.items().iter().map(|item| u64::from(item.recipients) * item.instants_ms().len() as u64).sum()
+    }
+
+    /// Records for how long the campaign exceeded its rate: until nine tenths of its emails had come. The rest waits for
+    /// other reasons.
+    pub fn record_overload(&self, recorder: &Recorder, sink: &Sink) {
+        let Some(campaign) = self.find(CAMPAIGN) else { return };
+        let addresses: HashSet<String> = campaign.addresses().collect();
+        let mails = sink.mails();
+        let own = mails.iter().filter(|(_, accept)| addresses.contains(&accept.recipient));
+        let mut came: Vec<u64> = own.map(|(_, accept)| recorder.ns(accept.accept_monotonic_us as i64)).collect();
+        came.sort_unstable();
+        let Some(until_ns) = came.get(came.len() * 9 / 10).copied() else { return };
+        let ago_ms = (unix_us(SystemTime::now()) as u64 / 1_000).saturating_sub(campaign.due_ms);
+        let from_ns = recorder.now_ns().saturating_sub(ago_ms * 1_000_000);
+        recorder.event(&Event::Overload(Overload { tenant: campaign.tenant().to_owned(), from_ns, until_ns }));
+    }
+
+    /// Records what is due. Nothing of it comes from the cluster.
+    pub fn record(&self, recorder: &Recorder) {
+        let items = self.items();
+        for item in items.iter().chain([&Item::triggered()]) {
+            let recipients = item.addresses().collect();
+            let codes = (0..item.recipients).map(|recipient| item.code(recipient)).collect();
+            recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients, codes }));
+        }
+        for item in items.iter() {
+            for due_unix_ms in item.instants_ms() {
+                let (tenant, schedule, audience) = (item.tenant().to_owned(), item.name.clone(), item.name.clone());
+                recorder.event(&Event::Due(Due { tenant, schedule, due_unix_ms, audience }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn schedules_are_spread_over_phase_with_all_recipients() {
+        let first = UNIX_EPOCH + Duration::from_millis(1_234);
+        let workload = Workload::new(4, 10, first, Duration::from_secs(2), InDoubt::Hold);
+        let items = workload.items().clone();
+        assert_eq!(items.iter().map(|item| item.due_ms).collect::<Vec<_>>(), [1_300, 1_800, 2_300, 2_800]);
+        assert_eq!(items.iter().map(|item| item.recipients).collect::<Vec<_>>(), [3, 3, 2, 2]);
+        assert_eq!(workload.recipients(), 10);
+        assert_eq!(workload.next_after(1_301).unwrap().name, "once-1");
+    }
+
+    #[test]
+    fn campaign_is_due_early_with_generated_recipients() {
+        let first = UNIX_EPOCH + Duration::from_millis(1_234);
+        let phase = Duration::from_secs(2);
+        let workload = Workload::new(1, 1, first, phase, InDoubt::Hold).with_campaign(3, 7, first, phase);
+        let campaign = workload.find(CAMPAIGN).unwrap();
+        assert_eq!((campaign.due_ms, workload.recipients()), (1_600, 4));
+        assert_eq!(campaign.addresses().last().unwrap(), "r00000002.s7@audience.invalid");
+    }
+}
