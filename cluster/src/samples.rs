@@ -7,7 +7,7 @@ use reveille_ledger::ids::{Nominal, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;
 
-/// Somebody at this address.
+/// A recipient with this address.
 pub fn recipient(address: &str) -> Recipient {
     Recipient { address: address.to_owned(), key: address.to_owned(), values: vec![] }
 }

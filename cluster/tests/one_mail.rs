@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::audience::{Recipe, encode};
 use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{Options, Station};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{PATIENCE, schedule, schedule_to};
 
 struct Node {
-    site: Arc<Site>,
-    station: Station,
+    context: Arc<NodeContext>,
+    station: NodeRuntime,
 }
 
 async fn node(folder: &Path, incarnation: u64) -> Node {
@@ -45,13 +45,13 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     let me = support::holder(NodeId(1), incarnation);
     let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
     options.startup_delay = Duration::ZERO;
-    let site = support::site(options, &address, clock).await;
-    if site.replica.cluster().is_none() {
+    let context = support::context(options, &address, clock).await;
+    if context.replica.cluster().is_none() {
         let member = Member { name: "n1".into(), address, votes: true };
-        site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
+        context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
     }
-    let leading = Station::lead(&site);
-    let options = Options {
+    let leading = NodeRuntime::lead(&context);
+    let options = RuntimeOptions {
         name: "n1".into(),
         hello_name: None,
         credentials: CredentialStore::default(),
@@ -59,18 +59,18 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
         journal_dir: folder.join("journal"),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
-    Node { site, station: station.expect("a station") }
+    let station = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
+    Node { context, station: station.expect("a station") }
 }
 
 impl Node {
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+        self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
-    async fn until(&self, what: &str, mut holds: impl FnMut(&Site) -> bool) {
+    async fn until(&self, what: &str, mut holds: impl FnMut(&NodeContext) -> bool) {
         let end = Instant::now() + PATIENCE;
-        while !holds(&self.site) {
+        while !holds(&self.context) {
             assert!(Instant::now() < end, "not within a minute: {what}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -78,7 +78,7 @@ impl Node {
 
     async fn stop(self) {
         assert!(self.station.stop(PATIENCE).await, "nothing is left open");
-        assert!(self.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+        assert!(self.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     }
 }
 
@@ -107,12 +107,12 @@ fn relay_at(name: &str, port: u16) -> Command {
     )
 }
 
-fn counts(site: &Site, standing: RecipientState) -> u32 {
-    site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+fn counts(context: &NodeContext, standing: RecipientState) -> u32 {
+    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
 }
 
-fn assert_sound(site: &Site) {
-    let violations = site.replica.read(check);
+fn assert_sound(context: &NodeContext) {
+    let violations = context.replica.read(check);
     assert!(violations.is_empty(), "{violations:?}");
 }
 
@@ -123,16 +123,16 @@ async fn one_schedule_is_one_mail() {
     let node = node(folder.path(), 1).await;
     node.put(relay(&sink)).await;
     assert!(matches!(node.put(schedule(1)).await, CommandOutcome::Schedule(_)));
-    node.until("the run finishes", |site| counts(site, RecipientState::Sent) == 1).await;
+    node.until("the run finishes", |context| counts(context, RecipientState::Sent) == 1).await;
     assert_eq!(sink.accepted_count(), 1);
     let mails = sink.mails();
     let (_, mail) = mails.iter().next().expect("a mail");
     assert_eq!(mail.recipient, "r0@example.net");
     assert!(mail.fence.as_ref().is_some_and(|fence| fence.starts_with("1.")), "{:?}", mail.fence);
     assert!(mail.message_id.as_ref().is_some_and(|id| id.contains("@example.org")), "{:?}", mail.message_id);
-    let state = node.site.replica.read(|ledger| ledger.runs().next().map(|(_, _, run)| run.state.clone()));
+    let state = node.context.replica.read(|ledger| ledger.runs().next().map(|(_, _, run)| run.state.clone()));
     assert_eq!(state, Some(RunState::Finished));
-    assert_sound(&node.site);
+    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -144,14 +144,14 @@ async fn five_hundred_recipients_each_get_one() {
     let node = node(folder.path(), 1).await;
     node.put(relay(&sink)).await;
     node.put(schedule(500)).await;
-    node.until("all are sent", |site| counts(site, RecipientState::Sent) == 500).await;
+    node.until("all are sent", |context| counts(context, RecipientState::Sent) == 500).await;
     let mails = sink.mails();
     let mut arrived: Vec<&str> = mails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
     assert_eq!(arrived.len(), 500);
     arrived.sort_unstable();
     arrived.dedup();
     assert_eq!(arrived.len(), 500, "I1: nobody got two");
-    assert_sound(&node.site);
+    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -181,18 +181,19 @@ async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_po
     node.put(relay(&sink)).await;
     node.put(relay_at("silent", silence(Arc::clone(&given_up)).await)).await;
     node.put(schedule(8)).await;
-    node.until("some are claimed", |site| counts(site, RecipientState::Claimed) > 0).await;
+    node.until("some are claimed", |context| counts(context, RecipientState::Claimed) > 0).await;
     let begun = Instant::now();
-    node.until("none is held", |site| counts(site, RecipientState::Claimed) == 0).await;
+    node.until("none is held", |context| counts(context, RecipientState::Claimed) == 0).await;
     assert!(begun.elapsed() < Duration::from_secs(40), "P12: {:?}", begun.elapsed());
-    let met = 8 - counts(&node.site, RecipientState::Sent);
+    let met = 8 - counts(&node.context, RecipientState::Sent);
     assert!(met > 0, "nobody met it");
     node.until("who met it has left it", |_| given_up.load(Ordering::SeqCst) >= met).await;
-    node.until("all are sent", |site| counts(site, RecipientState::Sent) == 8).await;
-    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
+    node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
+    let granted: u32 =
+        node.context.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 8 + met, "whoever met it once does not meet it again");
     assert_eq!(sink.accepted_count(), 8, "I1: nobody got two");
-    assert_sound(&node.site);
+    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -222,14 +223,14 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
     let node = node(folder, 1).await;
     node.put(relay(sink)).await;
     let bytes = encode(&Recipe { seed: 7, rows: 8, columns: vec!["name".to_owned()] }.part(0));
-    let part = node.site.parts.put(&bytes).expect("it is written");
+    let part = node.context.parts.put(&bytes).expect("it is written");
     let seal = Seal { name: "all".to_owned(), columns: vec!["name".to_owned()], rows: 8, parts: vec![part] };
     let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: 8 };
     let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
     assert_eq!(node.put(Command::AudienceSeal(seal)).await, CommandOutcome::Done);
     let hanging = Hanging::instead_of(folder.join("data").join("parts").join(part.to_string()));
     assert!(matches!(node.put(schedule_to(AudienceChoice::Sealed(named))).await, CommandOutcome::Schedule(_)));
-    node.until("all are claimed", |site| counts(site, RecipientState::Claimed) == 8).await;
+    node.until("all are claimed", |context| counts(context, RecipientState::Claimed) == 8).await;
     (node, hanging, bytes)
 }
 
@@ -238,16 +239,16 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
 async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
     let (node, hanging, bytes) = node_whose_disk_hangs(folder.path(), &sink).await;
-    node.until("they went back", |site| counts(site, RecipientState::Claimed) == 0).await;
+    node.until("they went back", |context| counts(context, RecipientState::Claimed) == 0).await;
     assert_eq!(
-        (counts(&node.site, RecipientState::Pending), sink.connections().len()),
+        (counts(&node.context, RecipientState::Pending), sink.connections().len()),
         (8, 0),
         "and no relay was asked"
     );
     drop(hanging);
-    node.site.parts.put(&bytes).expect("the disk answers again");
-    node.until("all are sent", |site| counts(site, RecipientState::Sent) == 8).await;
-    assert_sound(&node.site);
+    node.context.parts.put(&bytes).expect("the disk answers again");
+    node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
+    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -270,8 +271,8 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     node.put(relay(&sink)).await;
     node.put(schedule(60)).await;
     let (mut most_at_first, mut most_later) = (0, 0);
-    node.until("all are sent", |site| {
-        let (sent, claimed) = (counts(site, RecipientState::Sent), counts(site, RecipientState::Claimed));
+    node.until("all are sent", |context| {
+        let (sent, claimed) = (counts(context, RecipientState::Sent), counts(context, RecipientState::Claimed));
         let most = if sent < 20 { &mut most_at_first } else { &mut most_later };
         *most = claimed.max(*most);
         sent == 60
@@ -279,10 +280,11 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     .await;
     assert_eq!(most_at_first, 16, "P12: four for each of four sessions");
     assert_eq!(most_later, 8, "P12: two, once it is known how slow it is");
-    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
+    let granted: u32 =
+        node.context.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 60, "P12: everybody was granted once");
     assert_eq!(sink.accepted_count(), 60, "I1: nobody got two");
-    assert_sound(&node.site);
+    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -321,12 +323,12 @@ async fn a_panic_at_a_row_stops_the_node_and_its_next_life_sends_what_was_left()
     let why = tokio::time::timeout(PATIENCE, failed.wait_for(Option::is_some)).await;
     assert!(why.expect("P1: the node stops").is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("Lanes"))));
     assert!(!first.station.stop(PATIENCE).await, "the row is left open");
-    assert!(first.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    assert!(first.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
 
     let second = node(folder.path(), 2).await;
-    second.until("all are sent", |site| counts(site, RecipientState::Sent) == 3).await;
+    second.until("all are sent", |context| counts(context, RecipientState::Sent) == 3).await;
     assert_eq!(sink.accepted_count(), 3, "I1: nobody got two");
-    assert_sound(&second.site);
+    assert_sound(&second.context);
     second.stop().await;
     sink.stop().await;
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::node::secret::Secret;
 use reveille_cluster::smtp::{
-    Binding, Cause, Dsn, Findings, Gate, GateAnswer, Login, Mail, Mechanism, Mend, Notify, Patience, Session, Stage,
-    Target, TcpDialer, Timeouts, Verdict,
+    Binding, Cause, Deadlines, DialogueResult, Dsn, Email, Gate, GateAnswer, Login, Mechanism, Mend, Notify,
+    ProbeReport, Session, Stage, Target, TcpDialer, Timeouts,
 };
 use reveille_ledger::access::{Access, Tls, Trust};
 use tempfile::TempDir;
@@ -168,7 +168,7 @@ impl Postfix {
         Some(Secret::File(text(&self.path(name))))
     }
 
-    /// Mails that arrived in the mailbox.
+    /// Emails that arrived in the mailbox.
     fn arrived(&self) -> usize {
         fs::read_dir(self.path("mail/all/new")).map_or(0, Iterator::count)
     }
@@ -204,22 +204,22 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, Verdict>, Findings) {
+async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, DialogueResult>, ProbeReport) {
     let access = Access { tls, credentials: secret.is_some().then(|| "login".to_owned()) };
     let binding =
         |secret| ("login".to_owned(), Binding { host: "127.0.0.1".to_owned(), port, secret, login: Login::Password });
     let target = Target::new("127.0.0.1", port, "node-1.test", &access).expect("a target");
     let target = target.with_credentials(Arc::new(secret.map(binding).into_iter().collect()));
-    let mut findings = Findings::default();
-    let (dialer, timeouts, patience) = (TcpDialer::default(), Timeouts::default(), Patience::default());
+    let mut findings = ProbeReport::default();
+    let (dialer, timeouts, patience) = (TcpDialer::default(), Timeouts::default(), Deadlines::default());
     let opened = Session::open_noting(&target, &dialer, timeouts, &patience, &mut findings).await;
     (opened.map_err(|verdict| *verdict), findings)
 }
 
-async fn send(session: &mut Session, subject: &str) -> Verdict {
+async fn send(session: &mut Session, subject: &str) -> DialogueResult {
     let data = format!("From: news@example.org\r\nTo: anna@example.net\r\nSubject: {subject}\r\n\r\n.\r\nHello.\r\n");
     let (from, to) = ("news@example.org".to_owned(), "anna@example.net".to_owned());
-    session.deliver(&Mail { from, to, data: data.into_bytes(), dsn: None }, &mut Open, &Patience::default()).await
+    session.deliver(&Email { from, to, data: data.into_bytes(), dsn: None }, &mut Open, &Deadlines::default()).await
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_real_postfix_takes_our_tls_and_our_credentials() {
     assert_eq!(findings.encryption.expect("encrypted").version, "TLS 1.3");
     for subject in ["one", "two"] {
         let verdict = send(&mut session, subject).await;
-        assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
+        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
     }
     session.quit().await;
 
@@ -241,23 +241,23 @@ async fn a_real_postfix_takes_our_tls_and_our_credentials() {
     let mut session = opened.unwrap_or_else(|verdict| panic!("{verdict:?}\n{}", postfix.log()));
     assert_eq!(findings.mechanism, Some(Mechanism::Login), "{:?}", findings.extensions);
     let verdict = send(&mut session, "three").await;
-    assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
+    assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
     session.quit().await;
 
     let stranger = postfix.login("stranger", "anna:hunter3\n");
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), stranger).await;
-    let Err(Verdict::Refused { stage: Stage::Auth, code: 535, text, .. }) = opened else {
+    let Err(DialogueResult::Refused { stage: Stage::Auth, code: 535, text, .. }) = opened else {
         panic!("a wrong password is refused\n{}", postfix.log())
     };
     assert!(!text.contains("hunter3"), "{text}");
 
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), None).await;
     let verdict = send(&mut opened.expect("TLS without AUTH"), "four").await;
-    assert!(matches!(verdict, Verdict::Refused { stage: Stage::Rcpt, code: 554, .. }), "{verdict:?}");
+    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Rcpt, code: 554, .. }), "{verdict:?}");
 
     let trust = Trust { name: Some("other.test".to_owned()), ..postfix.trust() };
     let (opened, _) = open(postfix.submission, Tls::StartTls(trust), None).await;
-    let Err(Verdict::Broken { stage: Stage::Tls, cause: Cause::Tls(why) }) = opened else {
+    let Err(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::Tls(why) }) = opened else {
         panic!("another name is not believed")
     };
     assert!(why.words.contains("is for relay.test, not for other.test"), "{why}");
@@ -274,15 +274,15 @@ async fn bounce_of_postfix_names_the_envelope_id_and_none_comes_where_none_is_wa
     let mut session = opened.unwrap_or_else(|verdict| panic!("{verdict:?}\n{}", postfix.log()));
     assert!(session.offers().dsn);
     for (notify, fence) in [(Notify::Never, "1.9.1050.4"), (Notify::Failure, "1.9.1051.0")] {
-        let mail = Mail {
+        let mail = Email {
             from: "bounce+token@example.net".to_owned(),
             // Postfix finds out later that it cannot deliver this.
             to: "ann@example.org".to_owned(),
             data: b"From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n".to_vec(),
             dsn: Some(Dsn { envelope_id: fence.to_owned(), notify }),
         };
-        let verdict = session.deliver(&mail, &mut Open, &Patience::default()).await;
-        assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
+        let verdict = session.deliver(&mail, &mut Open, &Deadlines::default()).await;
+        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
     }
     session.quit().await;
     // Two emails and one bounce.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{Options, Station};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{PATIENCE, schedule};
 
 struct Node {
-    site: Arc<Site>,
-    station: Station,
+    context: Arc<NodeContext>,
+    station: NodeRuntime,
 }
 
 impl Node {
@@ -39,12 +39,12 @@ impl Node {
         let me = support::holder(NodeId(1), 1);
         let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let site = support::site(options, &address, Arc::new(SystemClock)).await;
+        let context = support::context(options, &address, Arc::new(SystemClock)).await;
         let member = Member { name: "n1".into(), address, votes: true };
-        site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
-        let leading = Station::lead(&site);
+        context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
+        let leading = NodeRuntime::lead(&context);
         let dialer = Arc::new(TcpDialer::default());
-        let options = Options {
+        let options = RuntimeOptions {
             name: "n1".into(),
             hello_name: None,
             credentials: CredentialStore::default(),
@@ -52,12 +52,12 @@ impl Node {
             journal_dir: folder.join("journal"),
             dialer,
         };
-        let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
-        Node { site, station: station.expect("a station") }
+        let station = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
+        Node { context, station: station.expect("a station") }
     }
 
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+        self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
     async fn put_relay(&self, (pool, name): (&str, &str), sink: &Sink, max_sessions: u32) {
@@ -75,14 +75,16 @@ impl Node {
     }
 
     fn sent(&self, tenant: &str) -> u32 {
-        self.site.replica.read(|ledger| {
+        self.context.replica.read(|ledger| {
             let runs = ledger.runs().filter(|(_, page, _)| page.tenant == tenant);
             runs.map(|(_, _, run)| run.counts.get(RecipientState::Sent)).sum()
         })
     }
 
     fn claimed(&self) -> u32 {
-        self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Claimed)).sum())
+        self.context
+            .replica
+            .read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Claimed)).sum())
     }
 
     async fn until_sent(&self, tenant: &str, count: u32) {
@@ -94,9 +96,9 @@ impl Node {
     }
 
     async fn stop(self) {
-        assert_eq!(self.site.replica.read(check), []);
+        assert_eq!(self.context.replica.read(check), []);
         assert!(self.station.stop(PATIENCE).await, "nothing is left open");
-        assert!(self.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+        assert!(self.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     }
 }
 
@@ -197,12 +199,12 @@ async fn stop_before_gate_leaves_recipients_pending_at_once() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(node.station.stop(PATIENCE).await, "nothing is left open");
-    let claimable = node.site.replica.read(|ledger| {
+    let claimable = node.context.replica.read(|ledger| {
         let chunks = ledger.chunks().iter().map(|(_, chunk)| chunk.claimable(ledger.head().now).len());
         chunks.sum::<u32>()
     });
     assert_eq!(claimable, 4, "all of them, now");
-    assert!(node.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    assert!(node.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     slow.stop().await;
 }
 
@@ -217,7 +219,7 @@ async fn paused_run_gives_claims_back_without_spending_pace() {
     assert_eq!(node.put(Command::RelayPut(put)).await, CommandOutcome::Done);
     node.open(("default", 1), "default", 50).await;
     node.until_sent("default", 1).await;
-    let run = node.site.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));
+    let run = node.context.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));
     let pause = RunPause { run, reason: "a test".into() };
     node.put(Command::RunPause(pause)).await;
     let (paused_at, claimed) = (Instant::now(), node.claimed());

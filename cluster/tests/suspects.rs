@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{Options, Station};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::worker::journal::{Act, Fate, Journal, Owner, Place, Reading, Record, boot_id};
+use reveille_cluster::worker::journal::{Act, Journal, JournaledState, Owner, Place, Reading, Record, boot_id};
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
@@ -38,7 +38,7 @@ fn runtime() -> Runtime {
 
 /// One life of the only node: its replica, and nobody at work yet.
 struct Life {
-    site: Arc<Site>,
+    context: Arc<NodeContext>,
     owner: Owner,
     boot: String,
     journal_dir: std::path::PathBuf,
@@ -51,23 +51,23 @@ impl Life {
         let me = support::holder(NODE, incarnation);
         let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let site = support::site(options, &address, Arc::new(SystemClock)).await;
-        if site.replica.cluster().is_none() {
+        let context = support::context(options, &address, Arc::new(SystemClock)).await;
+        if context.replica.cluster().is_none() {
             let member = Member { name: "n1".into(), address, votes: true };
-            site.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
+            context.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
         }
-        let owner = Owner { cluster: site.cluster(), holder: site.me };
-        Life { site, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
+        let owner = Owner { cluster: context.cluster(), holder: context.me };
+        Life { context, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
     }
 
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+        self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
-    async fn until<T>(&self, what: &str, look: impl Fn(&Site) -> Option<T>) -> T {
+    async fn until<T>(&self, what: &str, look: impl Fn(&NodeContext) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(found) = look(&self.site) {
+            if let Some(found) = look(&self.context) {
                 return found;
             }
             assert!(Instant::now() < end, "not within a minute: {what}");
@@ -84,7 +84,7 @@ impl Life {
             process_nonce: self.owner.holder.incarnation.0,
         };
         assert_eq!(self.put(Command::NodeUp(up)).await, CommandOutcome::Done);
-        let outcomes = self.site.replica.read(|ledger| {
+        let outcomes = self.context.replica.read(|ledger| {
             let former = ledger.claims().iter().filter(|(_, row)| row.owner < self.owner.holder);
             let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| {
                 let owner = Owner { holder: row.owner, ..self.owner };
@@ -96,7 +96,7 @@ impl Life {
     }
 
     async fn page(&self) -> RunId {
-        self.until("the run opens", |site| site.replica.read(|ledger| Some(ledger.open_pages().next()?.0))).await
+        self.until("the run opens", |context| context.replica.read(|ledger| Some(ledger.open_pages().next()?.0))).await
     }
 
     /// Claims a slice for this life, and writes into its journal who of it was open.
@@ -105,7 +105,7 @@ impl Life {
         let outcome = self.put(Command::Claim(vec![claim])).await;
         let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
-        let granted = self.site.replica.read(|ledger| ledger.claims().get(&fence).map(|row| row.granted.clone()));
+        let granted = self.context.replica.read(|ledger| ledger.claims().get(&fence).map(|row| row.granted.clone()));
         assert_eq!(granted, Some(slice));
         let record = |slot: &u16| Record { place: Place { page, chunk: 0, fence, slot: *slot }, act: Act::Open };
         let records: Vec<Record> = open.iter().map(record).collect();
@@ -114,7 +114,7 @@ impl Life {
     }
 
     fn count(&self, standing: RecipientState) -> u32 {
-        self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+        self.context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
     }
 
     async fn until_counted(&self, standing: RecipientState, count: u32) {
@@ -136,9 +136,9 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
     let runtime = runtime();
     runtime.block_on(async {
         let life = Life::begin(folder, incarnation).await;
-        let _leading = Station::lead(&life.site);
+        let _leading = NodeRuntime::lead(&life.context);
         deeds(&life).await;
-        assert!(life.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+        assert!(life.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     });
     runtime.shutdown_background();
 }
@@ -146,8 +146,8 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
 /// A life that works, until `deeds` are done.
 async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let life = Life::begin(folder, incarnation).await;
-    let leading = Station::lead(&life.site);
-    let options = Options {
+    let leading = NodeRuntime::lead(&life.context);
+    let options = RuntimeOptions {
         name: "n1".into(),
         hello_name: None,
         credentials: CredentialStore::default(),
@@ -155,13 +155,13 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
         journal_dir: life.journal_dir.clone(),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = Station::start(Arc::clone(&life.site), leading, options, &CancellationToken::new()).await;
+    let station = NodeRuntime::start(Arc::clone(&life.context), leading, options, &CancellationToken::new()).await;
     let station = station.expect("a station");
     deeds(&life).await;
-    let violations = life.site.replica.read(check);
+    let violations = life.context.replica.read(check);
     assert!(violations.is_empty(), "{violations:?}");
     assert!(station.stop(PATIENCE).await, "nothing is left open");
-    assert!(life.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    assert!(life.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
 }
 
 fn mailbox() -> Sink {
@@ -211,7 +211,7 @@ fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
         life.until_counted(RecipientState::Sent, 6).await;
         assert_eq!(sink.accepted_count(), 6, "I1: nobody got two");
         let granted = |slot: u16| {
-            life.site.replica.read(|ledger| {
+            life.context.replica.read(|ledger| {
                 let rows = ledger.closed_claims().map(|(_, row)| row).filter(|row| row.owner == life.owner.holder);
                 rows.map(|row| row.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
             })
@@ -243,7 +243,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
     });
     // The node is away for so long that the policy decides: the row is revoked, assumed, and so closed.
     die_before_recovery(folder.path(), 2, async |life: &Life| {
-        let (fence, run) = life.site.replica.read(|ledger| {
+        let (fence, run) = life.context.replica.read(|ledger| {
             let (fence, row) = ledger.claims().iter().next().expect("a row");
             (*fence, row.page)
         });
@@ -252,7 +252,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         let assume = Decide { run, recipients: vec![], decision, by, up_to: None, request: None };
         let moved = MovedRecipients { recipients: 4, inside_gap: 0 };
         assert_eq!(life.put(Command::Decide(assume)).await, CommandOutcome::MovedOf(vec![Ok(moved)]));
-        assert!(life.site.replica.read(|ledger| ledger.claims().is_empty()), "nothing of it is open");
+        assert!(life.context.replica.read(|ledger| ledger.claims().is_empty()), "nothing of it is open");
     });
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {
         // One was accepted, of one nothing is known, and two were never begun: they go out now.
@@ -260,7 +260,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         assert_eq!(life.count(RecipientState::Assumed), 1);
         assert_eq!(sink.accepted_count(), 2);
         let disproved = |ledger: &Ledger| ledger.runs().map(|(_, _, run)| run.assumptions_disproved).sum::<u32>();
-        assert_eq!(life.site.replica.read(disproved), 2);
+        assert_eq!(life.context.replica.read(disproved), 2);
     }));
     runtime.block_on(sink.stop());
 }
@@ -283,7 +283,7 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {
         life.until_counted(RecipientState::Dead, 1).await;
         life.until_counted(RecipientState::Sent, 2).await;
-        let letters = life.site.replica.read(|ledger| {
+        let letters = life.context.replica.read(|ledger| {
             let letters = ledger.dead().iter().map(|((run, number), letter)| (*run, *number, letter.text().to_owned()));
             letters.collect::<Vec<_>>()
         });
@@ -357,11 +357,11 @@ fn recipients_in_dialogue_are_not_open_in_journal() {
         let Reading::Whole(rows) = Journal::read(&life.journal_dir, &life.owner, &life.boot) else {
             panic!("a whole journal")
         };
-        let fates = life.site.replica.read(|ledger| {
+        let fates = life.context.replica.read(|ledger| {
             let slots = ledger.claims().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
-            slots.filter_map(|(fence, slot)| rows.fate(fence, slot).cloned()).collect::<Vec<_>>()
+            slots.filter_map(|(fence, slot)| rows.state(fence, slot).cloned()).collect::<Vec<_>>()
         });
-        assert_eq!(fates, vec![Fate::Left; 4], "what kill -9 would find");
+        assert_eq!(fates, vec![JournaledState::Left; 4], "what kill -9 would find");
     }));
     runtime.block_on(slow.stop());
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay};
@@ -158,7 +158,7 @@ async fn make_cluster(node: &NodeServer) -> Result<()> {
 }
 
 /// P19: a test clock is chosen before anything else; answers whether there is one.
-async fn keep_time(site: &Site, args: &Args) -> Result<bool> {
+async fn keep_time(site: &NodeContext, args: &Args) -> Result<bool> {
     if args.test_clock {
         let deadline = Instant::now() + PATIENCE;
         let chosen = site.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;

@@ -1,16 +1,16 @@
-//! What is looked at before an audience that somebody sent is sealed: each recipient when its part comes, and all
+//! Checks an uploaded audience before it is sealed: each recipient when its part comes, and all
 //! of them together when the seal is asked for. So the promises of a sealed audience rest on no client (P20).
 
 use reveille_ledger::address::Address;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{Recipient, Seal};
 
-use super::{Keys, PartFault, Parts};
+use super::{AudienceStore, Keys, PartFault};
 use crate::compose::{VALUE_BYTES_MAX, control_in};
 
 /// Why parts cannot become an audience.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum AudienceFault {
     /// A part cannot be read here.
     #[error(transparent)]
     Part(#[from] PartFault),
@@ -20,12 +20,12 @@ pub enum Unfit {
     /// The node's disk does not take what is needed to find out.
     #[error("this node cannot look for recipients that are there twice: {0}")]
     Disk(String),
-    /// Whoever asked is gone.
+    /// The caller is gone.
     #[error("nobody waits for it any more")]
     Left,
 }
 
-/// What is wrong with a recipient that somebody sent: addresses and values are those that a list would have.
+/// What is wrong with an uploaded recipient: addresses and values are those that a list would have.
 pub(super) fn objection(recipient: &Recipient) -> Option<String> {
     let address = match Address::parse(&recipient.address) {
         Ok(address) => address,
@@ -46,18 +46,18 @@ pub(super) fn objection(recipient: &Recipient) -> Option<String> {
     })
 }
 
-impl Parts {
-    /// Do these parts hold what the seal says, and nobody twice? Reads all of it; memory does not grow with it.
+impl AudienceStore {
+    /// Do these parts hold what the seal says, and no recipient twice? Reads all of it; memory does not grow with it.
     /// `tell` hears how many parts were read, and says whether to go on. A mark a row of a large audience waits in the
     /// folder of the parts, when there is room for all of them.
     ///
     /// # Errors
     /// The first thing that speaks against it.
-    pub fn check(&self, seal: &Seal, mut tell: impl FnMut(u32) -> bool) -> Result<(), Unfit> {
+    pub fn check(&self, seal: &Seal, mut tell: impl FnMut(u32) -> bool) -> Result<(), AudienceFault> {
         let marks = Keys::bytes(seal.rows);
         if marks > 0 {
             // They lie beside the parts, and leave the log as much.
-            self.room_for(marks).map_err(|error| Unfit::Disk(error.to_string()))?;
+            self.room_for(marks).map_err(|error| AudienceFault::Disk(error.to_string()))?;
         }
         let mut keys = Keys::new(self.folder.clone());
         let mut left = seal.rows;
@@ -71,28 +71,28 @@ impl Parts {
                 if recipient.values.len() != seal.columns.len() && wrong.is_none() {
                     let (has, columns) = (recipient.values.len(), seal.columns.len());
                     let message = format!("{} has {has} values for {columns} columns", recipient.address);
-                    wrong = Some(Unfit::Wrong(message));
+                    wrong = Some(AudienceFault::Wrong(message));
                 }
                 if let Err(error) = keys.push(&recipient.key) {
-                    wrong = Some(Unfit::Disk(error.to_string()));
+                    wrong = Some(AudienceFault::Disk(error.to_string()));
                 }
             })?;
             if let Some(wrong) = wrong {
                 return Err(wrong);
             }
             if found != rows {
-                return Err(Unfit::Wrong(format!("part {number} has {found} recipients, not {rows}")));
+                return Err(AudienceFault::Wrong(format!("part {number} has {found} recipients, not {rows}")));
             }
             if !tell(number) {
-                return Err(Unfit::Left);
+                return Err(AudienceFault::Left);
             }
         }
-        let repeats = keys.repeats().map_err(|error| Unfit::Disk(error.to_string()))?;
+        let repeats = keys.repeats().map_err(|error| AudienceFault::Disk(error.to_string()))?;
         match repeats.first() {
             None => Ok(()),
             Some((first, again)) => {
                 let message = format!("recipients {first} and {again} are one by their address; leave one out");
-                Err(Unfit::Wrong(message))
+                Err(AudienceFault::Wrong(message))
             }
         }
     }

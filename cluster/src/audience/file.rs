@@ -108,7 +108,7 @@ impl Head {
     }
 }
 
-/// The bytes of a block that are still to be read. Somebody may have sent them: each count is looked at before
+/// The bytes of a block that are still to be read. They may come from a user: each count is checked before
 /// anything is made of it, so what is made is never much more than what was sent.
 struct Lines<'a> {
     left: &'a [u8],
@@ -138,7 +138,7 @@ pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
     encode_blocks(recipients.len() as u32, recipients.chunks(usize::from(BLOCK)))
 }
 
-/// The same of so many recipients, of whom no more than a block are in memory.
+/// The same of so many recipients, at most a block of them in memory at once.
 pub(super) fn encode_blocks(rows: u32, blocks: impl Iterator<Item = impl AsRef<[Recipient]>>) -> Vec<u8> {
     let mut head = [MAGIC.as_slice(), &rows.to_le_bytes()].concat();
     let mut body: Vec<u8> = Vec::new();

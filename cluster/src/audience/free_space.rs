@@ -13,7 +13,7 @@ pub(super) const KEPT_FREE: u64 = 256 * 1024 * 1024;
 const MIB: u64 = 1024 * 1024;
 
 /// The volume of the parts.
-pub(super) struct Room {
+pub(super) struct FreeSpace {
     folder: PathBuf,
     short: Mutex<Option<Shortage>>,
 }
@@ -27,9 +27,9 @@ struct Shortage {
     by_quota: bool,
 }
 
-impl Room {
-    pub fn of(folder: PathBuf) -> Room {
-        Room { folder, short: Mutex::default() }
+impl FreeSpace {
+    pub fn of(folder: PathBuf) -> FreeSpace {
+        FreeSpace { folder, short: Mutex::default() }
     }
 
     /// Why parts are refused now; none where there is room.
@@ -62,7 +62,7 @@ impl Room {
         Err(io::Error::new(error.kind(), told))
     }
 
-    /// Somebody may have made room since.
+    /// An operator may have made room since.
     pub fn look_again(&self) {
         let Some(short) = self.short.lock().clone() else { return };
         let has_room = || volume(&self.folder).and_then(|volume| leaves_room(&self.folder, short.bytes, volume));
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_shortage_is_known_until_there_is_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        let room = Room::of(folder.path().to_owned());
+        let room = FreeSpace::of(folder.path().to_owned());
         let other = room.wrote(1, Err(io::ErrorKind::PermissionDenied.into()));
         assert!(other.is_err() && room.shortage().is_none(), "that is no shortage");
         assert!(room.ask(u64::MAX / 2).is_err());

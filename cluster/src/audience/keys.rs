@@ -1,12 +1,12 @@
 //! Which of very many address keys were there before: no list holds one recipient twice (P20).
 //!
-//! Called by whoever makes parts of a list, to leave the later ones out, and by the node that is asked to seal,
+//! Called by the client that makes parts of a list, to leave the later ones out, and by the node that is asked to seal,
 //! which refuses them. It promises bounded memory, whatever the list has: a key is 16 bytes of its hash; marks lie
 //! in 256 heaps by the first byte; when there are too many, all heaps go to a file without a name. Equal keys are
 //! in one heap, and one heap at a time is read back and sorted. What repeats within memory goes into no file, so that
 //! a million times one key is a mark or two.
 //!
-//! What it is not: it keeps no key. That two keys share 128 bits of blake3 nobody will see.
+//! What it is not: it keeps no key. Two keys with equal 128 bits of blake3 do not occur in practice.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -1,18 +1,15 @@
-//! Parts: the recipients of sealed audiences, in immutable files that each node has for itself (P20).
+//! The recipients of sealed audiences, in immutable files (parts) that each node has for itself (P20).
 //!
-//! The ledger names a part by its hash and never sees a recipient of it. Called by the lanes, once a row; by the
-//! admin service, for a recipient's address; by the [`steward`], which fetches what this node lacks from a peer and
-//! takes away what nobody needs; and by [`seal()`], which has the members write the parts of an audience. It
-//! promises:
+//! The ledger names a part by its hash and never sees its recipients. Claim workers read it once for each claim, the
+//! admin service reads addresses, the [`steward`] fetches missing parts from peers, and [`seal()`] has members write
+//! parts.
+//! - **What is read is what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
+//!   and each read compares the block. A difference is a fault, never another recipient.
+//! - **A file with its full name is whole**: written under another name, synced, renamed, its folder synced.
+//! - **Bounded memory**: a read costs a block of 256 recipients.
 //!
-//! - **What is read is what was sealed**: a part's name is the hash of its head, the head holds the hash of each
-//!   block, and each block is compared at each read. What differs is a fault, never another recipient.
-//! - **A file of its full name is whole**: it was written under another name, synced, renamed, its folder synced.
-//! - **Bounded memory**: a read costs a block of 256 recipients, whatever the audience has. Nothing is mapped.
-//!
-//! What it is not: it knows no ledger and no clock, and it blocks its thread. Reading order: this page, `file` (the
-//! bytes), `recipe` (an audience made of a number) and `seal`; for lists that somebody sends `keys` (nobody twice),
-//! `check` and `spread` (on a majority's disks); `steward`.
+//! It knows no ledger and no clock, and blocks its thread. Reading order: `file`, `recipe`, `seal`, `keys`, `check`,
+//! `spread`, `steward`.
 
 mod check;
 mod file;
@@ -38,10 +35,10 @@ use tokio::sync::Semaphore;
 
 use crate::node::cache::Cache;
 
-pub use check::Unfit;
+pub use check::AudienceFault;
 use file::Head;
 pub use file::{BLOCK, encode, name};
-use free_space::Room;
+use free_space::FreeSpace;
 pub use keys::{Keys, Repeats};
 pub use recipe::{Recipe, recipient};
 pub use seal::{SealError, seal};
@@ -55,9 +52,9 @@ const HEAD_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) const NAMED_MAX: usize = 1_024;
 /// Parts that are on their way to one other node at once.
 const COPIES_MAX: usize = 4;
-/// Parts that this node takes over at once, whoever asks it to: each lies in its memory until it is whole.
+/// Parts that this node takes over at once, for all callers together: each lies in its memory until it is whole.
 const TAKEN_MAX: usize = 4;
-/// A part that is younger is not made younger each time somebody asks for it.
+/// A part that is younger is not made younger by each request.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
 /// That a node takes no part over is logged so often: an import tries each part again and again.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
@@ -89,14 +86,14 @@ pub enum PartFault {
 }
 
 /// The parts of one node.
-pub struct Parts {
+pub struct AudienceStore {
     folder: PathBuf,
     heads: Cache<Hash, Head>,
     lacking: Mutex<BTreeSet<Hash>>,
-    /// Held by whoever puts a part or takes one away, and while somebody is told that one is here.
+    /// Held while a part is put or removed, and while a caller is answered that one is here.
     changing: Mutex<()>,
-    room: Room,
-    /// Parts that are on their way to other nodes: one that stalls holds up nobody else.
+    room: FreeSpace,
+    /// Parts that are on their way to other nodes: one that stalls delays no other.
     copies: Mutex<BTreeMap<NodeId, Arc<Semaphore>>>,
     /// Parts that are being taken over.
     pub(crate) taken: Semaphore,
@@ -104,12 +101,12 @@ pub struct Parts {
     told: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
-impl Parts {
+impl AudienceStore {
     /// Opens the folder, making it where there is none; what was left unfinished there is taken away.
     ///
     /// # Errors
     /// When the folder cannot be made or read.
-    pub fn open(folder: PathBuf) -> io::Result<Parts> {
+    pub fn open(folder: PathBuf) -> io::Result<AudienceStore> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
@@ -120,8 +117,8 @@ impl Parts {
         // What has its name has it for good: who renamed it may have been killed before this.
         File::open(&folder)?.sync_all()?;
         let (heads, lacking, changing) = (Cache::new(HEAD_BYTES_MAX), Mutex::default(), Mutex::default());
-        let (room, copies, taken) = (Room::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
-        Ok(Parts { folder, heads, lacking, changing, room, copies, taken, told: Mutex::default() })
+        let (room, copies, taken) = (FreeSpace::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
+        Ok(AudienceStore { folder, heads, lacking, changing, room, copies, taken, told: Mutex::default() })
     }
 
     /// The recipients at these places of a part, in order; places are given in order.
@@ -161,7 +158,7 @@ impl Parts {
     /// The places in a part of those who have these address keys. Reads the whole part.
     ///
     /// # Errors
-    /// As [`Parts::read`].
+    /// As [`AudienceStore::read`].
     pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, PartFault> {
         let mut found = Vec::new();
         let mut place = 0_u32;
@@ -180,7 +177,7 @@ impl Parts {
     /// with the first that cannot be read.
     ///
     /// # Errors
-    /// As [`Parts::read`].
+    /// As [`AudienceStore::read`].
     pub fn of_these(&self, part: Hash, places: &[u16], keys: &BTreeSet<String>) -> Result<BTreeSet<u16>, PartFault> {
         let mut found = BTreeSet::new();
         for of_block in places.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
@@ -193,7 +190,7 @@ impl Parts {
     /// Shows all recipients of a part, in order.
     ///
     /// # Errors
-    /// As [`Parts::read`].
+    /// As [`AudienceStore::read`].
     fn each(&self, part: Hash, mut show: impl FnMut(Recipient)) -> Result<(), PartFault> {
         let rows = self.head(part, &self.open_part(part)?)?.rows();
         for first in (0..rows).step_by(usize::from(BLOCK)) {
@@ -233,7 +230,7 @@ impl Parts {
         Ok(part)
     }
 
-    /// Keeps a part that somebody sent under this name, after a look at each recipient.
+    /// Keeps an uploaded part under this name, after a check of each recipient.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when the bytes are not that part, or a recipient cannot be one; else when
@@ -326,7 +323,7 @@ impl Parts {
     }
 
     /// Some bytes of a part's file from `offset`, and how many it has in all; none where it is not here. Not
-    /// verified: whoever takes it over does that with the whole.
+    /// verified: the receiver verifies the whole.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -354,7 +351,7 @@ impl Parts {
         self.lacking.lock().insert(part);
     }
 
-    /// Of the parts that are lacking here, those that the leader is told: of open runs first, and one less than
+    /// Of the parts that are lacking here, those that are reported to the leader: of open runs first, and one less than
     /// [`NAMED_MAX`] where there is room for all of these.
     pub(crate) fn named_lacking(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
         let lacking = self.lacking.lock();
@@ -369,7 +366,7 @@ impl Parts {
         !self.lacking.lock().is_empty()
     }
 
-    /// What nobody needs is not lacking. Nor is it kept where it could not be read: so it is asked for anew when it
+    /// A part that is not needed is not lacking. Nor is it kept where it could not be read: so it is asked for anew when it
     /// is on its way to a seal.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! An audience made of a number: what a trial of speed and memory needs, on any cluster and without a list.
 //!
 //! The same recipe gives the same recipients on every node and in every build, byte for byte. Their addresses are
-//! under `.invalid` (RFC 2606), so that no mail to one of them reaches anybody, whatever the relay.
+//! under `.invalid` (RFC 2606), so that no email to one of them arrives, whatever the relay.
 
 use std::ops::Range;
 

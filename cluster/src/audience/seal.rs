@@ -1,5 +1,5 @@
 //! How an audience comes to be sealed: every member writes its parts, and when a majority has each of them on disk
-//! the seal is known (P20). Whoever asked proposes it.
+//! the seal is known (P20). The caller proposes it.
 //!
 //! Each member makes the parts for itself from the recipe, so nothing but hashes travels. Members that do not answer
 //! are done without, as long as the others are a majority; they fetch the parts later (see `steward`).
@@ -13,14 +13,14 @@ use reveille_ledger::ids::{Hash, NodeId};
 use tokio::task::JoinSet;
 
 use super::Recipe;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, MakePart};
 
 /// How long one part may take a member: it is some megabytes to be made and synced.
 const PART_WITHIN: Duration = Duration::from_secs(10);
 /// How often a member is asked for a part before it is done without.
 const TRIES: u32 = 2;
-/// How often the progress is told.
+/// How often progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// Why an audience could not be made.
@@ -38,7 +38,7 @@ pub enum SealError {
         /// What one of the others said.
         why: String,
     },
-    /// Too few members have a part that somebody sent.
+    /// Too few members have an uploaded part.
     #[error("part {part:?} is on {have} of {voters} members, which is no majority: {why}")]
     NotSpread {
         /// The part.
@@ -64,15 +64,19 @@ pub enum SealError {
 
 /// Has the members write the parts, and answers their hashes once a majority has each of them. `tell` hears how
 /// many parts the quickest majority has.
-pub async fn seal(site: &Arc<Site>, recipe: &Recipe, mut tell: impl FnMut(u32)) -> Result<Vec<Hash>, SealError> {
-    let voters = site.voters();
+pub async fn seal(
+    context: &Arc<NodeContext>,
+    recipe: &Recipe,
+    mut tell: impl FnMut(u32),
+) -> Result<Vec<Hash>, SealError> {
+    let voters = context.voters();
     let majority = voters.len() / 2 + 1;
     let mut writing = JoinSet::new();
     let mut done: Vec<Arc<AtomicU32>> = Vec::new();
     for node in &voters {
         let progress = Arc::new(AtomicU32::new(0));
         done.push(Arc::clone(&progress));
-        writing.spawn(write_all(Arc::clone(site), *node, recipe.clone(), progress));
+        writing.spawn(write_all(Arc::clone(context), *node, recipe.clone(), progress));
     }
     let mut wrote: BTreeMap<(u32, Hash), usize> = BTreeMap::new();
     let mut why = "it has not answered".to_owned();
@@ -107,10 +111,15 @@ pub async fn seal(site: &Arc<Site>, recipe: &Recipe, mut tell: impl FnMut(u32)) 
 }
 
 /// Asks one member for each part in turn; ends early, and says why, where it does not write one.
-async fn write_all(site: Arc<Site>, node: NodeId, recipe: Recipe, done: Arc<AtomicU32>) -> (Vec<Hash>, Option<String>) {
+async fn write_all(
+    context: Arc<NodeContext>,
+    node: NodeId,
+    recipe: Recipe,
+    done: Arc<AtomicU32>,
+) -> (Vec<Hash>, Option<String>) {
     let mut hashes = Vec::new();
     for number in 0..recipe.parts() {
-        match write_one(&site, node, &recipe, number).await {
+        match write_one(&context, node, &recipe, number).await {
             Ok(hash) => hashes.push(hash),
             Err(why) => {
                 tracing::warn!(%node, number, why, "a member does not write a part of an audience");
@@ -122,10 +131,10 @@ async fn write_all(site: Arc<Site>, node: NodeId, recipe: Recipe, done: Arc<Atom
     (hashes, None)
 }
 
-async fn write_one(site: &Site, node: NodeId, recipe: &Recipe, number: u32) -> Result<Hash, String> {
+async fn write_one(context: &NodeContext, node: NodeId, recipe: &Recipe, number: u32) -> Result<Hash, String> {
     let mut last = "it is no member".to_owned();
     for _ in 0..TRIES {
-        let Some(peer) = site.replica.peer(node) else { break };
+        let Some(peer) = context.replica.peer(node) else { break };
         let Recipe { seed, rows, columns } = recipe.clone();
         match peer_messages::ask(&peer, MakePart { seed, rows, columns, number }, PART_WITHIN).await {
             Ok(Ok(hash)) => return Ok(hash),

@@ -1,7 +1,7 @@
-//! Brings parts of an audience onto the disks of a majority, from whoever has them (P20).
+//! Brings parts of an audience onto the disks of a majority, from the members that have them (P20).
 //!
-//! Called when a part has come to this node, when somebody asks whether it still has to be sent, and before a seal
-//! is proposed. Asking again is how an upload goes on after anybody's crash: what one member has, the others take
+//! Called when a part has come to this node, when a client asks whether it still has to be sent, and before a seal
+//! is proposed. Asking again is how an upload goes on after a crash of any node: what one member has, the others take
 //! over from it, and only what no member has is sent once more.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::SealError;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, HoldParts, TakePart};
 
 /// How long a member may take to say what it has.
@@ -30,23 +30,23 @@ const TAKE_WITHIN: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// When a majority cannot be reached, or does not take a part.
-pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealError> {
-    let voters = site.voters();
+pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Hash>, SealError> {
+    let voters = context.voters();
     let majority = voters.len() / 2 + 1;
-    let lacking = ask_all(site, &voters, majority, parts).await?;
+    let lacking = ask_all(context, &voters, majority, parts).await?;
     let mut missing = Vec::new();
     for part in parts {
         let (lack, have): (Vec<_>, Vec<_>) = lacking.iter().partition(|(_, lacking)| lacking.contains(part));
         // This node first: what it has just been sent lies in its memory.
-        let holder = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != site.me.node, *node));
+        let holder = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != context.me.node, *node));
         let Some(holder) = holder else {
             missing.push(*part);
             continue;
         };
         let (mut taking, enough) = (JoinSet::new(), CancellationToken::new());
         for (node, _) in lack {
-            let turn = Turn::of(site.parts.copies_to(*node), enough.clone());
-            taking.spawn(take(Arc::clone(site), *node, turn, TakePart { part: *part, holder }));
+            let turn = CopySlot::of(context.parts.copies_to(*node), enough.clone());
+            taking.spawn(take(Arc::clone(context), *node, turn, TakePart { part: *part, holder }));
         }
         let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
         while have < majority {
@@ -57,7 +57,7 @@ pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealE
                 None => return Err(SealError::NotSpread { part: *part, have, voters: voters.len(), why }),
             }
         }
-        // Who has begun goes on for itself, and nobody waits for the turn of one that is slow: what does not come by now
+        // Who has begun goes on for itself, and no member waits for a slow one: what does not come by now
         // is fetched once the audience is sealed.
         enough.cancel();
         taking.detach_all();
@@ -67,16 +67,16 @@ pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealE
 
 /// What each member that answers lacks; a majority answers.
 async fn ask_all(
-    site: &Arc<Site>,
+    context: &Arc<NodeContext>,
     voters: &[NodeId],
     majority: usize,
     parts: &[Hash],
 ) -> Result<BTreeMap<NodeId, BTreeSet<Hash>>, SealError> {
     let mut asking = JoinSet::new();
     for node in voters {
-        let (site, node, parts) = (Arc::clone(site), *node, parts.to_vec());
+        let (context, node, parts) = (Arc::clone(context), *node, parts.to_vec());
         asking.spawn(async move {
-            let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+            let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
             let lacking =
                 peer_messages::ask(&peer, HoldParts(parts), HOLD_WITHIN).await.map_err(|error| error.to_string())??;
             Ok::<_, String>((node, lacking.into_iter().collect()))
@@ -84,8 +84,8 @@ async fn ask_all(
     }
     let (mut lacking, mut why) = (BTreeMap::new(), "it does not answer".to_owned());
     loop {
-        // What lies here is nobody's to miss: this node is busy with its own disk at times.
-        let awaits_me = voters.contains(&site.me.node) && !lacking.contains_key(&site.me.node);
+        // A missing part here is reported for no other member: this node is busy with its own disk at times.
+        let awaits_me = voters.contains(&context.me.node) && !lacking.contains_key(&context.me.node);
         let limit = if lacking.len() < majority || awaits_me { HOLD_WITHIN + OTHERS_WITHIN } else { OTHERS_WITHIN };
         match timeout(limit, asking.join_next()).await {
             Ok(Some(Ok(Ok((node, lacks))))) => drop(lacking.insert(node, lacks)),
@@ -99,7 +99,7 @@ async fn ask_all(
 }
 
 /// One of the few copies that go to a node at once.
-struct Turn {
+struct CopySlot {
     copies: Arc<Semaphore>,
     /// It was there at once.
     permit: Option<OwnedSemaphorePermit>,
@@ -107,28 +107,28 @@ struct Turn {
     enough: CancellationToken,
 }
 
-impl Turn {
-    fn of(copies: Arc<Semaphore>, enough: CancellationToken) -> Turn {
+impl CopySlot {
+    fn of(copies: Arc<Semaphore>, enough: CancellationToken) -> CopySlot {
         let permit = Arc::clone(&copies).try_acquire_owned().ok();
-        Turn { copies, permit, enough }
+        CopySlot { copies, permit, enough }
     }
 
     /// None once it is needed no more.
     async fn come(self) -> Option<OwnedSemaphorePermit> {
         match self.permit {
             Some(permit) => Some(permit),
-            // Closed never: it lives as long as the site.
+            // Closed never: it lives as long as the context.
             None => self.enough.run_until_cancelled(self.copies.acquire_owned()).await?.ok(),
         }
     }
 }
 
-async fn take(site: Arc<Site>, node: NodeId, turn: Turn, question: TakePart) -> Result<(), String> {
+async fn take(context: Arc<NodeContext>, node: NodeId, turn: CopySlot, question: TakePart) -> Result<(), String> {
     let _one_of = turn.come().await.ok_or_else(|| "others were quicker".to_owned())?;
-    let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+    let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
     let taken = peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten();
     if let Err(why) = &taken
-        && site.parts.is_to_be_told(node)
+        && context.parts.is_to_be_told(node)
     {
         tracing::warn!(%node, part = ?question.part, why, "a member does not take parts of audiences over");
     }

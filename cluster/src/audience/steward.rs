@@ -11,14 +11,14 @@ use reveille_ledger::ids::{Hash, NodeId};
 use tokio_util::sync::CancellationToken;
 
 use super::NAMED_MAX;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, FetchPart, PartPiece};
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Looks between two that also take away what nobody needs.
+/// Looks between two that also remove parts that are not needed.
 const LOOKS_A_CLEARING: u32 = 10;
-/// What nobody needs and is younger may be on its way to a seal: of 1,024 parts none takes longer than 20 seconds.
+/// A part that is not needed and younger may be on its way to a seal: of 1,024 parts none takes longer than 20 seconds.
 const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
 /// How long it waits to know all that was sealed before it takes anything away.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
@@ -30,31 +30,31 @@ pub const PIECE: usize = 1024 * 1024;
 const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Goes on until `stop`.
-pub async fn run(site: Arc<Site>, stop: CancellationToken) {
+pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     let mut looks: u32 = 0;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
         // A node that was cut off may not know what was sealed meanwhile. It takes nothing away.
-        let clears = looks == 0 && site.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
+        let clears = looks == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
         looks = if clears { LOOKS_A_CLEARING } else { looks.saturating_sub(1) };
-        let Some(lacking) = look(&site, clears).await else { continue };
+        let Some(lacking) = look(&context, clears).await else { continue };
         if lacking.is_empty() {
             continue;
         }
-        // Somebody waits for those of open runs.
-        let open = open_parts(&site);
+        // Claims wait for those of open runs.
+        let open = open_parts(&context);
         let (first, others): (Vec<Hash>, Vec<Hash>) = lacking.into_iter().partition(|part| open.contains(part));
         for part in first.into_iter().chain(others).take(NAMED_MAX) {
             if stop.is_cancelled() {
                 return;
             }
-            fetch(&site, part).await;
+            fetch(&context, part).await;
         }
     }
 }
 
 /// The parts of audiences of open runs.
-pub(crate) fn open_parts(site: &Site) -> BTreeSet<Hash> {
-    site.replica.read(|ledger| {
+pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
+    context.replica.read(|ledger| {
         let runs = ledger.open_pages().flat_map(|(_, page)| &page.runs);
         let audiences: BTreeSet<Hash> = runs.map(|run| run.audience).collect();
         audiences.iter().filter_map(|audience| ledger.seal(audience)).flat_map(|seal| seal.parts).collect()
@@ -62,10 +62,10 @@ pub(crate) fn open_parts(site: &Site) -> BTreeSet<Hash> {
 }
 
 /// What is lacking here; none where that could not be found out.
-async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
-    let needed: BTreeSet<Hash> = site.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
-    let own = Arc::clone(site);
-    let looked = site.replica.blocking(move || {
+async fn look(context: &Arc<NodeContext>, clears: bool) -> Option<Vec<Hash>> {
+    let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
+    let own = Arc::clone(context);
+    let looked = context.replica.blocking(move || {
         let parts = &own.parts;
         needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
         if let Err(error) = parts.keep_lacking(&needed) {
@@ -88,9 +88,9 @@ async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
 }
 
 /// Takes a part over from the first peer that has it whole.
-pub async fn fetch(site: &Arc<Site>, part: Hash) {
-    for node in site.voters().into_iter().filter(|node| *node != site.me.node) {
-        match fetch_from(site, node, part).await {
+pub async fn fetch(context: &Arc<NodeContext>, part: Hash) {
+    for node in context.voters().into_iter().filter(|node| *node != context.me.node) {
+        match fetch_from(context, node, part).await {
             Ok(true) => return tracing::info!(?part, %node, "a part of an audience was fetched"),
             Ok(false) => {}
             // That is said of the volume, not of each part.
@@ -102,8 +102,8 @@ pub async fn fetch(site: &Arc<Site>, part: Hash) {
 }
 
 /// Takes a part over from this peer; false where it has none.
-pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io::Result<bool> {
-    let Some(peer) = site.replica.peer(node) else { return Ok(false) };
+pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, part: Hash) -> io::Result<bool> {
+    let Some(peer) = context.replica.peer(node) else { return Ok(false) };
     let mut bytes = Vec::new();
     loop {
         let question = FetchPart { part, offset: bytes.len() as u64 };
@@ -117,15 +117,15 @@ pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io
         }
         if bytes.is_empty() {
             // Before the rest of it has travelled for nothing.
-            let own = Arc::clone(site);
-            site.replica.blocking(move || own.parts.room_for(total)).await.map_err(io::Error::other)??;
+            let own = Arc::clone(context);
+            context.replica.blocking(move || own.parts.room_for(total)).await.map_err(io::Error::other)??;
         }
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 >= total {
             break;
         }
     }
-    let own = Arc::clone(site);
-    let kept = site.replica.blocking(move || own.parts.put(&bytes)).await.map_err(io::Error::other)??;
+    let own = Arc::clone(context);
+    let kept = context.replica.blocking(move || own.parts.put(&bytes)).await.map_err(io::Error::other)??;
     if kept == part { Ok(true) } else { Err(io::Error::other("it sent another part")) }
 }

@@ -12,9 +12,9 @@ fn made(rows: u32) -> (Recipe, Vec<u8>) {
     (recipe, bytes)
 }
 
-fn parts() -> (tempfile::TempDir, Parts) {
+fn parts() -> (tempfile::TempDir, AudienceStore) {
     let folder = tempfile::tempdir().expect("a folder");
-    let parts = Parts::open(folder.path().join("parts")).expect("it opens");
+    let parts = AudienceStore::open(folder.path().join("parts")).expect("it opens");
     (folder, parts)
 }
 
@@ -72,10 +72,10 @@ fn marks_of_a_large_audience_leave_room_to_the_log() {
     let part = parts.put(&made(3).1).expect("kept");
     let seal = |rows: u32| Seal { name: "all".into(), columns: vec!["name".into()], rows, parts: vec![part] };
     // Of this volume the system says that nothing is free.
-    parts.room = Room::of("/proc".into());
+    parts.room = FreeSpace::of("/proc".into());
     assert_eq!(parts.check(&seal(3), |_| true), Ok(()), "few marks are in memory");
     let refused = parts.check(&seal(2_000_000), |_| true);
-    assert!(matches!(&refused, Err(Unfit::Disk(why)) if why.contains("are free in /proc")), "{refused:?}");
+    assert!(matches!(&refused, Err(AudienceFault::Disk(why)) if why.contains("are free in /proc")), "{refused:?}");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_damaged_part_is_written_anew_and_an_unfinished_one_taken_away() {
     let left = path.with_extension(UNFINISHED);
     fs::write(&left, b"half").expect("a file");
     drop(parts);
-    let parts = Parts::open(folder.path().join("parts")).expect("it opens again");
+    let parts = AudienceStore::open(folder.path().join("parts")).expect("it opens again");
     assert!(!left.exists() && parts.has(part));
 }
 
@@ -164,7 +164,7 @@ proptest! {
         if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
         prop_assert!(file::verify(&bytes) != Ok(part), "taken over from a peer as it is");
         fs::write(folder.path().join("parts").join(part.to_string()), &bytes).expect("it is damaged");
-        let fresh = Parts::open(folder.path().join("parts")).expect("it opens");
+        let fresh = AudienceStore::open(folder.path().join("parts")).expect("it opens");
         let mut faults = 0;
         for place in 0..rows as u16 {
             match fresh.read(part, &[place]) {
@@ -229,7 +229,7 @@ fn sent(addresses: &[&str]) -> Vec<Recipient> {
 }
 
 /// Has it kept as somebody sends it.
-fn admitted(parts: &Parts, recipients: &[Recipient]) -> Result<Hash, String> {
+fn admitted(parts: &AudienceStore, recipients: &[Recipient]) -> Result<Hash, String> {
     let bytes = encode(recipients);
     let part = name(&bytes).expect("a part");
     parts.admit(part, &bytes).map(|()| part).map_err(|error| error.to_string())
@@ -274,9 +274,9 @@ fn an_audience_holds_what_its_seal_says_and_nobody_twice() {
     let twice = sent(&["ann@x.org", "bob@x.org", "Ann@x.org"]);
     let refused = "recipients 0 and 2 are one by their address; leave one out";
     assert_eq!(check(&seal(&twice, 3, &["name"])), Err(refused.into()));
-    assert_eq!(parts.check(&seal(&good, 3, &["name"]), |_| false), Err(Unfit::Left));
+    assert_eq!(parts.check(&seal(&good, 3, &["name"]), |_| false), Err(AudienceFault::Left));
     let missing = Seal { parts: vec![Hash([7; 32])], ..seal(&good, 3, &["name"]) };
-    assert!(matches!(parts.check(&missing, |_| true), Err(Unfit::Part(PartFault::Missing(_)))));
+    assert!(matches!(parts.check(&missing, |_| true), Err(AudienceFault::Part(PartFault::Missing(_)))));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn recipients_of_two_parts_are_told_apart_too() {
     let hashes = [first, second].map(|recipients| admitted(&parts, &recipients).expect("kept"));
     let seal = Seal { name: "all".into(), columns: vec!["name".into()], rows: 65_538, parts: hashes.to_vec() };
     let refused = "recipients 65535 and 65537 are one by their address; leave one out";
-    assert_eq!(parts.check(&seal, |_| true), Err(Unfit::Wrong(refused.to_owned())));
+    assert_eq!(parts.check(&seal, |_| true), Err(AudienceFault::Wrong(refused.to_owned())));
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn what_an_upload_names_counts_as_new_and_what_cannot_be_read_as_missing() {
 #[test]
 fn of_more_than_can_be_named_those_of_open_runs_are_and_a_full_list_is_of_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
-    let parts = Parts::open(folder.path().join("parts")).expect("a folder");
+    let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
     let part = |number: u16| {
         let mut bytes = [0; 32];
         bytes[..2].copy_from_slice(&number.to_be_bytes());

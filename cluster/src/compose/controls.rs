@@ -3,8 +3,8 @@
 //! Called by `check.rs`, by the admin service for the values of recipients, and by the command line for the
 //! rows of a file. A text that is read has tabs and line ends, and no other control character: NUL cuts it
 //! short in some reader or other, an escape repaints a terminal, and U+0080 to U+009F are what is left of a
-//! text that was read in another encoding than it was written in. They are refused where somebody can still
-//! mend them, not at nine o'clock, one dead letter each.
+//! text that was read in another encoding than it was written in. They are refused where a user can still
+//! fix them, not at nine o'clock, one dead letter each.
 
 /// What is wrong with a text that holds a control character other than a tab or a line end.
 pub fn control_in(text: &str) -> Option<String> {

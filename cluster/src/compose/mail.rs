@@ -123,7 +123,7 @@ pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Re
     Ok(())
 }
 
-/// With a blank for each line end that a recipient's value brought into a header: nobody looks at fifty million rows
+/// With a blank for each line end that a recipient's value brought into a header: no user checks fifty million rows
 /// against a template, and a stray line end in one of them shall not cost its recipient the mail. What a template
 /// itself has of them is refused before there is a recipient.
 pub(super) fn unbroken(rendered: &str) -> Cow<'_, str> {

@@ -1,24 +1,14 @@
-//! From content and recipient to the bytes of a mail.
+//! From content and recipient to the bytes of an email.
 //!
-//! The admin service calls [`Compiled::new`] to refuse content that could not be sent (with the field,
-//! the line and the next step); a lane compiles a run's content once and calls [`Compiled::compose`] for
-//! each recipient, before the gate (P5).
+//! The admin service calls [`Compiled::new`] to refuse content that could not be sent; a claim worker compiles a run's
+//! content once and calls [`Compiled::compose`] for each recipient, before the gate (P5). It promises:
+//! - **The same bytes** for the same recipient and stamp: a retry differs by `Date` and `X-Reveille-Fence` alone.
+//! - **One message**: CRLF everywhere, no line above 998 octets, and no field that data could add, override or break.
+//! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ComposeError`].
 //!
-//! What it promises:
-//! - **The same bytes.** Two calls with the same recipient and stamp give identical bytes; a retry
-//!   differs by the fields `Date` and `X-Reveille-Fence` alone.
-//! - **One message.** CRLF everywhere, no line above 998 octets, no bare CR or LF, and no field that a
-//!   recipient's data or a content's header could add, override or break.
-//! - **Bounded.** In time by fuel, in memory by [`RENDERED_BYTES_MAX`]; a panic on the way is caught here
-//!   and is a [`ComposeError`].
-//!
-//! What it is not: it knows no relay and no dot-stuffing, draws nothing at random and reads no clock.
-//! The address fields carry a local part that is not ASCII as UTF-8, which needs SMTPUTF8 on the way
-//! (`Address::needs_smtputf8`).
-//!
-//! Reading order: this page, `check.rs` and `controls.rs` (what content must be), `language.rs` (what a template may
-//! say), `render.rs`, `values.rs`, `mail.rs` (with `stamp.rs`, `mime.rs`, `body.rs`); `sheet.rs` (with `split.rs` and
-//! `form.rs`) is how all that is done once for many; `preview.rs`.
+//! It knows no relay and no dot-stuffing, draws nothing at random and reads no clock. Reading order: `check.rs`,
+//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`); `sheet.rs`
+//! (`split.rs`, `form.rs`) does it once for many recipients; `preview.rs`.
 
 mod body;
 mod check;
@@ -71,7 +61,7 @@ pub const RECIPIENT: &str = "recipient";
 const SUBJECT: &str = "subject";
 const TEXT: &str = "text";
 
-/// Why content cannot be sent to anybody. Deterministic.
+/// Why content cannot be sent to any recipient. Deterministic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
 pub struct ContentError {
@@ -143,7 +133,7 @@ impl Compiled {
     ///
     /// # Errors
     /// The first [`ContentError`]: an address, a size, a header that is not allowed, a template that does
-    /// not compile or uses a variable that nobody sets.
+    /// not compile or uses a variable that is not set.
     pub fn new(content: &Content, columns: &[String]) -> Result<Compiled, ContentError> {
         let compile = || Self::compile(content, columns);
         catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|panic| {
@@ -204,7 +194,7 @@ impl Compiled {
         Ok(compiled)
     }
 
-    /// Header fields that are the same for everybody are rendered once, so that a fault shows at once.
+    /// Header fields that are the same for all recipients are rendered once, so that a fault shows at once.
     fn check_settled(&self, fields: &[String]) -> Result<(), ContentError> {
         let values = self.variables.same();
         for field in fields {
@@ -263,7 +253,7 @@ impl Compiled {
         catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| Err(ComposeError::Panicked(panic_text(&*panic))))
     }
 
-    /// What is the same for everybody, made ready.
+    /// What is the same for all recipients, made ready.
     fn sheet(&self) -> Sheet {
         let header = |field: &str| {
             let encode = |rendered: &str| {

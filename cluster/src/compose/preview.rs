@@ -1,4 +1,4 @@
-//! What a mail says before it is encoded, for whoever writes it: rendered by the code that composes it.
+//! What an email says before it is encoded, for its author: rendered by the code that composes it.
 
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;

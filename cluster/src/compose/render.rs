@@ -52,7 +52,7 @@ impl Templates {
         Templates { environment, used: BTreeMap::new() }
     }
 
-    /// Compiles `source` as `field`. True when it renders the same for everybody: it uses no variable
+    /// Compiles `source` as `field`. True when it renders the same for all recipients: it uses no variable
     /// but those in `constant`. `known` are all variables that exist.
     pub(super) fn add(
         &mut self,

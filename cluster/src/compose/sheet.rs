@@ -50,7 +50,7 @@ impl Sheet {
 pub(super) enum Field {
     /// Rendered for each recipient.
     Whole,
-    /// The same for everybody, as it stands in the mail.
+    /// The same for all recipients, as it stands in the mail.
     Same(Vec<u8>),
     /// Filled for each recipient.
     Filled(Code, Text),

@@ -1,4 +1,4 @@
-//! A template taken apart: what it says to everybody, and its code that depends on what varies.
+//! A template taken apart: the text that is the same for all recipients, and the code that depends on the recipient.
 //!
 //! Called by `sheet.rs`. The pieces stay source text of the one template language: the text with a mark in the
 //! place of each piece of code is a template, and so is each piece of code.

@@ -43,7 +43,7 @@ impl Variables {
         Variables(used.iter().filter_map(|name| source_of(name).map(|source| (name.clone(), source))).collect())
     }
 
-    /// The values that are the same for everybody.
+    /// The values that are the same for all recipients.
     pub(super) fn same(&self) -> Value {
         self.with(|_, source| match source {
             Source::Same(value) => Some(value.clone()),
@@ -56,7 +56,7 @@ impl Variables {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The place of a variable that is not the same for everybody.
+    /// The place of a variable that is not the same for all recipients.
     pub(super) fn varying(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|(known, source)| known == name && !matches!(source, Source::Same(_)))
     }
@@ -91,7 +91,7 @@ impl<'a> Values<'a> {
         Ok(values)
     }
 
-    /// The value of a variable that is not the same for everybody. None where the recipient's row is short.
+    /// The value of a variable that is not the same for all recipients. None where the recipient's row is short.
     pub(super) fn own(&self, place: usize) -> Option<&'a str> {
         match self.variables.0.get(place)?.1 {
             Source::Same(_) => None,
@@ -112,7 +112,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The columns that the subject and the headers use; a common value that they use is looked at here.
+/// The columns that the subject and the headers use; a common value that they use is checked here.
 pub(super) fn in_headers(
     content: &Content,
     columns: &[String],

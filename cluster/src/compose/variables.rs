@@ -1,4 +1,4 @@
-//! Which variables a content's templates name, before anybody knows who gets it.
+//! Which variables a content's templates name, before the recipients are known.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -1,9 +1,9 @@
 //! Barriers (P15): after an opt-out, a pause or a cancel is applied, the leader makes sure that no gate on
 //! any node decides without it, and names the hand-offs that were past their gate by then.
 //!
-//! Nobody waits for a relay. A silent node is waited out by the grants that it had before the entry; later
+//! No barrier waits for a relay. A silent node is waited out by the grants that it had before the entry; later
 //! ones carry the entry as their floor (see `lease`), so every barrier ends. The leader's half is [`hold`], the
-//! holder's is [`answer`], and [`through_leader`] is for whoever asks from any node.
+//! holder's is [`answer`], and [`through_leader`] asks from any node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,11 +13,10 @@ use reveille_ledger::Ledger;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
-use reveille_raft::Role;
 use tokio::task::JoinSet;
 
-use super::leadership::Term;
-use crate::node::context::Site;
+use super::leadership::Leadership;
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::{
     self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject, CrossedHandOff, HoldBarrier,
 };
@@ -42,9 +41,9 @@ pub enum BarrierError {
     TimedOut(String),
 }
 
-/// From any node: has whoever leads hold the barrier, until `deadline`.
+/// From any node: has the leader hold the barrier, until `deadline`.
 pub async fn through_leader(
-    site: &Arc<Site>,
+    context: &Arc<NodeContext>,
     index: u64,
     about: BarrierSubject,
     deadline: Instant,
@@ -55,7 +54,7 @@ pub async fn through_leader(
         if patience.is_zero() {
             return Err(BarrierError::TimedOut(last));
         }
-        if let Some(peer) = leader(site).and_then(|leader| site.replica.peer(leader)) {
+        if let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) {
             let question = HoldBarrier(BarrierRequest { index, subject: about.clone() });
             match peer_messages::ask(&peer, question, patience).await {
                 Ok(Ok(report)) => return Ok(report),
@@ -67,29 +66,20 @@ pub async fn through_leader(
     }
 }
 
-/// The node that leads, as far as this one knows.
-pub(crate) fn leader(site: &Site) -> Option<NodeId> {
-    match *site.replica.role().borrow() {
-        Role::Leader { .. } => Some(site.me.node),
-        Role::Follower { leader } => leader,
-        Role::Candidate | Role::Stopped => None,
-    }
-}
-
 /// As leader: returns when no gate on any node decides by a state without the entry at `index`.
 pub async fn hold(
-    site: &Arc<Site>,
-    term: &Arc<Term>,
+    context: &Arc<NodeContext>,
+    leadership: &Arc<Leadership>,
     index: u64,
     about: BarrierSubject,
 ) -> Result<BarrierReport, BarrierError> {
-    if site.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !term.is_in_force() {
+    if context.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !leadership.is_in_force() {
         return Err(BarrierError::LeaderChanged);
     }
     if injected_bugs::is(Bug::AnswerBeforeBarrier) {
         return Ok(BarrierReport::default());
     }
-    let nodes: Vec<ClaimOwner> = site.replica.read(|ledger| {
+    let nodes: Vec<ClaimOwner> = context.replica.read(|ledger| {
         let current = |(node, known): (&NodeId, &reveille_ledger::Node)| ClaimOwner {
             node: *node,
             incarnation: known.incarnation,
@@ -98,17 +88,17 @@ pub async fn hold(
     });
     let mut asked = JoinSet::new();
     for holder in nodes {
-        let (site, term, about) = (Arc::clone(site), Arc::clone(term), about.clone());
-        asked.spawn(async move { (holder, ask(&site, &term, holder, index, about).await) });
+        let (context, leadership, about) = (Arc::clone(context), Arc::clone(leadership), about.clone());
+        asked.spawn(async move { (holder, ask(&context, &leadership, holder, index, about).await) });
     }
     let answers = asked.join_all().await;
-    // What a state that is ahead of this one holds in doubt is on nobody's list, and here it is still claimed by a life
-    // that confirmed: it would go unnamed (the model's thirteen steps). So what is named is named by a state that is
-    // no older than any by which a node confirmed.
+    // A node ahead of this one may already have moved a hand-off to in-doubt and off its list, while this state still
+    // shows it as claimed: it would go unnamed (the model finds it in thirteen steps). So catch up with the most advanced
+    // node before naming.
     let known = answers.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.applied).max();
-    let caught_up = site.replica.wait_applied(known.unwrap_or(index), Instant::now() + PATIENCE).await;
+    let caught_up = context.replica.wait_applied(known.unwrap_or(index), Instant::now() + PATIENCE).await;
     // P13: what follows is only true in the name of the epoch in force.
-    if !term.is_in_force() {
+    if !leadership.is_in_force() {
         return Err(BarrierError::LeaderChanged);
     }
     if caught_up.is_none() {
@@ -127,23 +117,23 @@ pub async fn hold(
             None => unconfirmed.push(holder.node),
         }
     }
-    let unknown = site.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
-    let unknown = theirs(site, &about, unknown).await;
+    let unknown = context.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
+    let unknown = theirs(context, &about, unknown).await;
     crossed.extend(unknown.into_iter().map(|one| (key(&one), one)));
     Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
 }
 
 /// Asks one node until it answers; none when the grants that it had before the entry were over first.
 async fn ask(
-    site: &Arc<Site>,
-    term: &Term,
+    context: &Arc<NodeContext>,
+    leadership: &Leadership,
     holder: ClaimOwner,
     index: u64,
     about: BarrierSubject,
 ) -> Option<BarrierAnswer> {
     loop {
         let question = BarrierRequest { index, subject: about.clone() };
-        let answer = match site.replica.peer(holder.node) {
+        let answer = match context.replica.peer(holder.node) {
             Some(peer) => peer_messages::ask(&peer, question, 2 * PATIENCE).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
@@ -151,7 +141,7 @@ async fn ask(
         if answer.confirmed && answer.incarnation == holder.incarnation {
             return Some(answer);
         }
-        if term.lease_is_over_below(holder, index) || term.ended() {
+        if leadership.lease_is_over_below(holder, index) || leadership.ended() {
             return None;
         }
         tokio::time::sleep(ASK_AGAIN).await;
@@ -159,7 +149,7 @@ async fn ask(
 }
 
 /// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
-/// confirm (the model's eleven steps to an arrival that nobody had named).
+/// confirm (the model's eleven steps to an arrival that was not named).
 fn fate_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
     let mut found = Vec::new();
     for (fence, row) in ledger.claims().iter() {
@@ -183,7 +173,7 @@ fn fate_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<Cl
     found
 }
 
-/// A hand-off whose fate nobody knows, and the audience that tells whether it concerns the one who is asked about.
+/// A hand-off whose outcome is not known, and the audience that shows whether it concerns the recipient in question.
 type Unknown = (CrossedHandOff, Hash);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +184,7 @@ enum Whose {
     At(Hash, u16),
 }
 
-/// None: of another recipient. An audience that cannot be read may be anybody's.
+/// None: of another recipient. An audience that cannot be read may hold any recipient.
 fn whose(recipients: Result<&Recipients, ()>, recipient: u32, keys: &BTreeSet<String>) -> Option<Whose> {
     match recipients {
         Err(()) => Some(Whose::Theirs),
@@ -205,14 +195,14 @@ fn whose(recipients: Result<&Recipients, ()>, recipient: u32, keys: &BTreeSet<St
     }
 }
 
-/// Those that concern whoever is asked about. Decodes each audience and reads each part once, and not inside a look at
-/// the state: after a reboot thousands of one list are in doubt. Where one cannot be read here everybody in it may be
+/// Those that concern the recipient in question. Decodes each audience and reads each part once, outside the lock of
+/// the state: after a reboot thousands of one list are in doubt. Where one cannot be read here each of its recipients may be
 /// meant, and is named.
-async fn theirs(site: &Arc<Site>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
+async fn theirs(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
     let all: Vec<CrossedHandOff> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
     let BarrierSubject::OptedOut { keys, .. } = about else { return all };
-    let (own, keys) = (Arc::clone(site), keys.clone());
-    let looked = site.replica.blocking(move || {
+    let (own, keys) = (Arc::clone(context), keys.clone());
+    let looked = context.replica.blocking(move || {
         let mut audiences: BTreeMap<Hash, Result<Arc<Recipients>, ()>> = BTreeMap::new();
         let mut asked: BTreeMap<Hash, BTreeSet<u16>> = BTreeMap::new();
         let mut may_be: Vec<(CrossedHandOff, Whose)> = Vec::new();
@@ -242,29 +232,29 @@ async fn theirs(site: &Arc<Site>, about: &BarrierSubject, unknown: Vec<Unknown>)
     looked.await.unwrap_or(all)
 }
 
-/// As holder: once the readable state includes the entry, the marks are read, and then what the state includes.
+/// On the node that sends: once the readable state includes the entry, reads the list of hand-offs, and then the applied index.
 ///
-/// Both orders matter. A hand-off leaves the marks before its answer is known only because a state that this node could
-/// read has settled it, or holds it in doubt; such a state is no younger than the one that is looked at after the
-/// marks, and the leader waits for that index. Looked at before them, the index could miss an entry that was applied
+/// Both orders matter. A hand-off leaves the list before its answer is known only because a state that this node could
+/// read has settled it, or holds it in doubt; such a state is no younger than the one that is read after the
+/// list, and the leader waits for that index. Read before the list, the index could miss an entry that was applied
 /// in between and has taken a hand-off off. An index that is too high costs a wait. The state is asked, and not the
 /// watch on the applied index: that follows it, and lanes read the state.
-pub async fn answer(site: &Site, question: BarrierRequest) -> BarrierAnswer {
+pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
     let deadline = Instant::now() + PATIENCE;
-    if site.replica.wait_applied(question.index, deadline).await.is_none() {
-        return BarrierAnswer { incarnation: site.me.incarnation, ..BarrierAnswer::default() };
+    if context.replica.wait_applied(question.index, deadline).await.is_none() {
+        return BarrierAnswer { incarnation: context.me.incarnation, ..BarrierAnswer::default() };
     }
     let concerns = |hand_off: &HandOff| match &question.subject {
         BarrierSubject::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
         BarrierSubject::Run(run) => hand_off.run == *run,
     };
-    let crossed = site.marks.about(concerns).into_iter();
+    let crossed = context.hand_offs.about(concerns).into_iter();
     let crossed = crossed.map(|hand_off| CrossedHandOff {
         run: hand_off.run,
         recipient: hand_off.recipient,
-        fence: hand_off.fence,
+        fence: hand_off.place.fence,
     });
     let crossed = crossed.collect();
-    let applied = site.replica.read(|ledger| ledger.head().applied);
-    BarrierAnswer { confirmed: true, incarnation: site.me.incarnation, crossed, applied }
+    let applied = context.replica.read(|ledger| ledger.head().applied);
+    BarrierAnswer { confirmed: true, incarnation: context.me.incarnation, crossed, applied }
 }

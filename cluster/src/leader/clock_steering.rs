@@ -1,6 +1,6 @@
 //! The leader's look at the voters' clocks: ledger time follows what they agree on, slowly (P18).
 //!
-//! An actor of the term. While an epoch's clocks agree it looks once a minute and steers the ledger clock
+//! An actor of the leadership. While an epoch's clocks agree it looks once a minute and steers the ledger clock
 //! toward the lower of the two that agree, never by a step; where no two agree it steers nowhere. A leader
 //! whose own clock is off hands over. While an epoch's clocks do *not* agree it asks every five seconds, and
 //! an agreement begins another epoch.
@@ -16,10 +16,10 @@ use reveille_ledger::command::{EpochStart, MachineClock, VoterClock};
 use reveille_ledger::ids::{Hash, NodeId};
 use tokio::task::JoinSet;
 
-use super::leadership::Term;
+use super::leadership::Leadership;
 use super::transfer::{self, Unfit};
 use crate::node::clock::Clock;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, ReadClock};
 use crate::worker::journal::boot_id;
 
@@ -33,17 +33,17 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const OFF_MS_MAX: u64 = 2_000;
 
 /// What an epoch's first entry says of clocks, and the instant of CLOCK_BOOTTIME at which it is true: two that
-/// agree are enough, nobody waits for a voter that is down.
-pub(crate) async fn epoch_start(site: &Arc<Site>) -> (EpochStart, Duration) {
-    let voters = site.voters();
+/// agree are enough, so a voter that is down delays nothing.
+pub(crate) async fn epoch_start(context: &Arc<NodeContext>) -> (EpochStart, Duration) {
+    let voters = context.voters();
     let count = voters.len() as u32;
-    let (readings, at) = ask(site, voters, |readings| agreed_time(count, readings).is_some()).await;
-    (start_with(site, count, readings), at)
+    let (readings, at) = ask(context, voters, |readings| agreed_time(count, readings).is_some()).await;
+    (start_with(context, count, readings), at)
 }
 
-fn start_with(site: &Site, voters: u32, readings: Vec<VoterClock>) -> EpochStart {
-    let machine = machine_clock(site.clock.as_ref());
-    EpochStart { leader: site.me, voters, readings, machine, accept_clock: site.accepts_clock() }
+fn start_with(context: &NodeContext, voters: u32, readings: Vec<VoterClock>) -> EpochStart {
+    let machine = machine_clock(context.clock.as_ref());
+    EpochStart { leader: context.me, voters, readings, machine, accept_clock: context.accepts_clock() }
 }
 
 /// How long this machine has run in this life of it. `None` where it does not say which life that is.
@@ -56,21 +56,21 @@ fn machine_clock(clock: &dyn Clock) -> Option<MachineClock> {
 /// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
 /// and that instant of CLOCK_BOOTTIME.
 async fn ask(
-    site: &Arc<Site>,
+    context: &Arc<NodeContext>,
     voters: Vec<NodeId>,
     enough: impl Fn(&[VoterClock]) -> bool,
 ) -> (Vec<VoterClock>, Duration) {
     let mut asked = JoinSet::new();
     for node in voters {
-        let site = Arc::clone(site);
+        let context = Arc::clone(context);
         asked.spawn(async move {
-            let clock = peer_messages::ask(&site.replica.peer(node)?, ReadClock, PATIENCE).await.ok()?;
-            Some((VoterClock { node, wall: clock.wall }, site.clock.boot()))
+            let clock = peer_messages::ask(&context.replica.peer(node)?, ReadClock, PATIENCE).await.ok()?;
+            Some((VoterClock { node, wall: clock.wall }, context.clock.boot()))
         });
     }
     let mut answers: Vec<(VoterClock, Duration)> = Vec::new();
     loop {
-        let at = site.clock.boot();
+        let at = context.clock.boot();
         let mut readings: Vec<VoterClock> = answers.iter().map(|(reading, came)| later(*reading, at - *came)).collect();
         readings.sort_by_key(|reading| reading.node);
         let last = if enough(&readings) { None } else { asked.join_next().await };
@@ -86,38 +86,38 @@ fn later(reading: VoterClock, passed: Duration) -> VoterClock {
     VoterClock { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }
 }
 
-/// Looks until the term ends, or until it should.
-pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    if !term.clocks_agree() {
-        return ask_until_they_agree(&site, &term).await;
+/// Looks until the leadership ends, or until it should.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
+    if !leadership.clocks_agree() {
+        return ask_until_they_agree(&context, &leadership).await;
     }
     let mut steering = Steering { silent: true };
-    while !term.ended() {
-        if steering.look(&site, &term).await {
+    while !leadership.ended() {
+        if steering.look(&context, &leadership).await {
             return;
         }
-        term.sleep(LOOK_EVERY).await;
+        leadership.sleep(LOOK_EVERY).await;
     }
 }
 
 /// Returns when another epoch would begin with clocks that agree.
-async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
+async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadership) {
     let mut said = false;
-    while !term.ended() {
-        let (start, _) = epoch_start(site).await;
-        match site.replica.read(|ledger| ledger.agreed_by(&start)) {
+    while !leadership.ended() {
+        let (start, _) = epoch_start(context).await;
+        match context.replica.read(|ledger| ledger.agreed_by(&start)) {
             Ok(_) => {
                 tracing::info!("the clocks agree: another epoch begins");
                 return;
             }
-            // A leader that hears nobody has lost its quorum: nothing is known of the clocks.
+            // A leader that hears no voter has lost its quorum: nothing is known of the clocks.
             Err(cause) if !said && tells(start.voters, &start.readings) => {
                 tracing::error!("{cause}");
                 said = true;
             }
             Err(_) => {}
         }
-        term.sleep(ASK_EVERY).await;
+        leadership.sleep(ASK_EVERY).await;
     }
 }
 
@@ -128,30 +128,31 @@ struct Steering {
 
 impl Steering {
     /// Reads the clocks and steers by them; true when this node handed over because of its own.
-    async fn look(&mut self, site: &Arc<Site>, term: &Term) -> bool {
-        let voters = site.voters();
+    async fn look(&mut self, context: &Arc<NodeContext>, leadership: &Leadership) -> bool {
+        let voters = context.voters();
         let count = voters.len() as u32;
-        let (readings, at) = ask(site, voters, |_| false).await;
-        if let Some(heirs) = heirs_if_off(&readings, site.me.node)
-            && transfer::step_down(site, Unfit::ClockIsOff, |heir| heirs.contains(&heir)).await
+        let (readings, at) = ask(context, voters, |_| false).await;
+        if let Some(heirs) = heirs_if_off(&readings, context.me.node)
+            && transfer::step_down(context, Unfit::ClockIsOff, |heir| heirs.contains(&heir)).await
         {
             return true;
         }
         if !tells(count, &readings) {
-            term.steer_nowhere();
+            leadership.steer_nowhere();
             return false;
         }
         let agreed = agreed_time(count, &readings);
-        let start = start_with(site, count, readings);
-        let leapt = site.replica.read(|ledger| ledger.moved_ms(&start).unsigned_abs() > ledger.limits().clock_step_ms);
+        let start = start_with(context, count, readings);
+        let leapt =
+            context.replica.read(|ledger| ledger.moved_ms(&start).unsigned_abs() > ledger.limits().clock_step_ms);
         let agreed = match agreed {
             None => Err("no two voters' clocks agree within 2 s"),
             Some(_) if leapt => Err("the clock of this machine leapt"),
             Some(wall) => Ok(wall),
         };
         match agreed {
-            Ok(wall) => term.steer(wall, at),
-            Err(_) => term.steer_nowhere(),
+            Ok(wall) => leadership.steer(wall, at),
+            Err(_) => leadership.steer_nowhere(),
         }
         if let Err(cause) = agreed
             && self.silent
@@ -173,7 +174,7 @@ fn tells(voters: u32, readings: &[VoterClock]) -> bool {
 }
 
 /// P18: is `own` clock off the median of three or more? Then who is not; `None` where all is well, or where
-/// nobody is better.
+/// no voter is better.
 fn heirs_if_off(readings: &[VoterClock], own: NodeId) -> Option<Vec<NodeId>> {
     let median = median(readings).filter(|_| readings.len() >= 3)?;
     let (near, far): (Vec<&VoterClock>, Vec<&VoterClock>) =

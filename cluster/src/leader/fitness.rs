@@ -1,6 +1,6 @@
 //! Can this leader still do its work? One that lags, whose disk hangs or that grants nothing hands over (P13).
 //!
-//! [`Fitness`] is the rule, without a runtime and without a clock; [`run`] is its shell, an actor of the term
+//! [`Fitness`] is the rule, without a runtime and without a clock; [`run`] is its shell, an actor of the leadership
 //! that looks four times a second. It must never mistake a quiet cluster for a broken leader: it counts only
 //! work that a dispatcher could not refuse, and what it saw before a pause of its own proves nothing.
 //!
@@ -18,12 +18,12 @@ use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
 use super::claims::cap::Flow;
-use super::claims::catch_up::{is_late, late_rate};
-use super::claims::claimable::{Lacking, Part, barred, claimable};
+use super::claims::claimable::{ClaimablePart, Lacking, barred, claimable, is_late};
 use super::claims::dispatcher::{flows, measured};
-use super::leadership::Term;
+use super::claims::limits::late_rate;
+use super::leadership::Leadership;
 use super::transfer::{self, Unfit};
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const LAG_MAX: Duration = Duration::from_secs(2);
 /// How long a write or sync of the log may take (P13).
 const SYNC_MAX: Duration = Duration::from_secs(5);
-/// What is claimed at this rate is claimed well within [`IDLE_MAX`]. Mails a second.
+/// What is claimed at this rate is claimed well within [`IDLE_MAX`]. Emails a second.
 const PER_SECOND_MIN: f64 = 1.0;
 /// How long there may be work, credit and no grant (P13).
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ struct Seen {
     applied: u64,
     /// For how long the disk has been at the write or sync that runs.
     sync_running_for: Option<Duration>,
-    /// There is work and credit for it, and nobody has a claim.
+    /// There is work and credit for it, and no node has a claim.
     could_grant: bool,
     /// A row was granted since the last look, or may have been.
     granted: bool,
@@ -92,27 +92,27 @@ impl Fitness {
     }
 }
 
-/// Looks until the term ends, or until this node has tried to hand over.
-pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+/// Looks until the leadership ends, or until this node has tried to hand over.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut fitness = Fitness::default();
-    let mut hints = site.replica.effects();
-    while !term.ended() {
-        let granted = grants_until_next_look(&term, &mut hints).await;
-        let seen = see(&site, &term, granted);
-        if let Some(unfit) = fitness.look(&seen, site.clock.monotonic()) {
-            if transfer::step_down(&site, unfit, |_| true).await {
+    let mut hints = context.replica.effects();
+    while !leadership.ended() {
+        let granted = grants_until_next_look(&leadership, &mut hints).await;
+        let seen = see(&context, &leadership, granted);
+        if let Some(unfit) = fitness.look(&seen, context.clock.monotonic()) {
+            if transfer::step_down(&context, unfit, |_| true).await {
                 return;
             }
             // It goes on, for want of another, and says so now and then.
-            term.sleep(SAY_EVERY).await;
+            leadership.sleep(SAY_EVERY).await;
         }
     }
 }
 
 /// Sleeps until the next look; was a row granted meanwhile?
-async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
+async fn grants_until_next_look(leadership: &Leadership, hints: &mut Hints) -> bool {
     let mut granted = false;
-    let nap = term.sleep(LOOK_EVERY);
+    let nap = leadership.sleep(LOOK_EVERY);
     tokio::pin!(nap);
     loop {
         tokio::select! {
@@ -130,27 +130,33 @@ async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
     }
 }
 
-fn see(site: &Site, term: &Term, granted: bool) -> Seen {
-    let status = site.replica.status();
-    let (now, voters, reports) = (term.now(), site.voters().len(), term.reports());
+fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
+    let status = context.replica.status();
+    let (now, voters, reports) = (leadership.now(), context.voters().len(), leadership.reports());
     let several = voters > 1;
     Seen {
         committed: status.committed_index,
         applied: status.applied_index,
-        sync_running_for: site.replica.sync_running_for(),
+        sync_running_for: context.replica.sync_running_for(),
         could_grant: !granted
-            && site.replica.read(|ledger| {
+            && context.replica.read(|ledger| {
                 let said =
                     |node| measured(&reports, ClaimOwner { node, incarnation: ledger.nodes().get(&node)?.incarnation });
                 let sends = |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(Flow::lets_through);
-                could_grant(ledger, several, now, |holder| term.may_claim(holder), (|node| term.lacking(node), sends))
+                could_grant(
+                    ledger,
+                    several,
+                    now,
+                    |holder| leadership.may_claim(holder),
+                    (|node| leadership.lacking(node), sends),
+                )
             }),
         granted,
     }
 }
 
-/// Is there something that a dispatcher would claim, whatever its fairness and its caps are? Nobody has a
-/// claim, so there is credit; somebody may be given one and does not rest after deaths (P12); a recipient is due
+/// Is there something that a dispatcher would claim, whatever its fairness and its caps are? No node has a
+/// claim, so there is credit; some node may be given one and is not in crash back-off (P12); a recipient is due
 /// whose run sends, and whose pool and part of a sealed audience such a node has: a relay that it does not leave
 /// alone, and a file (P20).
 fn could_grant(
@@ -181,11 +187,11 @@ fn could_grant(
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
         let each = pools.iter().flat_map(|pool| may_hold.keys().map(move |node| (*pool, *node)));
         let sending: BTreeSet<(&str, NodeId)> = each.filter(|(pool, node)| sends(*node, pool)).collect();
-        let somewhere = |page: &Page, part: &Part| {
+        let somewhere = |page: &Page, part: &ClaimablePart| {
             let barred = barred(ledger, page, part.number, &may_hold);
             may_hold.keys().any(|node| !barred.contains(node) && sending.contains(&(part.pool, *node)))
         };
-        let could = |page: &Page, part: &Part| soon(page, part.pool) && somewhere(page, part);
+        let could = |page: &Page, part: &ClaimablePart| soon(page, part.pool) && somewhere(page, part);
         let mut pages = ledger.open_pages();
         pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
     };

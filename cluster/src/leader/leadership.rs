@@ -1,7 +1,7 @@
 //! What one leadership owns: built from the state when its epoch is applied, dropped when it ends (P13).
 //!
 //! "I lead" as Raft reports it stays true on a leader that was cut off, so nothing here touches the world
-//! by it: the term only proposes, and its proposals carry the epoch, which the ledger checks. Fail-over is
+//! by it: the leadership only proposes, and its proposals carry the epoch, which the ledger checks. Fail-over is
 //! the ordinary road: the first leader of a cluster goes through the same lines as the hundredth.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,49 +9,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::agreed_time;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::{ProposeError, Role, crash};
+use reveille_raft::{ProposeError, Replica};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::claims::dispatcher;
-use super::replication_lag::{self, FRESH, Heights};
-use super::{auditor, clock_steering, fitness, timer};
+use super::lease_grants::{LeaseGrants, LeaseRefused};
+use super::replication_lag::{self, AppliedHistory, FRESH};
 use crate::node::clock::LedgerClock;
-use crate::node::context::{Concerns, Site, concerns};
-use crate::node::lease::{Grants, NotGranted};
+use crate::node::lease::LeaseClock;
 use crate::node::peer_messages::{LeaseRequest, NodeMeasurements};
 
-/// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// An idle leader commits a `Tick` this often, so that ledger time moves (P18).
-const TICK_EVERY: Duration = Duration::from_secs(10);
+/// A proposal of the leadership is unknown after this long; its actors look at the state and go on from there.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Two readings of how long the machine has slept may differ by this much.
 const SLEPT_MAX: Duration = Duration::from_millis(50);
-/// Pause after an epoch could not be started.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// One leadership of this node.
-pub struct Term {
-    site: Arc<Site>,
+pub struct Leadership {
+    replica: Replica,
+    lease_clock: Arc<LeaseClock>,
     epoch: Epoch,
     clocks_agree: bool,
     clock: Mutex<LedgerClock>,
-    grants: Mutex<Grants>,
-    heights: Mutex<Heights>,
-    reports: Mutex<BTreeMap<NodeId, Report>>,
+    grants: Mutex<LeaseGrants>,
+    heights: Mutex<AppliedHistory>,
+    reports: Mutex<BTreeMap<NodeId, NodeReport>>,
     /// Read from the look at the state until the claims that were made of it are in the log, or never will be.
     pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
     lacking: Mutex<BTreeMap<NodeId, BTreeSet<Hash>>>,
-    /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
+    /// How long this machine had slept when the leadership began: Raft's own instants stand still meanwhile,
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
-    ended: CancellationToken,
+    pub(crate) ended: CancellationToken,
     /// Rings for the dispatcher: there may be something to claim.
     pub(crate) work: Notify,
     /// Rings for the timer: the next due instant may be another.
@@ -62,7 +55,7 @@ pub struct Term {
 
 /// What a node said with its last question for a lease.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct NodeReport {
     /// Which life of it did.
     pub holder: ClaimOwner,
     /// What it has measured (P12).
@@ -73,7 +66,35 @@ pub(crate) struct Report {
     pub stopping: bool,
 }
 
-impl Term {
+impl Leadership {
+    /// The leadership of an epoch whose `EpochStart` was applied at `applied_at`, with ledger time `base` at `base_at`.
+    pub(crate) fn new(
+        replica: Replica,
+        lease_clock: Arc<LeaseClock>,
+        (epoch, clocks_agree): (Epoch, bool),
+        (base, base_at): (Time, Duration),
+        applied_at: Duration,
+        ended: CancellationToken,
+    ) -> Leadership {
+        Leadership {
+            replica,
+            slept: lease_clock.slept(),
+            lease_clock,
+            epoch,
+            clocks_agree,
+            clock: Mutex::new(LedgerClock::new(base, base_at)),
+            grants: Mutex::new(LeaseGrants::new(applied_at)),
+            heights: Mutex::default(),
+            reports: Mutex::default(),
+            claiming: Arc::default(),
+            lacking: Mutex::default(),
+            ended,
+            work: Notify::new(),
+            due: Notify::new(),
+            late: Notify::new(),
+        }
+    }
+
     /// The epoch that its proposals carry.
     pub fn epoch(&self) -> Epoch {
         self.epoch
@@ -86,14 +107,14 @@ impl Term {
 
     /// Ledger time. Looks at the state for the offset of a test clock (P19): not to be asked inside a look.
     pub fn now(&self) -> Time {
-        let offset_ms = self.site.offset_ms();
+        let offset_ms = self.replica.read(|ledger| ledger.head().offset_ms());
         self.stamp().plus_ms(offset_ms)
     }
 
     /// What this leader stamps on its entries: ledger time, but for the offset of a test clock, which `apply`
     /// adds (P19).
     pub(crate) fn stamp(&self) -> Time {
-        self.clock.lock().now(self.site.clock.boot())
+        self.clock.lock().now(self.lease_clock.boot())
     }
 
     /// P18: ledger time goes toward `wall`, what the voters' clocks agreed on at this reading of CLOCK_BOOTTIME.
@@ -103,7 +124,7 @@ impl Term {
 
     /// P18: the clocks do not agree: ledger time goes on by this machine's count.
     pub(crate) fn steer_nowhere(&self) {
-        self.clock.lock().steer_nowhere(self.site.clock.boot());
+        self.clock.lock().steer_nowhere(self.lease_clock.boot());
     }
 
     /// Is it over?
@@ -111,12 +132,12 @@ impl Term {
         self.ended.is_cancelled()
     }
 
-    /// Sleeps, at most until the term ends.
+    /// Sleeps, at most until the leadership ends.
     pub(crate) async fn sleep(&self, nap: Duration) {
         self.ended.run_until_cancelled(tokio::time::sleep(nap)).await;
     }
 
-    /// Sleeps, at most until the term ends or the bell rings. Each bell has one who listens.
+    /// Sleeps, at most until the leadership ends or the bell rings. Each bell has one who listens.
     pub(crate) async fn sleep_until_bell(&self, bell: &Notify, nap: Duration) {
         tokio::select! {
             () = self.sleep(nap) => {}
@@ -124,10 +145,10 @@ impl Term {
         }
     }
 
-    /// Proposes under this term. None when the outcome is unknown or the term is over: look at the state.
+    /// Proposes under this leadership. None when the outcome is unknown or the leadership is over: look at the state.
     pub(crate) async fn propose(&self, command: Command) -> Option<CommandOutcome> {
         let deadline = std::time::Instant::now() + PATIENCE;
-        match self.site.replica.propose_in_epoch(self.epoch, &command, deadline).await {
+        match self.replica.propose_in_epoch(self.epoch, &command, deadline).await {
             Ok(reply) => {
                 if let CommandOutcome::Refused(refusal) = &reply.outcome {
                     self.heed(refusal);
@@ -137,9 +158,9 @@ impl Term {
             Err(error) => {
                 if matches!(error, ProposeError::TooLarge { .. }) {
                     // Whatever proposes has bounds of its own: it would propose the same again.
-                    tracing::error!(%error, "a proposal of the term cannot be made: this is a defect of Reveille");
+                    tracing::error!(%error, "a proposal of the leadership cannot be made: this is a defect of Reveille");
                 }
-                tracing::debug!(%error, "a proposal of the term has no answer");
+                tracing::debug!(%error, "a proposal of the leadership has no answer");
                 if error == ProposeError::EpochOver {
                     self.ended.cancel();
                 }
@@ -152,26 +173,25 @@ impl Term {
     /// refused for its epoch, or as too early, never comes here: the replica says that the epoch is over.
     fn heed(&self, refusal: &Refusal) {
         if matches!(refusal, Refusal::TimeLeaps { .. }) {
-            tracing::warn!(%refusal, epoch = self.epoch.0, "the term ends");
+            tracing::warn!(%refusal, epoch = self.epoch.0, "the leadership ends");
             self.ended.cancel();
         }
     }
 
     /// P9: grants or refuses a node lease; answers its length and its floor.
-    pub fn grant(&self, question: LeaseRequest) -> Result<(Duration, u64), NotGranted> {
-        let (holder, applied, now) = (question.holder, question.applied, self.site.lease_clock());
-        if self.site.slept().saturating_sub(self.slept) > SLEPT_MAX {
-            tracing::warn!("this machine was suspended: the term ends");
+    pub fn grant(&self, question: LeaseRequest) -> Result<(Duration, u64), LeaseRefused> {
+        let (holder, applied, now) = (question.holder, question.applied, self.lease_clock.now());
+        if self.lease_clock.slept().saturating_sub(self.slept) > SLEPT_MAX {
+            tracing::warn!("this machine was suspended: the leadership ends");
             self.ended.cancel();
         }
-        let quorum = self.site.last_quorum_ack(now);
-        // The book is locked inside the look at the state, here as everywhere: nobody looks at the state while
-        // he holds the book, or a writer that waits in between would stop both. Nothing is applied during a
-        // look: an entry that comes later finds the grant in the book, one that came before is in the floor.
-        let granted = self.site.replica.read(|ledger| {
+        let quorum = self.lease_clock.last_quorum_ack(&self.replica, now);
+        // Lock order: ledger, then grants. The reverse can deadlock with a waiting writer. Nothing is applied during a
+        // read: a later entry finds the grant in the list, an earlier one is in the floor.
+        let granted = self.replica.read(|ledger| {
             let current = ledger.head().epoch.map(|epoch| epoch.epoch);
             if self.ended() || current != Some(self.epoch) {
-                return Err(NotGranted::EpochOver);
+                return Err(LeaseRefused::EpochOver);
             }
             let age = {
                 let mut heights = self.heights.lock();
@@ -180,7 +200,7 @@ impl Term {
             };
             self.note(question, age > FRESH);
             if replication_lag::is_lost(ledger, holder, applied, age) {
-                return Err(NotGranted::Behind);
+                return Err(LeaseRefused::Behind);
             }
             let floor = ledger.floor(holder.node);
             Ok((self.grants.lock().grant(holder, floor, now, quorum)?, floor))
@@ -203,7 +223,7 @@ impl Term {
             _ => {}
         }
         let stopping = stopping || before.is_some_and(|before| before.holder == holder && before.stopping);
-        reports.insert(holder.node, Report { holder, measured, behind, stopping });
+        reports.insert(holder.node, NodeReport { holder, measured, behind, stopping });
         self.lacking.lock().insert(holder.node, lacking.into_iter().collect());
     }
 
@@ -218,36 +238,36 @@ impl Term {
     }
 
     /// What the nodes said last.
-    pub(crate) fn reports(&self) -> BTreeMap<NodeId, Report> {
+    pub(crate) fn reports(&self) -> BTreeMap<NodeId, NodeReport> {
         self.reports.lock().clone()
     }
 
     /// P13: a leader acts and answers only while the last `EpochStart` in its applied state is its own.
     pub(crate) fn is_in_force(&self) -> bool {
-        let current = self.site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+        let current = self.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
         !self.ended() && current == Some(self.epoch)
     }
 
     /// P9: may this holder's lease be regarded as over?
     pub fn lease_is_over(&self, holder: ClaimOwner) -> bool {
-        self.grants.lock().is_over(holder, self.site.clock.boot())
+        self.grants.lock().is_over(holder, self.lease_clock.boot())
     }
 
     /// P15: may every grant to this holder that knows nothing of the entry be regarded as over?
     pub(crate) fn lease_is_over_below(&self, holder: ClaimOwner, index: u64) -> bool {
-        self.grants.lock().is_over_below(holder, index, self.site.clock.boot())
+        self.grants.lock().is_over_below(holder, index, self.lease_clock.boot())
     }
 
-    /// P12: may this holder be given claims? It has a lease of this term, learns of what it is given, and goes on.
+    /// P12: may this holder be given claims? It has a lease of this leadership, learns of what it is given, and goes on.
     pub(crate) fn may_claim(&self, holder: ClaimOwner) -> bool {
         let reports = self.reports.lock();
-        let wants = |report: &Report| report.holder == holder && !report.behind && !report.stopping;
-        reports.get(&holder.node).is_some_and(wants) && self.grants.lock().runs(holder, self.site.clock.boot())
+        let wants = |report: &NodeReport| report.holder == holder && !report.behind && !report.stopping;
+        reports.get(&holder.node).is_some_and(wants) && self.grants.lock().runs(holder, self.lease_clock.boot())
     }
 
     /// How many nodes have a lease and are behind.
     pub(crate) fn nodes_behind(&self) -> usize {
-        let (reports, grants, now) = (self.reports.lock(), self.grants.lock(), self.site.clock.boot());
+        let (reports, grants, now) = (self.reports.lock(), self.grants.lock(), self.lease_clock.boot());
         reports.values().filter(|report| report.behind && grants.runs(report.holder, now)).count()
     }
 
@@ -255,8 +275,8 @@ impl Term {
     /// applied those holders are granted nothing; an unknown answer is asked again, with whatever is left.
     pub(crate) async fn revoke(&self, mut rows: BTreeMap<Fence, ClaimOwner>) {
         let revocation = {
-            let (mut grants, now) = (self.grants.lock(), self.site.clock.boot());
-            // Somebody may have come back since the auditor looked.
+            let (mut grants, now) = (self.grants.lock(), self.lease_clock.boot());
+            // A node may have come back since the auditor looked.
             rows.retain(|_, holder| grants.is_over(*holder, now));
             grants.revoke(rows.values().copied())
         };
@@ -268,136 +288,5 @@ impl Term {
     /// Is a revocation on its way whose end is not known?
     pub(crate) fn is_revoking(&self) -> bool {
         self.grants.lock().is_revoking()
-    }
-}
-
-/// Stands for this node's leaderships, one after the other, until the node stops.
-pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
-    let mut role = site.replica.role();
-    loop {
-        let raft_term = raft_term_of(*role.borrow_and_update());
-        match raft_term {
-            Some(raft_term) => {
-                let over = stop.child_token();
-                let changed =
-                    async { while role.changed().await.is_ok() && raft_term_of(*role.borrow()) == Some(raft_term) {} };
-                tokio::select! {
-                    () = lead(&site, raft_term, over.clone()) => {}
-                    () = stop.cancelled() => {}
-                    () = changed => {}
-                }
-                over.cancel();
-                crash::point("lifecycle.leadership-lost");
-                site.leave_term();
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-            None => {
-                tokio::select! {
-                    // The replica is gone, and the node is about to stop: nothing is left to lead.
-                    changed = role.changed() => if changed.is_err() { stop.cancelled().await },
-                    () = stop.cancelled() => {}
-                }
-            }
-        }
-        if stop.is_cancelled() {
-            return;
-        }
-    }
-}
-
-fn raft_term_of(role: Role) -> Option<u64> {
-    match role {
-        Role::Leader { term } => Some(term),
-        Role::Follower { .. } | Role::Candidate | Role::Stopped => None,
-    }
-}
-
-/// One epoch from its start to its end. Returns when another epoch is needed.
-async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
-    let Some(term) = begin(site, raft_term, ended.clone()).await else { return };
-    let term = Arc::new(term);
-    tracing::info!(epoch = term.epoch.0, clocks_agree = term.clocks_agree, "this node leads");
-    site.enter_term(Arc::clone(&term));
-    let mut actors = JoinSet::new();
-    actors.spawn(timer::run(Arc::clone(site), Arc::clone(&term)));
-    actors.spawn(dispatcher::run(Arc::clone(site), Arc::clone(&term)));
-    actors.spawn(auditor::run(Arc::clone(site), Arc::clone(&term)));
-    actors.spawn(fitness::run(Arc::clone(site), Arc::clone(&term)));
-    actors.spawn(tick(Arc::clone(&term)));
-    actors.spawn(listen(Arc::clone(site), Arc::clone(&term)));
-    actors.spawn(clock_steering::run(Arc::clone(site), Arc::clone(&term)));
-    // An actor that held the state of a leadership is never revived: the term ends with its first.
-    if let Some(Err(panic)) = actors.join_next().await {
-        tracing::error!(%panic, epoch = term.epoch.0, "an actor of the term failed: the term ends");
-    }
-    ended.cancel();
-    site.leave_term();
-    while actors.join_next().await.is_some() {}
-}
-
-/// Commits the `EpochStart` and makes the term from what was applied.
-async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Option<Term> {
-    let (start, read_at) = clock_steering::epoch_start(site).await;
-    let agreed = agreed_time(start.voters, &start.readings);
-    let command = Command::EpochStart(start);
-    let reply = match site.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PATIENCE).await {
-        Ok(reply) => reply,
-        Err(error) => {
-            tracing::debug!(%error, "no epoch yet");
-            return None;
-        }
-    };
-    let CommandOutcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
-    let applied_at = site.clock.boot();
-    // No entry but this one was applied under the epoch: the offset is the one that went into its base (P19).
-    let base = base.plus_ms(-site.offset_ms());
-    // A base that the clocks agreed on is the time at which they were read; what the commit took has passed since.
-    let base_at = if agreed == Some(base) { read_at } else { applied_at };
-    Some(Term {
-        site: Arc::clone(site),
-        epoch,
-        clocks_agree,
-        clock: Mutex::new(LedgerClock::new(base, base_at)),
-        grants: Mutex::new(Grants::new(applied_at)),
-        heights: Mutex::default(),
-        reports: Mutex::default(),
-        claiming: Arc::default(),
-        lacking: Mutex::default(),
-        slept: site.slept(),
-        ended,
-        work: Notify::new(),
-        due: Notify::new(),
-        late: Notify::new(),
-    })
-}
-
-async fn tick(term: Arc<Term>) {
-    while !term.ended() {
-        term.ended.run_until_cancelled(tokio::time::sleep(TICK_EVERY)).await;
-        if !term.ended() {
-            term.propose(Command::Tick).await;
-        }
-    }
-}
-
-/// Rings the bell when an entry made work; ends the term when another epoch was applied.
-async fn listen(site: Arc<Site>, term: Arc<Term>) {
-    let mut hints = site.replica.effects();
-    while let Some(Some(hint)) = term.ended.run_until_cancelled(hints.next()).await {
-        let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
-        if current != Some(term.epoch) {
-            tracing::info!(epoch = term.epoch.0, "another epoch began: the term ends");
-            return;
-        }
-        match concerns(&hint) {
-            Concerns::Timer => term.due.notify_one(),
-            Concerns::Dispatcher => term.work.notify_one(),
-            Concerns::Everybody => {
-                term.due.notify_one();
-                term.work.notify_one();
-                term.late.notify_one();
-            }
-            Concerns::Nobody => {}
-        }
     }
 }

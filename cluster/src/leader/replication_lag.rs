@@ -1,21 +1,15 @@
-//! A holder that asks for its lease and does not apply what is granted to it (P12).
+//! Nodes that ask for their lease but do not apply what is granted to them (P12).
 //!
-//! Asking and applying go different ways: a node whose own port is shut, or whose log's disk hangs, asks its leader
-//! every second and learns of no claim. What it is granted then nobody begins and nobody gives back, and while its
-//! lease runs nobody takes it away. So each question says what the node has applied, and the leader knows by that how
-//! old the node's state is: since when it itself has known an entry that the node has not applied.
+//! A node whose own port is closed, or whose log's disk hangs, still asks its leader every second, and learns of no
+//! claim. So each question says what the node has applied: its state is as old as the first entry that it lacks.
 //!
-//! - A node whose state is older than [`FRESH`] gets no claims.
-//! - One whose state is older than [`BEGIN_WITHIN`], and which holds a row that it has not applied, gets no lease: in
-//!   all that time it cannot have begun the row nor given it back. Without such a row it keeps its lease: what it holds
-//!   it knows, and a state that comes in a snapshot may take its time.
-//! - One whose state is older than [`SILENT`], and which holds any row, gets no lease either. Its questions arrive, but
-//!   what keeps its state old may keep back the leader's answers too: then it would settle nothing, and the row would
-//!   be its own for ever (I13; seed 3 of the simulation).
-//!
-//! A refusal only leaves out grants, as a leader that is not heard does: what was granted runs to its own end, and
-//! rows are revoked when that is over (P9). By the floor of that revocation no gate of the node passes before it has
-//! applied it; then it gives back by its own word what it has never begun (P14).
+//! - Older than [`FRESH`]: no claims.
+//! - Older than [`BEGIN_WITHIN`] while it holds a claim that it has not applied: no lease. It cannot have begun that
+//!   claim.
+//! - Older than [`SILENT`] while it holds any claim: no lease. It may not hear the leader's answers, and then settles
+//!   nothing.
+//! A refused lease only leaves out a grant, so it is safe: claims are revoked when the last grant is over (P9), and the
+//! floor of that revocation keeps the node's gates closed until it has applied it (P14).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +17,7 @@ use std::time::Duration;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::ClaimOwner;
 
-use crate::worker::claim::BEGIN_WITHIN;
+use crate::node::limits::BEGIN_WITHIN;
 
 /// A node whose state is older gets no claims. A follower learns of a commit by the next heartbeat, and then it
 /// applies it; a node that is merely busy gets claims again with its next question.
@@ -33,11 +27,11 @@ const SILENT: Duration = Duration::from_secs(60);
 /// Between two heights that are remembered.
 const NOTE_EVERY: Duration = Duration::from_millis(100);
 
-/// Up to where the leader's own state went, and when: as far back as somebody is asked about.
+/// The applied index of the leader's own state over time, as far back as it is needed.
 #[derive(Debug, Default)]
-pub(crate) struct Heights(VecDeque<(Duration, u64)>);
+pub(crate) struct AppliedHistory(VecDeque<(Duration, u64)>);
 
-impl Heights {
+impl AppliedHistory {
     /// At `now` the leader's state goes up to `applied`.
     pub fn note(&mut self, now: Duration, applied: u64) {
         if self.0.back().is_none_or(|(at, height)| applied > *height && now.saturating_sub(*at) >= NOTE_EVERY) {
@@ -72,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_state_is_as_old_as_the_first_entry_that_it_lacks() {
-        let mut heights = Heights::default();
+        let mut heights = AppliedHistory::default();
         for (now, applied) in [(1_000, 5), (2_000, 5), (3_000, 6), (4_000, 9)] {
             heights.note(at(now), applied);
         }
@@ -86,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_quiet_cluster_has_no_old_states_and_a_busy_one_not_too_many_heights() {
-        let mut heights = Heights::default();
+        let mut heights = AppliedHistory::default();
         heights.note(at(0), 7);
         heights.note(at(600_000), 7);
         assert_eq!(heights.age(7, at(600_000)), at(0));

@@ -1,6 +1,6 @@
 //! The leader's timer: finds what is due and proposes its fires. It never acts itself (P8).
 //!
-//! Belongs to a term and is dropped with it. It holds no timer a schedule: the ledger keeps an index of
+//! Belongs to a leadership and is dropped with it. It holds no timer a schedule: the ledger keeps an index of
 //! what is due next, and the timer sleeps until its first entry. Built from the state, so a fail-over is
 //! the ordinary road. When nothing is due it looks for instants that another release of the zone database
 //! computed (I10): first over all schedules at once, then over some at each wake, for ever.
@@ -20,9 +20,9 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 
-use super::leadership::Term;
-use crate::node::context::Site;
-use crate::worker::outcome_metrics;
+use super::fire_metrics;
+use super::leadership::Leadership;
+use crate::node::context::NodeContext;
 
 /// Schedules whose fires go into one entry, beside as many openings as the ledger's limits allow, explained ranges and their
 /// strides: some 200 bytes and some 30 bytes each keep it well below the bound of an entry. Planning them holds the state's read
@@ -36,26 +36,26 @@ const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
 const INSISTS_AFTER: Duration = Duration::from_secs(5);
 const INSISTS_FOR: Duration = Duration::from_secs(60);
 
-/// Fires what is due until the term ends.
-pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let mut timer = Timer { site, term, panics: BTreeMap::new(), replanned: None, has_replanned_all: false };
-    while !timer.term.ended() {
+/// Fires what is due until the leadership ends.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
+    let mut timer = Timer { context, leadership, panics: BTreeMap::new(), replanned: None, has_replanned_all: false };
+    while !timer.leadership.ended() {
         let nap = timer.wake().await;
-        timer.term.sleep_until_bell(&timer.term.due, nap).await;
+        timer.leadership.sleep_until_bell(&timer.leadership.due, nap).await;
     }
 }
 
 struct Timer {
-    site: Arc<Site>,
-    term: Arc<Term>,
+    context: Arc<NodeContext>,
+    leadership: Arc<Leadership>,
     panics: BTreeMap<ScheduleId, u8>,
-    /// The last schedule that was looked at for another release of the zone database.
+    /// The last schedule that was checked for another release of the zone database.
     replanned: Option<ScheduleId>,
     has_replanned_all: bool,
 }
 
 /// What one schedule's turn comes to.
-enum Turn {
+enum PlannedTurn {
     Fire(Box<Fire>),
     Broken(ScheduleId, String),
 }
@@ -63,10 +63,10 @@ enum Turn {
 impl Timer {
     /// Proposes what is due; answers how long to sleep.
     async fn wake(&mut self) -> Duration {
-        if !self.term.clocks_agree() {
+        if !self.leadership.clocks_agree() {
             return NAP_MAX;
         }
-        let now = self.term.now();
+        let now = self.leadership.now();
         let turns = self.turns(now);
         if turns.is_empty() {
             return if self.replan(now).await { Duration::ZERO } else { self.until_next(now) };
@@ -76,20 +76,20 @@ impl Timer {
         let mut is_taken = true;
         for turn in turns {
             match turn {
-                Turn::Fire(fire) => fires.push(*fire),
-                Turn::Broken(id, cause) => is_taken &= self.quarantine(id, cause).await,
+                PlannedTurn::Fire(fire) => fires.push(*fire),
+                PlannedTurn::Broken(id, cause) => is_taken &= self.quarantine(id, cause).await,
             }
         }
         if fires.is_empty() {
             return if is_taken { Duration::ZERO } else { NAP_AFTER_REFUSAL };
         }
         let asked = fires.len();
-        let told: Vec<_> = fires.iter().map(outcome_metrics::instants).collect();
+        let told: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
         crash::point("wheel.after-fire-before-propose");
         let answer = if injected_bugs::is(Bug::WheelTrustsLeader) {
-            insist(Arc::clone(&self.site), Command::Fire(fires)).await
+            insist(Arc::clone(&self.context), Command::Fire(fires)).await
         } else {
-            self.term.propose(Command::Fire(fires)).await
+            self.leadership.propose(Command::Fire(fires)).await
         };
         match answer {
             Some(CommandOutcome::Fired(answers)) => {
@@ -98,7 +98,7 @@ impl Timer {
                     tracing::warn!(%refusal, "a fire was refused");
                 }
                 let taken = answers.iter().zip(&told).filter(|(answer, _)| answer.is_ok());
-                taken.for_each(|(_, instants)| outcome_metrics::count(instants));
+                taken.for_each(|(_, instants)| fire_metrics::count(instants));
                 let opened: usize = answers.iter().flatten().map(Vec::len).sum();
                 metrics::counter!("reveille_runs_opened_total").increment(opened as u64);
                 if refused.len() == asked { NAP_AFTER_REFUSAL } else { Duration::ZERO }
@@ -107,21 +107,21 @@ impl Timer {
         }
     }
 
-    fn turns(&mut self, now: Time) -> Vec<Turn> {
-        let (site, panics) = (&self.site, &mut self.panics);
-        site.replica.read(|ledger| {
+    fn turns(&mut self, now: Time) -> Vec<PlannedTurn> {
+        let (context, panics) = (&self.context, &mut self.panics);
+        context.replica.read(|ledger| {
             let due = ledger.due().take_while(|(due, _)| *due <= now).take(FIRES_MAX);
             let mut instants = 0;
             let mut turns = Vec::new();
             for (_, id) in due {
-                match catch_unwind(AssertUnwindSafe(|| plan(site, ledger, id, now))) {
-                    Ok(Some(Turn::Fire(fire))) => {
+                match catch_unwind(AssertUnwindSafe(|| plan(context, ledger, id, now))) {
+                    Ok(Some(PlannedTurn::Fire(fire))) => {
                         instants += fire.opened.len();
                         instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
                         if instants > ledger.limits().openings && !turns.is_empty() {
                             break;
                         }
-                        turns.push(Turn::Fire(fire));
+                        turns.push(PlannedTurn::Fire(fire));
                     }
                     Ok(Some(broken)) => turns.push(broken),
                     Ok(None) => {}
@@ -129,7 +129,7 @@ impl Timer {
                         let count = panics.entry(id).or_default();
                         *count += 1;
                         if *count >= 2 {
-                            turns.push(Turn::Broken(id, "computing its next instant panicked twice".to_owned()));
+                            turns.push(PlannedTurn::Broken(id, "computing its next instant panicked twice".to_owned()));
                         }
                     }
                 }
@@ -141,17 +141,22 @@ impl Timer {
     /// I10: the next instants of some schedules by this release of the zone database; one entry at most. Answers
     /// whether to go on at once. What could not be proposed is found again.
     async fn replan(&mut self, now: Time) -> bool {
-        let site = &self.site;
-        let (replans, place) = site.replica.read(|ledger| {
-            let (found, place) = outdated(ledger, self.replanned, site.zones.version(), now);
-            (found.into_iter().filter_map(|id| replan_of(site, ledger, id)).collect::<Vec<_>>(), place)
+        let context = &self.context;
+        let (replans, place) = context.replica.read(|ledger| {
+            let (found, place) = outdated(ledger, self.replanned, context.zones.version(), now);
+            (found.into_iter().filter_map(|id| replan_of(context, ledger, id)).collect::<Vec<_>>(), place)
         });
         let count = replans.len();
         if count > 0 {
-            let Some(CommandOutcome::Moved(moved)) = self.term.propose(Command::Replan(replans)).await else {
+            let Some(CommandOutcome::Moved(moved)) = self.leadership.propose(Command::Replan(replans)).await else {
                 return false;
             };
-            tracing::info!(schedules = count, moved, tzdb = site.zones.version(), "planned by another zone database");
+            tracing::info!(
+                schedules = count,
+                moved,
+                tzdb = context.zones.version(),
+                "planned by another zone database"
+            );
         }
         self.replanned = place;
         self.has_replanned_all |= place.is_none();
@@ -159,7 +164,7 @@ impl Timer {
     }
 
     fn until_next(&self, now: Time) -> Duration {
-        let next = self.site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
+        let next = self.context.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
         let wait = next.map_or(NAP_MAX, |due| match u64::try_from(due.since_ms(now)) {
             Ok(ms) if ms > 0 => Duration::from_millis(ms),
             // It is due, and no fire comes of it yet.
@@ -172,18 +177,18 @@ impl Timer {
     async fn quarantine(&self, id: ScheduleId, cause: String) -> bool {
         tracing::error!(schedule = id.0, cause, "a schedule is taken out of the way");
         let item = Quarantined::Schedule(id);
-        self.term.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some()
+        self.leadership.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some()
     }
 }
 
-/// Planted: a timer that believes to lead acts by it. It asks, whoever leads by then, until it is told that it was done,
-/// and the end of its term stops nothing.
-async fn insist(site: Arc<Site>, command: Command) -> Option<CommandOutcome> {
+/// Planted: a timer that believes to lead acts by it. It asks whichever node leads by then, until it hears that it was done,
+/// and the end of its leadership stops nothing.
+async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOutcome> {
     let over = std::time::Instant::now() + INSISTS_FOR;
     let asked = tokio::spawn(async move {
         while std::time::Instant::now() < over {
             let deadline = std::time::Instant::now() + INSISTS_AFTER;
-            if let Ok(reply) = site.replica.propose(&command, deadline).await {
+            if let Ok(reply) = context.replica.propose(&command, deadline).await {
                 return Some(reply.outcome);
             }
             tokio::time::sleep(NAP_AFTER_REFUSAL).await;
@@ -194,22 +199,22 @@ async fn insist(site: Arc<Site>, command: Command) -> Option<CommandOutcome> {
 }
 
 /// The fire of one schedule, or why it can have none.
-fn plan(site: &Site, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<Turn> {
+fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<PlannedTurn> {
     let schedule = ledger.schedules().get(&id)?;
-    let zone = match site.zones.get(&schedule.zone) {
+    let zone = match context.zones.get(&schedule.zone) {
         Ok(zone) => zone,
-        Err(unknown) => return Some(Turn::Broken(id, unknown.to_string())),
+        Err(unknown) => return Some(PlannedTurn::Broken(id, unknown.to_string())),
     };
     match Pattern::compile(&schedule.when) {
-        Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| Turn::Fire(Box::new(fire))),
-        Err(error) => Some(Turn::Broken(id, error.to_string())),
+        Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| PlannedTurn::Fire(Box::new(fire))),
+        Err(error) => Some(PlannedTurn::Broken(id, error.to_string())),
     }
 }
 
 /// The plan of a schedule by the zone database of today. None where there can be none: its next fire says so.
-fn replan_of(site: &Site, ledger: &Ledger, id: ScheduleId) -> Option<Replan> {
+fn replan_of(context: &NodeContext, ledger: &Ledger, id: ScheduleId) -> Option<Replan> {
     let schedule = ledger.schedules().get(&id)?;
-    let zone = site.zones.get(&schedule.zone).ok()?;
+    let zone = context.zones.get(&schedule.zone).ok()?;
     let planned = AssertUnwindSafe(|| replan(id, schedule, &Pattern::compile(&schedule.when).ok()?, &zone));
     catch_unwind(planned).ok()?
 }

@@ -6,21 +6,20 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::ids::NodeId;
 
-use super::barrier::leader;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, HandOver};
 
 /// How long one heir is waited for before the next is asked.
 const EACH: Duration = Duration::from_millis(1_500);
-/// How long a leader that is not fit tries to find an heir before its term just ends.
+/// How long a leader that is not fit tries to find an heir before its leadership just ends.
 const ALL: Duration = Duration::from_secs(5);
 /// How long a node that was not fit to lead does not stand again (P13).
 const REST: Duration = Duration::from_secs(60);
 
 /// Why leadership did not move.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HandoverError {
-    /// Nobody leads.
+pub enum TransferError {
+    /// No node leads.
     #[error("no leader is known")]
     NoLeader,
     /// The leader does not do it.
@@ -64,41 +63,41 @@ impl Unfit {
 }
 
 /// Has the leader hand over to `to`; done at once when it leads already.
-pub async fn to(site: &Arc<Site>, to: NodeId, deadline: Instant) -> Result<(), HandoverError> {
-    let current = leader(site).ok_or(HandoverError::NoLeader)?;
+pub async fn to(context: &Arc<NodeContext>, to: NodeId, deadline: Instant) -> Result<(), TransferError> {
+    let current = context.leader().ok_or(TransferError::NoLeader)?;
     if current == to {
         return Ok(());
     }
-    let peer = site.replica.peer(current).ok_or(HandoverError::NoLeader)?;
+    let peer = context.replica.peer(current).ok_or(TransferError::NoLeader)?;
     let answer = peer_messages::ask(&peer, HandOver { to }, deadline.saturating_duration_since(Instant::now())).await;
-    answer.map_err(|error| HandoverError::Refused(error.to_string()))?.map_err(HandoverError::Refused)
+    answer.map_err(|error| TransferError::Refused(error.to_string()))?.map_err(TransferError::Refused)
 }
 
 /// This leader is not fit: it rests, and hands over to a voter of which `may` is true. Returns true when it has
-/// tried: then the term must end, whether somebody took over or not. False where nobody else votes, and an
+/// tried: then the leadership must end, whether another node took over or not. False where no other node votes, and an
 /// unfit leader is better than none.
 ///
-/// Another leader ends the term, and with it whoever calls this.
-pub(crate) async fn step_down(site: &Site, unfit: Unfit, may: impl Fn(NodeId) -> bool) -> bool {
-    if site.voters().len() < 2 {
+/// Another leader ends the leadership, and with it the caller.
+pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(NodeId) -> bool) -> bool {
+    if context.voters().len() < 2 {
         tracing::warn!(cause = unfit.cause(), "this leader should hand over, but votes alone: {}", unfit.text());
         return false;
     }
     tracing::error!(cause = unfit.cause(), "this leader hands over: {}", unfit.text());
     metrics::counter!("reveille_handovers_total", "cause" => unfit.cause()).increment(1);
-    site.replica.pause_candidacy(REST);
-    if away(site, may, Instant::now() + ALL).await.is_none() {
-        tracing::warn!("nobody took over: the term ends");
+    context.replica.pause_candidacy(REST);
+    if away(context, may, Instant::now() + ALL).await.is_none() {
+        tracing::warn!("nobody took over: the leadership ends");
     }
     true
 }
 
 /// Hands leadership to another voter, of those that `may` lead the one whose log is the longest. Answers who
 /// leads now.
-pub(crate) async fn away(site: &Site, may: impl Fn(NodeId) -> bool, deadline: Instant) -> Option<NodeId> {
-    for heir in heirs(site).into_iter().filter(|heir| may(*heir)) {
+pub(crate) async fn away(context: &NodeContext, may: impl Fn(NodeId) -> bool, deadline: Instant) -> Option<NodeId> {
+    for heir in heirs(context).into_iter().filter(|heir| may(*heir)) {
         let until = deadline.min(Instant::now() + EACH);
-        match site.replica.transfer_leader(heir, until).await {
+        match context.replica.transfer_leader(heir, until).await {
             Ok(()) => {
                 tracing::info!(to = %heir, "leadership was handed over");
                 return Some(heir);
@@ -110,9 +109,9 @@ pub(crate) async fn away(site: &Site, may: impl Fn(NodeId) -> bool, deadline: In
 }
 
 /// The other voters, the most caught-up first.
-fn heirs(site: &Site) -> Vec<NodeId> {
-    let members = site.replica.status().members;
-    let others = members.into_iter().filter(|(node, standing)| *node != site.me.node && standing.member.votes);
+fn heirs(context: &NodeContext) -> Vec<NodeId> {
+    let members = context.replica.status().members;
+    let others = members.into_iter().filter(|(node, standing)| *node != context.me.node && standing.member.votes);
     let mut heirs: Vec<_> = others.map(|(node, standing)| (standing.lag.unwrap_or(u64::MAX), node)).collect();
     heirs.sort_unstable();
     heirs.into_iter().map(|(_, node)| node).collect()

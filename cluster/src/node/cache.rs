@@ -24,7 +24,7 @@ struct Kept<K, V> {
     uses: u64,
 }
 
-/// Not ready while it is being made; whoever makes it holds `making`.
+/// Not ready while it is being made; its maker holds `making`.
 #[derive(Debug)]
 struct Slot<V> {
     ready: Option<Arc<V>>,

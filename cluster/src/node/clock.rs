@@ -1,6 +1,6 @@
 //! The only home of `now`: the machine's clocks, a clock set by hand for tests, and a leader's ledger clock.
 //!
-//! Everything else in this crate is told the time, or holds an `Arc<dyn Clock>`. Three clocks, three uses:
+//! Everything else in this crate gets the time as an argument, or holds an `Arc<dyn Clock>`. Three clocks, three uses:
 //! - **wall** tells people and other nodes what time it is here. It may jump. It is evidence for an
 //!   `EpochStart` (P18) and a label in logs, and measures nothing.
 //! - **boot** measures what must go on while the machine sleeps: leases (P9) and ledger time (P18).
@@ -100,7 +100,7 @@ const NANOS_PER_MS: i128 = 1_000_000;
 /// Ledger time within one epoch, on its leader (P18): the base plus CLOCK_BOOTTIME since the epoch began,
 /// slewed by at most 0.1 % toward the wall clock that was last agreed on, never stepped.
 ///
-/// - It never goes back, whatever it is told: it runs between 99.9 % and 100.1 % of CLOCK_BOOTTIME.
+/// - It never goes back, whatever it is steered to: it runs between 99.9 % and 100.1 % of CLOCK_BOOTTIME.
 /// - It is kept in nanoseconds, so that many small readings slew as much as one large one.
 #[derive(Clone, Debug)]
 pub struct LedgerClock {

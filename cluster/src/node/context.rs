@@ -1,6 +1,6 @@
 //! What the actors of one node share: the replica, the clock, the node's own life, its lease and marks.
 //!
-//! No behaviour of its own beyond small questions; whoever changes something here is named beside it.
+//! No behaviour of its own beyond small questions. The comment of a field names the actor that changes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,22 +10,21 @@ use parking_lot::{Mutex, RwLock};
 use reveille_ledger::content::{NamedAudience, Recipients};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, NodeId, Time};
-use reveille_raft::{Hint, Replica, Stamp};
+use reveille_raft::{Hint, Replica, Role, Stamp};
 
 use super::cache::Cache;
 use super::clock::Clock;
-use super::lease::{ClockJumps, LEASE, NodeLease};
-use super::peer_handler::Introduction;
-use crate::audience::Parts;
-use crate::leader::leadership::Term;
+use super::lease::{LEASE, LeaseClock, NodeLease};
+use crate::audience::AudienceStore;
+use crate::leader::leadership::Leadership;
 use crate::node::peer_messages::NodeMeasurements;
 use crate::ops::backlog::Backlog;
 use crate::ops::return_path::ReturnPath;
 use crate::ops::unsubscribe::Unsubscribe;
 use crate::ops::zones::Zones;
-use crate::smtp::pool::latency::Mean;
-use crate::smtp::registry::Relays;
-use crate::worker::in_flight_handoffs::Marks;
+use crate::smtp::pool::latency::RecentMean;
+use crate::smtp::registry::RelayRegistry;
+use crate::worker::in_flight_handoffs::InFlightHandoffs;
 
 /// An idle leader commits an entry every ten seconds (P18); some more for its way here. Milliseconds.
 const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
@@ -34,72 +33,86 @@ const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a string costs beside its bytes: its place in a list, and its own piece of the heap.
 const STRING_BYTES: usize = 40;
 
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIntroduction {
+    /// Its name, for people.
+    pub name: String,
+    /// `host:port` at which peers reach it.
+    pub address: String,
+    /// Version of the program.
+    pub version: String,
+    /// Release of its time zone database.
+    pub tzdb: String,
+}
+
 /// Shared by all actors of a node.
-pub struct Site {
+pub struct NodeContext {
     /// The replicated ledger.
     pub replica: Replica,
     /// This life of this node.
     pub me: ClaimOwner,
     /// What it says of itself.
-    pub introduction: Introduction,
+    pub introduction: NodeIntroduction,
     /// The only source of time.
     pub clock: Arc<dyn Clock>,
     /// Time zones.
     pub zones: Zones,
     /// This node's right to pass gates; the keeper prolongs it (P9).
-    pub lease: NodeLease,
-    /// Jumps of this machine's wall clock, which end the lease (P9).
-    jumps: ClockJumps,
+    pub lease: Arc<NodeLease>,
+    /// The clock that leases are counted in.
+    pub(crate) lease_clock: Arc<LeaseClock>,
     /// Hand-offs past the gate; the gates set them (P15).
-    pub marks: Marks,
+    pub hand_offs: InFlightHandoffs,
     /// Recipients of sealed audiences (P20).
-    pub parts: Parts,
+    pub parts: AudienceStore,
     /// Audiences of the ledger, decoded.
     audiences: Cache<Hash, Recipients>,
-    /// An operator has looked at the clock of the only voter: it is taken, however far it was moved (P18).
+    /// An operator has checked the clock of the only voter: it is taken, however far it was moved (P18).
     accept_clock: bool,
-    /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
     /// The leadership of this node, while there is one.
-    term: RwLock<Option<Arc<Term>>>,
+    leadership: RwLock<Option<Arc<Leadership>>>,
     /// The relays of this node, once its actors run.
-    relays: RwLock<Option<Arc<Relays>>>,
+    relays: RwLock<Option<Arc<RelayRegistry>>>,
     /// How long an outcome takes from its verdict into the ledger; the settler notes it.
-    settling: Mutex<Mean>,
-    /// What is late, as it was last looked at (P16).
+    settling: Mutex<RecentMean>,
+    /// The backlog as it was last measured (P16).
     backlogs: RwLock<Vec<Backlog>>,
-    /// How recipients of bulk mail opt out, where this node was told.
+    /// How recipients of bulk email opt out, where this node is configured for it.
     unsubscribe: Option<Unsubscribe>,
-    /// Where bounces go, where this node was told.
+    /// Where bounces go, where this node is configured for it.
     return_path: Option<ReturnPath>,
     /// The node gives back what it has, and ends.
     stopping: AtomicBool,
 }
 
-impl Site {
-    /// Everything but a term.
+impl NodeContext {
+    /// Everything but a leadership.
     pub fn new(
         replica: Replica,
         me: ClaimOwner,
-        introduction: Introduction,
+        introduction: NodeIntroduction,
         clock: Arc<dyn Clock>,
         zones: Zones,
-        parts: Parts,
-    ) -> Site {
-        Site {
+        parts: AudienceStore,
+    ) -> NodeContext {
+        let lease = Arc::new(NodeLease::default());
+        let lease_clock = Arc::new(LeaseClock::new(Arc::clone(&clock), Arc::clone(&lease)));
+        NodeContext {
             replica,
             me,
             introduction,
             clock,
             zones,
-            lease: NodeLease::default(),
-            jumps: ClockJumps::default(),
-            marks: Marks::default(),
+            lease,
+            lease_clock,
+            hand_offs: InFlightHandoffs::default(),
             parts,
             audiences: Cache::new(AUDIENCE_BYTES_MAX),
             accept_clock: false,
-            term: RwLock::new(None),
+            leadership: RwLock::new(None),
             relays: RwLock::new(None),
-            settling: Mutex::new(Mean::default()),
+            settling: Mutex::new(RecentMean::default()),
             backlogs: RwLock::new(Vec::new()),
             unsubscribe: None,
             return_path: None,
@@ -118,13 +131,13 @@ impl Site {
     }
 
     /// The same, with the way to opt out that this node writes into bulk mail.
-    pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> Site {
-        Site { unsubscribe, ..self }
+    pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> NodeContext {
+        NodeContext { unsubscribe, ..self }
     }
 
     /// The same, with the envelope sender that this node gives its emails.
-    pub fn bounce_to(self, return_path: Option<ReturnPath>) -> Site {
-        Site { return_path, ..self }
+    pub fn bounce_to(self, return_path: Option<ReturnPath>) -> NodeContext {
+        NodeContext { return_path, ..self }
     }
 
     /// Where bounces go; none: to the content's sender.
@@ -138,8 +151,8 @@ impl Site {
     }
 
     /// The same, with the operator's word that the machine's clock is right (P18).
-    pub fn accept_clock(self, accept_clock: bool) -> Site {
-        Site { accept_clock, ..self }
+    pub fn accept_clock(self, accept_clock: bool) -> NodeContext {
+        NodeContext { accept_clock, ..self }
     }
 
     /// Did an operator say that the machine's clock is right?
@@ -153,26 +166,26 @@ impl Site {
     }
 
     /// The leadership of this node, while there is one.
-    pub fn term(&self) -> Option<Arc<Term>> {
-        self.term.read().clone()
+    pub fn leadership(&self) -> Option<Arc<Leadership>> {
+        self.leadership.read().clone()
     }
 
-    pub(crate) fn enter_term(&self, term: Arc<Term>) {
-        *self.term.write() = Some(Arc::clone(&term));
-        self.replica.set_stamp(Arc::new(TermStamp(term)));
+    pub(crate) fn begin_leadership(&self, leadership: Arc<Leadership>) {
+        *self.leadership.write() = Some(Arc::clone(&leadership));
+        self.replica.set_stamp(Arc::new(LeadershipStamp(leadership)));
     }
 
-    pub(crate) fn leave_term(&self) {
+    pub(crate) fn end_leadership(&self) {
         self.replica.clear_stamp();
-        *self.term.write() = None;
+        *self.leadership.write() = None;
     }
 
-    /// The relays of this node, to be looked at; none before its actors run.
-    pub fn relays(&self) -> Option<Arc<Relays>> {
+    /// The relays of this node; none before its actors run.
+    pub fn relays(&self) -> Option<Arc<RelayRegistry>> {
         self.relays.read().clone()
     }
 
-    pub(crate) fn show_relays(&self, relays: Arc<Relays>) {
+    pub(crate) fn show_relays(&self, relays: Arc<RelayRegistry>) {
         *self.relays.write() = Some(relays);
     }
 
@@ -239,32 +252,24 @@ impl Site {
     }
 
     /// Does this node lead, and has a quorum answered it within the time of a lease? A leader that was cut off
-    /// goes on believing (P13), and is of no use to anybody who asks it.
+    /// goes on believing (P13), and its answers are of no use.
     pub fn leads_a_quorum(&self) -> bool {
         let heard = |acked: std::time::Instant| acked.elapsed() < LEASE;
-        self.term().is_some() && self.replica.last_quorum_acked().is_some_and(heard)
+        self.leadership().is_some() && self.replica.last_quorum_acked().is_some_and(heard)
     }
 
-    /// How long this machine has slept since it booted.
-    pub(crate) fn slept(&self) -> Duration {
-        self.clock.boot().saturating_sub(self.clock.monotonic())
-    }
-
-    /// When a quorum last acknowledged this leader, on the clock that leases are counted in. None before the first
-    /// acknowledgement after a jump of this machine's clock: the machine may have stood still since.
-    pub(crate) fn last_quorum_ack(&self, now: Duration) -> Option<Duration> {
-        let acked = self.replica.last_quorum_acked()?;
-        Some(now.saturating_sub(acked.elapsed())).filter(|acked| *acked >= self.jumps.last())
-    }
-
-    /// CLOCK_BOOTTIME, to decide by a lease. Looks at the wall clock beside it: a jump ends this node's lease (P9).
+    /// CLOCK_BOOTTIME, to decide by a lease.
     pub(crate) fn lease_clock(&self) -> Duration {
-        let (wall, boot) = (self.clock.wall(), self.clock.boot());
-        if self.jumps.look(wall, boot) {
-            tracing::warn!("the wall clock jumped by more than a second: the lease ends, and is asked for again");
-            self.lease.end_before(boot);
+        self.lease_clock.now()
+    }
+
+    /// The node that leads, as far as this one knows.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        match *self.replica.role().borrow() {
+            Role::Leader { .. } => Some(self.me.node),
+            Role::Follower { leader } => leader,
+            Role::Candidate | Role::Stopped => None,
         }
-        boot
     }
 }
 
@@ -293,9 +298,9 @@ fn ledger_time(wall: Time, applied: Time) -> Time {
 }
 
 /// What the leader stamps on every entry (P13, P18).
-struct TermStamp(Arc<Term>);
+struct LeadershipStamp(Arc<Leadership>);
 
-impl Stamp for TermStamp {
+impl Stamp for LeadershipStamp {
     fn stamp(&self) -> Option<(Epoch, Time)> {
         (!self.0.ended()).then(|| (self.0.epoch(), self.0.stamp()))
     }

@@ -18,19 +18,19 @@ use reveille_raft::{Hint, Role};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::context::Site;
-use super::proposal::until_taken;
-use super::supervisor::{Done, Kind, Supervisor};
+use super::context::NodeContext;
+use super::proposal::propose_until_taken;
+use super::supervisor::{ActorEnd, ActorKind, Supervisor};
 use crate::audience;
-use crate::leader::{leadership, transfer};
-use crate::ops::backlog;
-use crate::smtp::registry::Relays;
+use crate::leader::{epoch, transfer};
+use crate::ops::backlog_watch;
+use crate::smtp::registry::RelayRegistry;
 use crate::smtp::{CredentialStore, Dial, RelayRules};
-use crate::worker::context::{JournalWriter, Room};
+use crate::worker::context::{JournalWriter, WorkerContext};
 use crate::worker::journal::{Journal, Owner, boot_id};
-use crate::worker::lease_client::Stopping;
+use crate::worker::lease_client::StopSignals;
 use crate::worker::settler::Settler;
-use crate::worker::{claim, lease_client, recovery};
+use crate::worker::{lease_client, recovery, workers};
 
 /// How long one wait for this life's own entry takes at most, before it looks for a stop.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -41,8 +41,8 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(3);
 /// How long a stop waits for its own state to show what was settled.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a station needs beside its site.
-pub struct Options {
+/// What a station needs beside its context.
+pub struct RuntimeOptions {
     /// This node's name, for people.
     pub name: String,
     /// What it calls itself in EHLO; none: the address literal of each connection.
@@ -59,91 +59,99 @@ pub struct Options {
 
 /// Why a node cannot work.
 #[derive(Debug, thiserror::Error)]
-pub enum StationError {
+pub enum StartError {
     /// The ledger does not take this life.
     #[error("the cluster does not take this node: {0}")]
     NotTaken(Refusal),
     /// The journal cannot be written.
     #[error("the journal cannot be written: {0}; give another folder with --journal-dir")]
     Journal(String),
-    /// It was told to stop before it had begun.
+    /// It was asked to stop before it had begun.
     #[error("stopped")]
     Stopped,
 }
 
 /// The actors of a node.
-pub struct Station {
+pub struct NodeRuntime {
     /// What they share.
-    pub site: Arc<Site>,
+    pub context: Arc<NodeContext>,
     /// The relay pools.
-    pub relays: Arc<Relays>,
+    pub relays: Arc<RelayRegistry>,
     supervisor: Supervisor,
-    leading: Leading,
-    stopping: Stopping,
+    leading: Candidacy,
+    stopping: StopSignals,
 }
 
-impl Station {
-    /// Starts to stand for leadership: a cluster needs a leader before anybody can be made known to it.
+impl NodeRuntime {
+    /// Starts to stand for leadership: a cluster needs a leader before a node can be made known to it.
     /// To be called once the replica runs. It goes on that replica's runtime: what a leader does must not
     /// wait for what its lanes do.
-    pub fn lead(site: &Arc<Site>) -> Leading {
-        let supervisor = Supervisor::new(site.replica.runtime().clone());
+    pub fn lead(context: &Arc<NodeContext>) -> Candidacy {
+        let supervisor = Supervisor::new(context.replica.runtime().clone());
         let stop = CancellationToken::new();
-        let (actor_site, actor_stop) = (Arc::clone(site), stop.clone());
-        supervisor.run(Kind::Leadership, stop.clone(), move || {
-            let (site, stop) = (Arc::clone(&actor_site), actor_stop.clone());
+        let (actor_site, actor_stop) = (Arc::clone(context), stop.clone());
+        supervisor.run(ActorKind::Leadership, stop.clone(), move || {
+            let (context, stop) = (Arc::clone(&actor_site), actor_stop.clone());
             async move {
-                leadership::run(site, stop).await;
-                Done::Unasked
+                epoch::run(context, stop).await;
+                ActorEnd::Unasked
             }
         });
-        Leading { supervisor, stop }
+        Candidacy { supervisor, stop }
     }
 
     /// Makes this life known, recovers, and begins to work. Waits as long as there is no leader; `cancel`
     /// ends the waiting.
     pub async fn start(
-        site: Arc<Site>,
-        leading: Leading,
-        options: Options,
+        context: Arc<NodeContext>,
+        leading: Candidacy,
+        options: RuntimeOptions,
         cancel: &CancellationToken,
-    ) -> Result<Station, StationError> {
-        enlist(&site, &options, cancel).await?;
-        let boot = boot_id().map_err(|error| StationError::Journal(error.to_string()))?;
-        recovery::settle_former_lives(&site, &options.journal_dir, &boot, cancel).await;
-        let owner = Owner { cluster: site.cluster(), holder: site.me };
+    ) -> Result<NodeRuntime, StartError> {
+        enlist(&context, &options, cancel).await?;
+        let boot = boot_id().map_err(|error| StartError::Journal(error.to_string()))?;
+        recovery::settle_former_lives(&context, &options.journal_dir, &boot, cancel).await;
+        let owner = Owner { cluster: context.cluster(), holder: context.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
-            .map_err(|error| StationError::Journal(error.to_string()))?;
-        let Options { name, hello_name, credentials, reply_rules, dialer, .. } = options;
-        let relays = Arc::new(Relays::new(dialer, name, hello_name, credentials, reply_rules));
-        site.show_relays(Arc::clone(&relays));
-        let (settler, settling) = Settler::new(Arc::clone(&site));
-        let stopping = Stopping::default();
-        let supervisor = Supervisor::new(site.replica.runtime().clone());
+            .map_err(|error| StartError::Journal(error.to_string()))?;
+        let RuntimeOptions { name, hello_name, credentials, reply_rules, dialer, .. } = options;
+        let relays = Arc::new(RelayRegistry::new(dialer, name, hello_name, credentials, reply_rules));
+        context.show_relays(Arc::clone(&relays));
+        let (settler, settling) = Settler::new(Arc::clone(&context));
+        let stopping = StopSignals::default();
+        let supervisor = Supervisor::new(context.replica.runtime().clone());
         let journal = JournalWriter::new(journal, supervisor.failing());
-        let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, stopping.asked.clone());
-        let station = Station { site, relays, supervisor, leading, stopping };
-        station.run_actors(Arc::new(room), settling);
-        Ok(station)
+        let stop = stopping.asked.clone();
+        let workers = WorkerContext::new(Arc::clone(&context), Arc::clone(&relays), journal, settler, stop);
+        let runtime = NodeRuntime { context, relays, supervisor, leading, stopping };
+        runtime.run_actors(Arc::new(workers), settling);
+        Ok(runtime)
     }
 
-    fn run_actors(&self, room: Arc<Room>, settling: crate::worker::settler::Actor) {
-        let (site, relays) = (Arc::clone(&self.site), Arc::clone(&self.relays));
-        follow(&site, &relays);
-        let stop = self.stopping.asked.clone();
-        self.supervisor.run(Kind::RelayFollower, stop.clone(), move || {
-            follow_relays(Arc::clone(&site), Arc::clone(&relays), stop.clone())
+    fn run_actors(&self, workers: Arc<WorkerContext>, settling: crate::worker::settler::Actor) {
+        let (asked, settled) = (&self.stopping.asked, &self.stopping.settled);
+        let relays = Arc::clone(&self.relays);
+        follow(&self.context, &relays);
+        self.run_actor(ActorKind::RelayFollower, asked, move |context, stopping| {
+            follow_relays(context, Arc::clone(&relays), stopping.asked)
         });
-        let (site, stop) = (Arc::clone(&self.site), self.stopping.asked.clone());
-        self.supervisor.run(Kind::BacklogWatch, stop.clone(), move || {
-            let (site, stop) = (Arc::clone(&site), stop.clone());
+        self.run_actor(ActorKind::BacklogWatch, asked, |context, stopping| backlog_watch::run(context, stopping.asked));
+        self.run_actor(ActorKind::PartSteward, asked, |context, stopping| {
+            audience::steward::run(context, stopping.asked)
+        });
+        self.run_actor(ActorKind::LeaseKeeper, settled, lease_client::run);
+        // The workers own the context that they share: its settler ends when the last outcome has been left there.
+        let mut workers = Some(workers);
+        self.run_actor(ActorKind::Lanes, asked, move |_, stopping| {
+            let workers = workers.take();
             async move {
-                backlog::run(site, stop).await;
-                Done::Unasked
+                if let Some(workers) = workers {
+                    workers::run(workers, stopping).await;
+                }
             }
         });
-        let (settled, mut settling) = (self.stopping.settled.clone(), Some(settling));
-        self.supervisor.run(Kind::Settler, CancellationToken::new(), move || {
+        let (settled, mut settling) = (settled.clone(), Some(settling));
+        self.supervisor.run(ActorKind::Settler, CancellationToken::new(), move || {
             let (settled, settling) = (settled.clone(), settling.take());
             async move {
                 // However it ends: from here on this life has nothing that a lease would keep for it.
@@ -151,37 +159,27 @@ impl Station {
                 match settling {
                     Some(actor) => {
                         actor.run().await;
-                        Done::AsAsked
+                        ActorEnd::AsAsked
                     }
-                    None => Done::Unasked,
+                    None => ActorEnd::Unasked,
                 }
             }
         });
-        let (stopping, mut room) = (self.stopping.clone(), Some(room));
-        self.supervisor.run(Kind::Lanes, stopping.asked.clone(), move || {
-            // The room goes with the lanes: its settler ends when the last outcome has been left there.
-            let (room, stopping) = (room.take(), stopping.clone());
+    }
+
+    /// Runs an actor under the supervisor's table, until `stop`.
+    fn run_actor<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        kind: ActorKind,
+        stop: &CancellationToken,
+        mut actor: impl FnMut(Arc<NodeContext>, StopSignals) -> F + Send + 'static,
+    ) {
+        let (context, stopping) = (Arc::clone(&self.context), self.stopping.clone());
+        self.supervisor.run(kind, stop.clone(), move || {
+            let ended = actor(Arc::clone(&context), stopping.clone());
             async move {
-                if let Some(room) = room {
-                    claim::run(room, stopping).await;
-                }
-                Done::Unasked
-            }
-        });
-        let (site, stop) = (Arc::clone(&self.site), self.stopping.asked.clone());
-        self.supervisor.run(Kind::PartSteward, self.stopping.asked.clone(), move || {
-            let (site, stop) = (Arc::clone(&site), stop.clone());
-            async move {
-                audience::steward::run(site, stop).await;
-                Done::Unasked
-            }
-        });
-        let (site, stopping) = (Arc::clone(&self.site), self.stopping.clone());
-        self.supervisor.run(Kind::LeaseKeeper, stopping.settled.clone(), move || {
-            let (site, stopping) = (Arc::clone(&site), stopping.clone());
-            async move {
-                lease_client::run(site, stopping).await;
-                Done::Unasked
+                ended.await;
+                ActorEnd::Unasked
             }
         });
     }
@@ -199,18 +197,18 @@ impl Station {
     pub async fn stop(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
-        self.site.begin_stop();
+        self.context.begin_stop();
         self.stopping.asked.cancel();
         let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;
         self.stopping.settled.cancel();
         // Outcomes are answered by the leader: what it has applied must be seen here before it is judged.
-        let _ = self.site.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
-        hand_over(&self.site, Instant::now() + left().min(HAND_OVER_WITHIN)).await;
+        let _ = self.context.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
+        hand_over(&self.context, Instant::now() + left().min(HAND_OVER_WITHIN)).await;
         self.leading.stop.cancel();
         let led = tokio::time::timeout(left().max(HAND_OVER_WITHIN), self.leading.supervisor.ended()).await;
-        let me = self.site.me;
-        let open = self.site.replica.read(|ledger| ledger.claims().iter().any(|(_, row)| row.owner == me));
+        let me = self.context.me;
+        let open = self.context.replica.read(|ledger| ledger.claims().iter().any(|(_, row)| row.owner == me));
         let clean = answered && settled.is_ok() && led.is_ok() && !open;
         if !clean {
             tracing::warn!(
@@ -225,57 +223,57 @@ impl Station {
 }
 
 /// A node that stands for leadership and does nothing else yet.
-pub struct Leading {
+pub struct Candidacy {
     supervisor: Supervisor,
     stop: CancellationToken,
 }
 
 /// P10: this life becomes known before it may hold a claim.
-async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
-    let (level, life) = (site.replica.highest_level(), site.replica.process_nonce());
-    let up = NodeUp { owner: site.me, name: options.name.clone(), level, process_nonce: life };
+async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
+    let (level, life) = (context.replica.highest_level(), context.replica.process_nonce());
+    let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce: life };
     let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
-    let reply = until_taken(site, &Command::NodeUp(up), is_final, cancel).await;
-    let reply = reply.map_err(|_| StationError::Stopped)?;
+    let reply = propose_until_taken(context, &Command::NodeUp(up), is_final, cancel).await;
+    let reply = reply.map_err(|_| StartError::Stopped)?;
     if let CommandOutcome::Refused(refusal) = reply.outcome {
         if let Refusal::OldIncarnation { .. } = refusal {
-            site.replica.mark_outdated(&refusal.to_string());
+            context.replica.mark_outdated(&refusal.to_string());
         }
-        return Err(StationError::NotTaken(refusal));
+        return Err(StartError::NotTaken(refusal));
     }
-    wait_until_applied(site, reply.index, cancel).await
+    wait_until_applied(context, reply.index, cancel).await
 }
 
-async fn wait_until_applied(site: &Site, index: u64, cancel: &CancellationToken) -> Result<(), StationError> {
+async fn wait_until_applied(context: &NodeContext, index: u64, cancel: &CancellationToken) -> Result<(), StartError> {
     loop {
-        let applied = site.replica.wait_applied(index, Instant::now() + PATIENCE);
+        let applied = context.replica.wait_applied(index, Instant::now() + PATIENCE);
         match cancel.run_until_cancelled(applied).await {
-            None => return Err(StationError::Stopped),
+            None => return Err(StartError::Stopped),
             Some(Some(_)) => return Ok(()),
             Some(None) => {}
         }
     }
 }
 
-/// Leadership goes to another voter, so that nobody waits for an election.
-async fn hand_over(site: &Site, deadline: Instant) {
-    if matches!(*site.replica.role().borrow(), Role::Leader { .. }) {
-        transfer::away(site, |_| true, deadline).await;
+/// Leadership goes to another voter, so that no election is needed.
+async fn hand_over(context: &NodeContext, deadline: Instant) {
+    if matches!(*context.replica.role().borrow(), Role::Leader { .. }) {
+        transfer::away(context, |_| true, deadline).await;
     }
 }
 
-fn follow(site: &Site, relays: &Relays) {
-    let voters = site.voters().len();
-    site.replica.read(|ledger| relays.follow(ledger, voters));
+fn follow(context: &NodeContext, relays: &RelayRegistry) {
+    let voters = context.voters().len();
+    context.replica.read(|ledger| relays.follow(ledger, voters));
     relays.measure();
 }
 
-async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationToken) -> Done {
-    let mut hints = site.replica.effects();
+async fn follow_relays(context: Arc<NodeContext>, relays: Arc<RelayRegistry>, stop: CancellationToken) {
+    let mut hints = context.replica.effects();
     let mut seen = 0;
     while !stop.is_cancelled() {
-        follow(&site, &relays);
-        seen = site.replica.take_checkpoint_when_quiet(seen);
+        follow(&context, &relays);
+        seen = context.replica.take_checkpoint_when_quiet(seen);
         let changed = async {
             loop {
                 match hints.next().await {
@@ -294,5 +292,4 @@ async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationT
             () = stop.cancelled() => {}
         }
     }
-    Done::AsAsked
 }

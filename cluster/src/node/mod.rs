@@ -2,9 +2,11 @@
 
 pub(crate) mod cache;
 pub mod clock;
+pub(crate) mod conditions;
 pub mod context;
 pub mod lease;
 pub mod lifecycle;
+pub(crate) mod limits;
 pub mod peer_handler;
 pub mod peer_messages;
 pub(crate) mod proposal;

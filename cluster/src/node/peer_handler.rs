@@ -1,4 +1,4 @@
-//! What this node answers to its peers: leases as leader, barriers as holder, its clocks.
+//! What this node answers to its peers: leases as leader, barriers as sender, its clocks, parts of audiences.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +9,7 @@ use reveille_raft::Application;
 use reveille_raft::peer::Rejection;
 
 use super::clock::Clock;
-use super::context::Site;
+use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
     self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchPart, HandOver, HoldBarrier,
     HoldParts, LeaseAnswer, LeaseRequest, MakePart, PartPiece, PeerRequest, ReadClock, TakePart, reply,
@@ -17,59 +17,45 @@ use super::peer_messages::{
 use crate::audience::Recipe;
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::barrier;
-use crate::leader::leadership::Term;
+use crate::leader::leadership::Leadership;
 
-/// What a node says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Introduction {
-    /// Its name, for people.
-    pub name: String,
-    /// `host:port` at which peers reach it.
-    pub address: String,
-    /// Version of the program.
-    pub version: String,
-    /// Release of its time zone database.
-    pub tzdb: String,
-}
-
-/// The desk is given to the replica before the site exists, which holds the replica; so it is handed the
-/// site later, and until then refuses.
-pub struct Desk {
+/// Made before the replica, which needs it; gets the context, which needs the replica, later. Until then it refuses.
+pub struct PeerHandler {
     clock: Arc<dyn Clock>,
-    introduction: Introduction,
-    site: OnceLock<Weak<Site>>,
+    introduction: NodeIntroduction,
+    context: OnceLock<Weak<NodeContext>>,
 }
 
-impl Desk {
-    /// A desk that knows only its clock and its name.
-    pub fn new(clock: Arc<dyn Clock>, introduction: Introduction) -> Desk {
-        Desk { clock, introduction, site: OnceLock::new() }
+impl PeerHandler {
+    /// A handler that knows only its clock and its name.
+    pub fn new(clock: Arc<dyn Clock>, introduction: NodeIntroduction) -> PeerHandler {
+        PeerHandler { clock, introduction, context: OnceLock::new() }
     }
 
-    /// From here on it answers for this site.
-    pub fn open(&self, site: &Arc<Site>) {
-        // A desk is opened once; a second call would be for the same site.
-        let _ = self.site.set(Arc::downgrade(site));
+    /// From here on it answers for this context.
+    pub fn open(&self, context: &Arc<NodeContext>) {
+        // Called once; a second call would be for the same context.
+        let _ = self.context.set(Arc::downgrade(context));
     }
 
-    fn started(&self) -> Result<Arc<Site>, Rejection> {
-        self.site
+    fn started(&self) -> Result<Arc<NodeContext>, Rejection> {
+        self.context
             .get()
             .and_then(Weak::upgrade)
             .ok_or_else(|| Rejection::Unavailable("this node is starting".to_owned()))
     }
 
-    fn describe(&self, site: &Site) -> Description {
+    fn describe(&self, context: &NodeContext) -> Description {
         Description {
-            node: site.me.node,
-            incarnation: site.me.incarnation,
-            applied: site.replica.read(|ledger| ledger.head().applied),
-            checkpoints: site.replica.checkpoints(),
+            node: context.me.node,
+            incarnation: context.me.incarnation,
+            applied: context.replica.read(|ledger| ledger.head().applied),
+            checkpoints: context.replica.checkpoints(),
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),
-            no_room: site.parts.shortage().unwrap_or_default(),
-            stopping: site.is_stopping(),
+            no_room: context.parts.shortage().unwrap_or_default(),
+            stopping: context.is_stopping(),
         }
     }
 
@@ -79,7 +65,7 @@ impl Desk {
 }
 
 #[async_trait]
-impl Application for Desk {
+impl Application for PeerHandler {
     fn name(&self) -> String {
         self.introduction.name.clone()
     }
@@ -107,34 +93,34 @@ impl Application for Desk {
     }
 }
 
-fn leadership(site: &Site) -> Result<Arc<Term>, String> {
-    site.term().ok_or_else(|| "this node does not lead".to_owned())
+fn leadership(context: &NodeContext) -> Result<Arc<Leadership>, String> {
+    context.leadership().ok_or_else(|| "this node does not lead".to_owned())
 }
 
-async fn hold_barrier(site: &Arc<Site>, request: BarrierRequest) -> Result<BarrierReport, String> {
-    let term = leadership(site)?;
-    barrier::hold(site, &term, request.index, request.subject).await.map_err(|error| error.to_string())
+async fn hold_barrier(context: &Arc<NodeContext>, request: BarrierRequest) -> Result<BarrierReport, String> {
+    let leadership = leadership(context)?;
+    barrier::hold(context, &leadership, request.index, request.subject).await.map_err(|error| error.to_string())
 }
 
-async fn hand_over(site: &Site, to: NodeId, limit: Duration) -> Result<(), String> {
-    leadership(site)?;
-    let handed = site.replica.transfer_leader(to, Instant::now() + limit).await;
+async fn hand_over(context: &NodeContext, to: NodeId, limit: Duration) -> Result<(), String> {
+    leadership(context)?;
+    let handed = context.replica.transfer_leader(to, Instant::now() + limit).await;
     handed.map_err(|error| error.to_string())
 }
 
-async fn make_part(site: Arc<Site>, question: MakePart) -> Result<Hash, String> {
+async fn make_part(context: Arc<NodeContext>, question: MakePart) -> Result<Hash, String> {
     let MakePart { seed, rows, columns, number } = question;
-    let replica = site.replica.clone();
+    let replica = context.replica.clone();
     let made = replica.blocking(move || {
         let bytes = Recipe { seed, rows, columns }.encoded(number);
-        site.parts.put(&bytes).map_err(|error| format!("{} cannot write it: {error}", site.introduction.name))
+        context.parts.put(&bytes).map_err(|error| format!("{} cannot write it: {error}", context.introduction.name))
     });
     made.await.unwrap_or_else(|error| Err(format!("writing it failed: {error}")))
 }
 
-async fn fetch_part(site: Arc<Site>, question: FetchPart) -> Option<PartPiece> {
-    let replica = site.replica.clone();
-    let read = replica.blocking(move || site.parts.raw(question.part, question.offset, PIECE));
+async fn fetch_part(context: Arc<NodeContext>, question: FetchPart) -> Option<PartPiece> {
+    let replica = context.replica.clone();
+    let read = replica.blocking(move || context.parts.raw(question.part, question.offset, PIECE));
     match read.await.ok()? {
         Ok(piece) => piece.map(|(bytes, total)| PartPiece { bytes, total }),
         Err(error) => {
@@ -144,24 +130,24 @@ async fn fetch_part(site: Arc<Site>, question: FetchPart) -> Option<PartPiece> {
     }
 }
 
-async fn hold_parts(site: Arc<Site>, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
-    let replica = site.replica.clone();
+async fn hold_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
+    let replica = context.replica.clone();
     let held = replica.blocking(move || {
-        let held = site.parts.hold(&parts, SystemTime::now());
-        held.map_err(|error| format!("{} cannot read its parts: {error}", site.introduction.name))
+        let held = context.parts.hold(&parts, SystemTime::now());
+        held.map_err(|error| format!("{} cannot read its parts: {error}", context.introduction.name))
     });
     held.await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
 }
 
-async fn take_part(site: Arc<Site>, question: TakePart) -> Result<(), String> {
+async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), String> {
     let TakePart { part, holder } = question;
-    let name = &site.introduction.name;
-    if hold_parts(Arc::clone(&site), vec![part]).await?.is_empty() {
+    let name = &context.introduction.name;
+    if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
     }
     // Closed never. Whoever asked gives up before it waits for long.
-    let _one_of = site.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
-    match fetch_from(&site, holder, part).await {
+    let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
+    match fetch_from(&context, holder, part).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!("{name} was to take it over from a node that has it no more")),
         Err(error) => Err(format!("{name} cannot take it over: {error}")),
@@ -170,15 +156,17 @@ async fn take_part(site: Arc<Site>, question: TakePart) -> Result<(), String> {
 
 /// P9: the leader's answer, for itself as for everybody. To a node that stops it comes behind what is on its way
 /// to that node.
-async fn grant(site: &Site, question: LeaseRequest) -> LeaseAnswer {
-    let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
+async fn grant(context: &NodeContext, question: LeaseRequest) -> LeaseAnswer {
+    let Some(leadership) = context.leadership() else {
+        return LeaseAnswer::Refused("this node does not lead".to_owned());
+    };
     let stopping = question.stopping;
-    let granted = term.grant(question);
+    let granted = leadership.grant(question);
     if stopping {
-        term.until_claims_are_in_the_log().await;
+        leadership.until_claims_are_in_the_log().await;
     }
     match granted {
-        Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: term.epoch(), floor },
+        Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: leadership.epoch(), floor },
         Err(refusal) => LeaseAnswer::Refused(refusal.to_string()),
     }
 }

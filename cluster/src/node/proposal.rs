@@ -11,7 +11,7 @@ use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
 use tokio_util::sync::CancellationToken;
 
-use super::context::Site;
+use super::context::NodeContext;
 
 /// How long one proposal waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -37,30 +37,30 @@ trait Propose: Sync {
     fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send;
 }
 
-impl Propose for Site {
+impl Propose for NodeContext {
     fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send {
         self.replica.propose(command, Instant::now() + PATIENCE)
     }
 }
 
 /// Proposes a command until the ledger takes it, or refuses it for a reason that `is_final`.
-pub(crate) async fn until_taken(
-    site: &Site,
+pub(crate) async fn propose_until_taken(
+    context: &NodeContext,
     command: &Command,
     is_final: fn(&Refusal) -> bool,
     cancel: &CancellationToken,
 ) -> Result<CommandReply, NotTaken> {
-    retry(site, command, is_final, cancel).await
+    retry(context, command, is_final, cancel).await
 }
 
 /// Settles outcomes of rows until the ledger has taken all of them, in as few entries as hold them. Returns the index
 /// of the last one.
 pub(crate) async fn settle(
-    site: &Site,
+    context: &NodeContext,
     outcomes: Vec<ClaimOutcome>,
     cancel: &CancellationToken,
 ) -> Result<Option<u64>, NotTaken> {
-    settle_by(site, outcomes, cancel).await
+    settle_by(context, outcomes, cancel).await
 }
 
 async fn settle_by(

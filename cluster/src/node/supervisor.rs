@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 /// The actors of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ActorKind {
     /// Stands for this node's leaderships.
     Leadership,
     /// Keeps the node lease.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 
 /// What happens when an actor ends on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum OnEnd {
     /// It holds nothing that a new one would not find in the state: another one after this pause.
     Restart(Duration),
     /// It held something that nobody else can build again: the node stops, and recovers as after a crash.
@@ -42,31 +42,37 @@ enum End {
 
 /// Which runtime an actor has its threads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ActorRuntime {
     /// Raft's own: what must go on however busy the rest is. A leadership that starves fires nothing, and a
     /// lease that is not asked for puts a whole node's rows in doubt: wounds of our own making.
     Raft,
-    /// Where mails are composed and sent: as busy as it likes.
+    /// Where emails are composed and sent: as busy as it likes.
     Work,
 }
 
-impl Kind {
+impl ActorKind {
     /// The table: where.
-    fn place(self) -> Place {
+    fn place(self) -> ActorRuntime {
         match self {
-            Kind::Leadership | Kind::LeaseKeeper => Place::Raft,
-            Kind::Lanes | Kind::Settler | Kind::RelayFollower | Kind::BacklogWatch | Kind::PartSteward => Place::Work,
+            ActorKind::Leadership | ActorKind::LeaseKeeper => ActorRuntime::Raft,
+            ActorKind::Lanes
+            | ActorKind::Settler
+            | ActorKind::RelayFollower
+            | ActorKind::BacklogWatch
+            | ActorKind::PartSteward => ActorRuntime::Work,
         }
     }
 
     /// The table: what its end means.
-    fn end(self) -> End {
+    fn end(self) -> OnEnd {
         match self {
-            Kind::Leadership => End::Restart(Duration::from_millis(100)),
-            Kind::LeaseKeeper => End::Restart(Duration::from_millis(100)),
-            Kind::RelayFollower | Kind::BacklogWatch | Kind::PartSteward => End::Restart(Duration::from_secs(1)),
+            ActorKind::Leadership => OnEnd::Restart(Duration::from_millis(100)),
+            ActorKind::LeaseKeeper => OnEnd::Restart(Duration::from_millis(100)),
+            ActorKind::RelayFollower | ActorKind::BacklogWatch | ActorKind::PartSteward => {
+                OnEnd::Restart(Duration::from_secs(1))
+            }
             // What is past the gate and what is not settled lives in these two.
-            Kind::Lanes | Kind::Settler => End::StopNode,
+            ActorKind::Lanes | ActorKind::Settler => OnEnd::StopNode,
         }
     }
 }
@@ -120,29 +126,29 @@ impl Supervisor {
 
     /// Runs an actor under the table. It may end when `stop` is cancelled, or when it says that it is done
     /// by returning true.
-    pub fn run<F>(&self, kind: Kind, stop: CancellationToken, mut actor: impl FnMut() -> F + Send + 'static)
+    pub fn run<F>(&self, kind: ActorKind, stop: CancellationToken, mut actor: impl FnMut() -> F + Send + 'static)
     where
-        F: Future<Output = Done> + Send + 'static,
+        F: Future<Output = ActorEnd> + Send + 'static,
     {
         let failing = self.failing.clone();
         let runtime = match kind.place() {
-            Place::Raft => &self.raft,
-            Place::Work => &self.work,
+            ActorRuntime::Raft => &self.raft,
+            ActorRuntime::Work => &self.work,
         };
         let life = async move {
             loop {
                 let ended = std::panic::AssertUnwindSafe(actor()).catch_unwind().await;
-                if stop.is_cancelled() || matches!(ended, Ok(Done::AsAsked)) {
+                if stop.is_cancelled() || matches!(ended, Ok(ActorEnd::AsAsked)) {
                     return;
                 }
                 let how = if ended.is_err() { "panicked" } else { "ended" };
                 metrics::counter!("reveille_actor_ends_total", "actor" => format!("{kind:?}")).increment(1);
                 match kind.end() {
-                    End::Restart(pause) => {
+                    OnEnd::Restart(pause) => {
                         tracing::error!(?kind, how, "an actor is started again");
                         tokio::time::sleep(pause).await;
                     }
-                    End::StopNode => {
+                    OnEnd::StopNode => {
                         failing.say(&format!("the {kind:?} actor {how}"));
                         return;
                     }
@@ -161,7 +167,7 @@ impl Supervisor {
 
 /// What an actor says when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum ActorEnd {
     /// Nothing is left for it to do, and that was meant.
     AsAsked,
     /// It could not go on.
@@ -179,14 +185,14 @@ mod tests {
         let (supervisor, stop, lives) =
             (Supervisor::new(Handle::current()), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
         let counted = Arc::clone(&lives);
-        supervisor.run(Kind::LeaseKeeper, stop.clone(), move || {
+        supervisor.run(ActorKind::LeaseKeeper, stop.clone(), move || {
             let life = counted.fetch_add(1, Ordering::SeqCst);
             async move {
                 assert_ne!(life, 0, "the first life panics");
-                if life < 3 { Done::Unasked } else { Done::AsAsked }
+                if life < 3 { ActorEnd::Unasked } else { ActorEnd::AsAsked }
             }
         });
-        supervisor.run(Kind::Settler, stop, || async { Done::Unasked });
+        supervisor.run(ActorKind::Settler, stop, || async { ActorEnd::Unasked });
         let mut failed = supervisor.failed();
         supervisor.ended().await;
         assert_eq!(lives.load(Ordering::SeqCst), 4);

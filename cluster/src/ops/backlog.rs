@@ -4,10 +4,9 @@
 //! run yet: it is counted by the calendar. That costs a look at each such instant, so there is a bound to it; where
 //! more waits, the sizes are told as "at least", and no end is.
 //!
-//! Every node looks at its own applied state every few seconds, so any node can be asked. It decides nothing.
+//! Pure: `backlog_watch.rs` reads the state every few seconds on every node, so any node can be asked.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::decide::calendar::Pattern;
@@ -15,14 +14,11 @@ use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait, oldest_missed};
 use reveille_ledger::ids::Time;
 use reveille_ledger::{Ledger, RecipientState, RunState, Schedule};
-use tokio_util::sync::CancellationToken;
 
 use super::zones::Zones;
-use crate::leader::claims::catch_up::{is_late, late_rate};
-use crate::node::context::Site;
+use crate::leader::claims::claimable::is_late;
+use crate::leader::claims::limits::late_rate;
 
-/// How often it is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Over which span it is seen to shrink.
 const SPAN: Duration = Duration::from_secs(60);
 /// A change over less than this tells nothing: two looks are far enough apart, also where one came late.
@@ -41,13 +37,13 @@ pub struct Backlog {
     pub recipients: u64,
     /// When the oldest of its instants was due.
     pub oldest: Time,
-    /// Late mails a second that may be claimed at most; none where there is no bound.
+    /// Late emails a second that may be claimed at most; none where there is no bound.
     pub bound_per_second: Option<f64>,
-    /// By how many it shrank a second lately; none where it does not shrink, or nobody has looked for long enough.
+    /// By how many it shrank a second lately; none where it does not shrink, or was not measured for long enough.
     pub shrinks_per_second: Option<f64>,
-    /// How long it lasts at that; none where nobody knows.
+    /// How long it lasts at that; none where it is not known.
     pub eta: Option<Duration>,
-    /// Was it looked at for long enough to say whether it shrinks?
+    /// Was it measured for long enough to say whether it shrinks?
     pub measured: bool,
     /// Instants of it that wait their turn, behind other runs of their schedules.
     pub waiting: u64,
@@ -57,7 +53,7 @@ pub struct Backlog {
 
 /// What is late of one pool at one look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Late {
+pub(crate) struct Late {
     recipients: u64,
     oldest: Time,
     waiting: u64,
@@ -76,7 +72,7 @@ impl Late {
 }
 
 /// What is late, by pool.
-type Pools = BTreeMap<String, Late>;
+pub(crate) type Pools = BTreeMap<String, Late>;
 
 fn add(found: &mut Pools, pool: &str, late: Late) {
     match found.get_mut(pool) {
@@ -100,7 +96,7 @@ fn late(ledger: &Ledger) -> Pools {
 }
 
 /// What was missed and waits its turn. Blocks for as long as the calendars of these schedules take.
-fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones, now: Time) {
+pub(crate) fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones, now: Time) {
     let mut left = WAITING_MAX;
     for schedule in missed {
         if left == 0 {
@@ -127,11 +123,11 @@ fn add_uncounted(found: &mut Pools, schedule: &Schedule, now: Time) {
 
 /// What was seen over the last minute.
 #[derive(Debug, Default)]
-struct Watch(BTreeMap<String, VecDeque<(Duration, u64)>>);
+pub(crate) struct BacklogWatch(BTreeMap<String, VecDeque<(Duration, u64)>>);
 
-impl Watch {
+impl BacklogWatch {
     /// Takes in what is late at `now`; `bound` is the rate of a pool.
-    fn look(&mut self, late: Pools, bound: impl Fn(&str) -> Option<f64>, now: Duration) -> Vec<Backlog> {
+    pub(crate) fn look(&mut self, late: Pools, bound: impl Fn(&str) -> Option<f64>, now: Duration) -> Vec<Backlog> {
         self.0.retain(|pool, _| late.contains_key(pool));
         let told = late.into_iter().map(|(pool, late)| {
             let Late { recipients, oldest, waiting, is_all } = late;
@@ -169,18 +165,18 @@ impl Watch {
 }
 
 /// What the state says at one look.
-struct Seen {
+pub(crate) struct Seen {
     /// What is late and has opened, and the pools of schedules beyond [`SCHEDULES_MAX`].
-    late: Pools,
-    /// Late mails a second, by pool.
-    bounds: BTreeMap<String, f64>,
+    pub late: Pools,
+    /// Late emails a second, by pool.
+    pub bounds: BTreeMap<String, f64>,
     /// Schedules of which something may wait.
-    missed: Vec<Schedule>,
-    now: Time,
+    pub missed: Vec<Schedule>,
+    pub now: Time,
 }
 
 impl Seen {
-    fn of(ledger: &Ledger) -> Seen {
+    pub(crate) fn of(ledger: &Ledger) -> Seen {
         let pools = ledger.relays().iter().map(|(_, relay)| &relay.pool);
         let bounds = pools.filter_map(|pool| Some((pool.clone(), late_rate(ledger, pool)?))).collect();
         let (mut late, mut missed, now) = (late(ledger), Vec::new(), ledger.head().now);
@@ -193,42 +189,6 @@ impl Seen {
             }
         }
         Seen { late, bounds, missed, now }
-    }
-}
-
-/// Looks until `stop`.
-pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
-    let mut watch = Watch::default();
-    let mut gauges = BTreeMap::new();
-    let mut every = tokio::time::interval(LOOK_EVERY);
-    while stop.run_until_cancelled(every.tick()).await.is_some() {
-        let (now, looks) = (site.clock.boot(), Arc::clone(&site));
-        // Off the threads on which mail goes: calendars are asked one after the other, outside the state's lock.
-        let seen = tokio::task::spawn_blocking(move || {
-            let mut seen = looks.replica.read(Seen::of);
-            add_waiting(&mut seen.late, &seen.missed, &looks.zones, seen.now);
-            seen
-        });
-        let seen = match seen.await {
-            Ok(seen) => seen,
-            Err(error) => {
-                tracing::error!(%error, "the backlog was not looked at");
-                continue;
-            }
-        };
-        let backlogs = watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), now);
-        for (pool, _) in std::mem::take(&mut gauges) {
-            gauges.insert(pool, (0.0, 0.0));
-        }
-        for backlog in &backlogs {
-            let age = seen.now.since_ms(backlog.oldest).max(0) as f64 / 1_000.0;
-            gauges.insert(backlog.pool.clone(), (backlog.recipients as f64, age));
-        }
-        for (pool, (recipients, age)) in &gauges {
-            metrics::gauge!("reveille_backlog_recipients", "pool" => pool.clone()).set(*recipients);
-            metrics::gauge!("reveille_backlog_age_seconds", "pool" => pool.clone()).set(*age);
-        }
-        site.note_backlogs(backlogs);
     }
 }
 

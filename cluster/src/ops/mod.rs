@@ -2,6 +2,7 @@
 //! links and bounce addresses.
 
 pub mod backlog;
+pub(crate) mod backlog_watch;
 pub mod return_path;
 pub mod test_clock;
 pub mod unsubscribe;

@@ -19,18 +19,18 @@ use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState};
 use reveille_raft::{ProposeError, ReadError};
 
 use crate::leader::claims::claimable::claimable;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 
 /// How long one proposal is waited for before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a proposal without an answer is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// How often it is told where a walk stands.
+/// How often progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// What is left to do at an instant before the clock may go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct RemainingWork {
     /// Schedules with an instant that is neither opened nor explained.
     pub due: u64,
     /// Recipients that can be claimed.
@@ -43,7 +43,7 @@ pub struct Work {
 
 /// Where a walk stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Walked {
+pub struct AdvanceProgress {
     /// Ledger time before it.
     pub from: Time,
     /// Ledger time now.
@@ -53,12 +53,12 @@ pub struct Walked {
     /// Runs that schedules have opened since it began.
     pub fired: u64,
     /// What it waits for.
-    pub work: Work,
+    pub work: RemainingWork,
 }
 
 /// Why a walk ended before its end.
 #[derive(Debug, thiserror::Error)]
-pub enum WalkError {
+pub enum AdvanceError {
     /// The ledger does not do it.
     #[error("{0}")]
     Refused(Refusal),
@@ -73,17 +73,22 @@ pub enum WalkError {
 /// Moves the clock to `to`, later than now. `tell` hears now and then where it stands.
 ///
 /// # Errors
-/// When the ledger refuses it, or nobody takes it at its beginning. A leader that is lost on the way is not one:
+/// When the ledger refuses it, or no leader takes it at its beginning. A leader that is lost on the way is not one:
 /// the next one goes on from the same state.
-pub async fn walk(site: &Site, to: Time, jump: bool, mut tell: impl FnMut(Walked)) -> Result<Walked, WalkError> {
-    site.replica.linearizable(Instant::now() + PATIENCE).await.map_err(WalkError::NotRead)?;
-    let (from, opened_before) = site.replica.read(|ledger| (ledger.head().now, opened(ledger)));
+pub async fn advance(
+    context: &NodeContext,
+    to: Time,
+    jump: bool,
+    mut tell: impl FnMut(AdvanceProgress),
+) -> Result<AdvanceProgress, AdvanceError> {
+    context.replica.linearizable(Instant::now() + PATIENCE).await.map_err(AdvanceError::NotRead)?;
+    let (from, opened_before) = context.replica.read(|ledger| (ledger.head().now, opened(ledger)));
     if to <= from {
-        return Err(WalkError::Refused(Impossible::ClockGoesForward { now: from }.into()));
+        return Err(AdvanceError::Refused(Impossible::ClockGoesForward { now: from }.into()));
     }
     let look = |steps: u64| {
-        let alone = alone(site);
-        site.replica.read(|ledger| Walked {
+        let alone = alone(context);
+        context.replica.read(|ledger| AdvanceProgress {
             from,
             now: ledger.head().now,
             steps,
@@ -94,25 +99,25 @@ pub async fn walk(site: &Site, to: Time, jump: bool, mut tell: impl FnMut(Walked
     let (mut steps, mut told) = (0, Instant::now());
     // What is due already is done before the clock moves; an outage would not have waited for it.
     if !jump {
-        until_done(site, &mut told, || tell(look(0))).await?;
+        until_done(context, &mut told, || tell(look(0))).await?;
     }
-    while site.replica.read(|ledger| ledger.head().now < to) {
-        let alone = alone(site);
-        let next = site.replica.read(|ledger| next_instant(ledger, alone));
+    while context.replica.read(|ledger| ledger.head().now < to) {
+        let alone = alone(context);
+        let next = context.replica.read(|ledger| next_instant(ledger, alone));
         let next = next.filter(|next| !jump && *next < to);
-        advance(site, next.unwrap_or(to), jump).await?;
+        advance_once(context, next.unwrap_or(to), jump).await?;
         steps += 1;
-        until_done(site, &mut told, || tell(look(steps))).await?;
+        until_done(context, &mut told, || tell(look(steps))).await?;
     }
     Ok(look(steps))
 }
 
 /// Waits until nothing is left to do at the instant that the clock shows.
-async fn until_done(site: &Site, told: &mut Instant, mut tell: impl FnMut()) -> Result<(), WalkError> {
-    let (mut applied, alone) = (site.replica.applied(), alone(site));
+async fn until_done(context: &NodeContext, told: &mut Instant, mut tell: impl FnMut()) -> Result<(), AdvanceError> {
+    let (mut applied, alone) = (context.replica.applied(), alone(context));
     loop {
         applied.mark_unchanged();
-        if site.replica.read(|ledger| work(ledger, alone)) == Work::default() {
+        if context.replica.read(|ledger| work(ledger, alone)) == RemainingWork::default() {
             return Ok(());
         }
         if told.elapsed() >= TELL_EVERY {
@@ -120,26 +125,26 @@ async fn until_done(site: &Site, told: &mut Instant, mut tell: impl FnMut()) -> 
             tell();
         }
         if let Ok(Err(_)) = tokio::time::timeout(TELL_EVERY, applied.changed()).await {
-            return Err(WalkError::NotProposed(ProposeError::Stopped));
+            return Err(AdvanceError::NotProposed(ProposeError::Stopped));
         }
     }
 }
 
-/// Moves the clock once. That something else has come first is no error: whoever asks looks again.
-async fn advance(site: &Site, to: Time, jump: bool) -> Result<(), WalkError> {
+/// Moves the clock once. That something else has come first is no error: the caller reads the state again.
+async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(), AdvanceError> {
     let command = Command::Advance(Advance { to, jump });
     loop {
-        let refusal = match site.replica.propose(&command, Instant::now() + PATIENCE).await {
+        let refusal = match context.replica.propose(&command, Instant::now() + PATIENCE).await {
             Ok(reply) => {
                 // If it is not seen in time, the look below is at an older state, and the walk asks again.
-                let _ = site.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
+                let _ = context.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
                 match reply.outcome {
                     CommandOutcome::Refused(refusal) => refusal,
                     _ => return Ok(()),
                 }
             }
             Err(error @ (ProposeError::Stopped | ProposeError::TooLarge { .. })) => {
-                return Err(WalkError::NotProposed(error));
+                return Err(AdvanceError::NotProposed(error));
             }
             Err(error) => {
                 tracing::debug!(%error, "the clock was not moved, or it is not known");
@@ -152,8 +157,8 @@ async fn advance(site: &Site, to: Time, jump: bool) -> Result<(), WalkError> {
                 tracing::debug!(%refusal, "the clock was not moved: leadership changes");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
-            _ if site.replica.read(|ledger| is_overtaken(ledger, to)) => return Ok(()),
-            _ => return Err(WalkError::Refused(refusal)),
+            _ if context.replica.read(|ledger| is_overtaken(ledger, to)) => return Ok(()),
+            _ => return Err(AdvanceError::Refused(refusal)),
         }
     }
 }
@@ -165,8 +170,8 @@ fn is_overtaken(ledger: &Ledger, to: Time) -> bool {
 }
 
 /// The only node of its cluster. Of several one is always given claims (P12).
-fn alone(site: &Site) -> Option<NodeId> {
-    let voters = site.voters();
+fn alone(context: &NodeContext) -> Option<NodeId> {
+    let voters = context.voters();
     voters.first().copied().filter(|_| voters.len() == 1)
 }
 
@@ -177,12 +182,12 @@ fn rest(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
 }
 
 /// What is left to do at the instant that the clock shows.
-fn work(ledger: &Ledger, alone: Option<NodeId>) -> Work {
+fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
     let (now, rests) = (ledger.head().now, rest(ledger, alone).is_some());
-    let mut work = Work {
+    let mut work = RemainingWork {
         due: ledger.due().take_while(|(due, _)| *due <= now).count() as u64,
         claimed: ledger.claims().iter().map(|(_, row)| u64::from(row.claimed.len())).sum(),
-        ..Work::default()
+        ..RemainingWork::default()
     };
     for (id, page) in ledger.open_pages() {
         work.late += page.runs.iter().filter(|run| expires(run) && run.finish_by <= now).count() as u64;

@@ -1,6 +1,6 @@
 //! Time zones by name: the database that came with the binary, never the machine's by accident.
 //!
-//! Called by the timer and by whoever validates a schedule. The version travels in every entry that a
+//! Called by the timer and by the validation of schedules. The version travels in every entry that a
 //! calendar computation ends in, and `version` and `cluster status` print it.
 
 use jiff::tz::TimeZoneDatabase;

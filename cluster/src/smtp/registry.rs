@@ -17,8 +17,8 @@ use reveille_ledger::command::Relay;
 use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::time::{Instant, timeout_at};
 
-use super::parked_relays::Parkings;
-use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRules, Status, Target, Unavailable};
+use super::parked_relays::ParkedRelays;
+use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRules, RelayStatus, Target, Unavailable};
 use crate::node::peer_messages::RelayFlow;
 
 /// The rate of a relay without a bound of its own: far above what one node can send.
@@ -28,7 +28,7 @@ const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
 const BURST_SECONDS: f64 = 0.1;
 
 /// Pools by relay name.
-pub struct Relays {
+pub struct RelayRegistry {
     dialer: Arc<dyn Dial>,
     name: String,
     hello_name: Option<String>,
@@ -38,11 +38,11 @@ pub struct Relays {
     idle_rules: Mutex<BTreeSet<String>>,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
-    parkings: Mutex<Parkings>,
+    parked: Mutex<ParkedRelays>,
 }
 
 /// The right to send one mail, and through which relay.
-pub struct Way {
+pub struct RelayPermit {
     /// Its name.
     pub relay: String,
     /// The right.
@@ -58,7 +58,7 @@ struct Entry {
     pool: Pool,
 }
 
-impl Relays {
+impl RelayRegistry {
     /// No pools yet. `name` is the node's, `hello_name` what it calls itself in EHLO; none: the address literal of
     /// each connection. `reply_rules` are the operator's, by the name of the relay.
     pub fn new(
@@ -67,11 +67,11 @@ impl Relays {
         hello_name: Option<String>,
         credentials: CredentialStore,
         reply_rules: RelayRules,
-    ) -> Relays {
+    ) -> RelayRegistry {
         let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
         let (credentials, idle_rules) = (Arc::new(credentials), Mutex::default());
-        let parkings = Mutex::default();
-        Relays { dialer, name, hello_name, credentials, reply_rules, idle_rules, pools, turn, parkings }
+        let parked = Mutex::default();
+        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, idle_rules, pools, turn, parked }
     }
 
     /// What this node may log in with.
@@ -148,25 +148,25 @@ impl Relays {
     ///
     /// # Errors
     /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
-    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Way, Option<Unavailable>> {
+    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<RelayPermit, Option<Unavailable>> {
         let mut members = self.members(pool);
         if members.len() > 1 {
             return first_of(&members, deadline).await;
         }
         let (relay, member) = members.pop().ok_or(None)?;
-        Ok(Way { relay, permit: member.acquire(deadline).await.map_err(Some)? })
+        Ok(RelayPermit { relay, permit: member.acquire(deadline).await.map_err(Some)? })
     }
 
-    /// As [`Relays::acquire`], through a relay that is not one of these.
+    /// As [`RelayRegistry::acquire`], through a relay that is not one of these.
     ///
     /// # Errors
-    /// As [`Relays::acquire`]; none when the pool has no other relay.
-    pub async fn acquire_besides(
+    /// As [`RelayRegistry::acquire`]; none when the pool has no other relay.
+    pub async fn acquire_except(
         &self,
         these: &BTreeSet<String>,
         pool: &str,
         deadline: Instant,
-    ) -> Result<Way, Option<Unavailable>> {
+    ) -> Result<RelayPermit, Option<Unavailable>> {
         let mut members = self.members(pool);
         members.retain(|(relay, _)| !these.contains(relay));
         if members.is_empty() {
@@ -195,12 +195,12 @@ impl Relays {
     }
 
     /// What each relay is doing.
-    pub fn status(&self) -> BTreeMap<String, Status> {
+    pub fn status(&self) -> BTreeMap<String, RelayStatus> {
         self.pools.read().iter().map(|(name, entry)| (name.clone(), entry.pool.status())).collect()
     }
 
     /// What one relay is doing; none while it is not in the ledger that this node has applied.
-    pub fn status_of(&self, name: &str) -> Option<Status> {
+    pub fn status_of(&self, name: &str) -> Option<RelayStatus> {
         self.pools.read().get(name).map(|entry| entry.pool.status())
     }
 
@@ -216,7 +216,7 @@ impl Relays {
     pub fn measure(&self) {
         let status = self.status();
         let circuits = status.iter().map(|(name, status)| (name.clone(), status.circuit.clone())).collect();
-        self.parkings.lock().look(&circuits);
+        self.parked.lock().look(&circuits);
         for (name, status) in status {
             let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
             let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
@@ -224,7 +224,7 @@ impl Relays {
         }
     }
 
-    /// Takes no more mails; waits for those under way. True when all have their verdict.
+    /// Takes no more emails; waits for those under way. True when all have their verdict.
     pub async fn close(&self, patience: Duration) -> bool {
         let pools: Vec<Pool> = self.pools.read().values().map(|entry| entry.pool.clone()).collect();
         let mut closing = tokio::task::JoinSet::new();
@@ -248,18 +248,18 @@ impl Entry {
     }
 }
 
-/// Whoever has room now, in this order; else all are waited for at once, and whoever comes free first is taken. A
-/// relay that is left alone is asked again as soon as it may be, for as long as another one is waited for.
+/// The first relay with room, in this order; else waits for all at once, and takes the first that is free. A relay that is
+/// left alone is asked again as soon as it may be, for as long as another one is waited for.
 ///
-/// A wait ends in the step in which it takes from its relay's pace, and after it no other is looked at: so only the
-/// one that is taken spends anything. The others give back their places, and who is behind them moves up.
+/// A wait ends when it takes from its relay's rate, and no other is polled after it: only that relay's rate is spent. The
+/// other waits are dropped, and the next ones in their queues move up.
 ///
 /// # Errors
-/// As [`Relays::acquire`].
-async fn first_of(members: &[Member], deadline: Instant) -> Result<Way, Option<Unavailable>> {
+/// As [`RelayRegistry::acquire`].
+async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, Option<Unavailable>> {
     for (relay, member) in members {
         if let Some(permit) = member.acquire_now() {
-            return Ok(Way { relay: relay.clone(), permit });
+            return Ok(RelayPermit { relay: relay.clone(), permit });
         }
     }
     let mut asked: FuturesUnordered<_> = members.iter().map(|member| ask(member, deadline)).collect();
@@ -271,9 +271,9 @@ async fn first_of(members: &[Member], deadline: Instant) -> Result<Way, Option<U
             None => Ok(asked.next().await),
         };
         match answer {
-            Ok(Some(((relay, _), Ok(permit)))) => return Ok(Way { relay: relay.clone(), permit }),
+            Ok(Some(((relay, _), Ok(permit)))) => return Ok(RelayPermit { relay: relay.clone(), permit }),
             Ok(Some((member, Err(why)))) => shut.push((member, why)),
-            // Nobody is waited for any more: the caller waits, and keeps nobody's turn meanwhile.
+            // No relay is waited for any more: the caller waits, and holds no turn meanwhile.
             Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline))),
             Err(_) => {
                 let now = Instant::now();
@@ -333,8 +333,8 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
     metrics::gauge!("reveille_relay_circuit_open", relay()).set(u8::from(circuit_open));
 }
 
-/// What is waited for: whoever may be asked again before `deadline` comes first; then, soonest first, a session, a
-/// turn, a circuit, and at last nothing.
+/// Sort key for which refusal to report: retryable before `deadline` first, then by kind (session, rate, circuit, none),
+/// then by time.
 fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
     let place = match unavailable {
         Unavailable::Busy => 0,
@@ -346,7 +346,7 @@ fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<I
     (until.is_none_or(|until| until >= deadline), place, until)
 }
 
-/// One voter's share of a relay's rate. Mails a second.
+/// One voter's share of a relay's rate. Emails a second.
 pub fn share(relay: &Relay, voters: usize) -> f64 {
     let voters = if injected_bugs::is(Bug::WholeBudget) { 1 } else { voters };
     match relay.rate_milli {
@@ -355,7 +355,7 @@ pub fn share(relay: &Relay, voters: usize) -> f64 {
     }
 }
 
-fn flow(status: &Status, now: Instant) -> RelayFlow {
+fn flow(status: &RelayStatus, now: Instant) -> RelayFlow {
     RelayFlow {
         // Zero would say that it is not known.
         dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),

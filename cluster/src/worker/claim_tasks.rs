@@ -1,8 +1,8 @@
-//! The tasks in which lanes work rows, and the word that one of them panicked.
+//! The tasks of claim workers, and the signal that one of them panicked.
 //!
-//! Whoever is claimed in a row has that row's task for an owner (P1). Nobody works a row twice, and while the
-//! node keeps its lease nobody takes it away: what a task leaves behind when it panics would stay claimed for the
-//! life of the process. So its end is the end of the lanes, and the table says what that means (`supervisor`).
+//! The task of a claim owns its recipients (P1). No task works a claim twice, and no leader takes it away while the node
+//! keeps its lease: recipients of a panicked task would stay claimed for the life of the process. So a panic ends all
+//! workers, and the supervisor's table says what that means.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -13,12 +13,12 @@ use tokio_util::task::TaskTracker;
 
 /// The tasks of all rows of one life.
 #[derive(Clone, Default)]
-pub(crate) struct RowTasks {
+pub(crate) struct ClaimTasks {
     tasks: TaskTracker,
     broken: CancellationToken,
 }
 
-impl RowTasks {
+impl ClaimTasks {
     /// Works at a row.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let broken = self.broken.clone();

@@ -1,4 +1,4 @@
-//! What the lanes of one life of a node share: its relays, journal, settler and compiled contents.
+//! What the claim workers of one process share: its relays, journal, settler and compiled contents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use reveille_ledger::ids::{Fence, Hash};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::journal::{Act, Journal, JournalFault, Place, Record};
+use super::injected_bugs;
+use super::journal::{Act, Journal, JournalFault, Place};
 use super::settler::Settler;
-use super::tenant_queue::Turns;
+use super::tenant_queue::TenantQueues;
 use crate::compose::Compiled;
 use crate::node::cache::Cache;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::supervisor::Failing;
-use crate::smtp::registry::Relays;
+use crate::smtp::registry::RelayRegistry;
 
 /// Bytes of compiled contents that are kept. A compiled content is taken to weigh a multiple of its own bytes.
 const COMPILED_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -47,7 +48,8 @@ impl JournalWriter {
     /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut for good
     /// it would only take claims away from nodes that can send. So does a second `begin` (P5): a row is worked twice.
     pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
-        let noted = self.journal.lock().append(&[Record { place, act }]);
+        let records = injected_bugs::records(place, act);
+        let noted = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
         match &noted {
             Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
             Err(fault) => self.failing.say(&fault.to_string()),
@@ -58,54 +60,54 @@ impl JournalWriter {
 }
 
 /// Shared by the lanes of one life of a node.
-pub(crate) struct Room {
-    pub site: Arc<Site>,
-    pub relays: Arc<Relays>,
+pub(crate) struct WorkerContext {
+    pub node: Arc<NodeContext>,
+    pub relays: Arc<RelayRegistry>,
     pub journal: JournalWriter,
     pub settler: Settler,
     /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
     /// for those before it alone.
     pub composing: Semaphore,
     /// Whose rows ask for a session next (I12).
-    pub turns: Turns,
+    pub queues: TenantQueues,
     /// Set when the node stops: what has not begun goes back.
     pub drain: CancellationToken,
     /// Reads of parts of audiences that are not over.
     pub reads: Arc<Semaphore>,
-    /// Closed rows whose records stay, because somebody of them is assumed.
+    /// Closed claims whose records stay, because a recipient of them is assumed.
     assumed: Mutex<BTreeSet<Fence>>,
     /// By content and audience, whose columns it is compiled against.
     compiled: Cache<(Hash, Hash), Compiled>,
 }
 
-/// What a run sends, and to whom: its content compiled against its audience. Of a sealed one, where they are.
+/// What a run sends, and its recipients: its content compiled against its audience. Of a sealed one, where they are.
 pub(crate) struct Letter {
     pub compiled: Arc<Compiled>,
     pub recipients: Arc<Recipients>,
 }
 
-impl Room {
+impl WorkerContext {
     pub fn new(
-        site: Arc<Site>,
-        relays: Arc<Relays>,
+        node: Arc<NodeContext>,
+        relays: Arc<RelayRegistry>,
         journal: JournalWriter,
         settler: Settler,
         drain: CancellationToken,
-    ) -> Room {
+    ) -> WorkerContext {
         let composing = Semaphore::new(COMPOSING_MAX as usize);
-        let (turns, compiled, assumed) = (Turns::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
+        let (queues, compiled, assumed) = (TenantQueues::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Room { site, relays, journal, settler, composing, turns, drain, reads, assumed, compiled }
+        WorkerContext { node, relays, journal, settler, composing, queues, drain, reads, assumed, compiled }
     }
 
-    /// The row is closed in the state that this node has applied. Its records stay where somebody is assumed:
-    /// the next life would take their absence for the proof that nothing was begun (P14). [`Room::forget_again`] asks
+    /// The claim is closed in the state that this node has applied. Its records stay where a recipient is assumed:
+    /// the next life would take their absence for the proof that nothing was begun (P14). [`WorkerContext::forget_again`] asks
     /// for those once more.
     pub fn forget(&self, fence: Fence) {
         let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
             let look = |ledger: &Ledger| ledger.closed_claim(chunk, fence).map(|row| !row.assumed.is_empty());
-            self.site.replica.read(look).unwrap_or(false)
+            self.node.replica.read(look).unwrap_or(false)
         };
         if chunk.is_some_and(assumes) {
             self.assumed.lock().insert(fence);
@@ -114,7 +116,7 @@ impl Room {
         }
     }
 
-    /// Looks again at closed rows in which somebody was assumed: a decision may have ended that, or their run is gone.
+    /// Checks closed claims with assumed recipients again: a decision may have ended that, or their run is gone.
     pub fn forget_again(&self) {
         let assumed = std::mem::take(&mut *self.assumed.lock());
         assumed.into_iter().for_each(|fence| self.forget(fence));
@@ -123,11 +125,11 @@ impl Room {
     /// The letter of a content and an audience. Decoded and compiled outside the ledger's lock, once for all who ask.
     ///
     /// # Errors
-    /// Why it can be composed for nobody.
+    /// Why it cannot be composed.
     pub fn letter(&self, content: Hash, audience: Hash) -> Result<Letter, String> {
-        let recipients = self.site.recipients(audience)?;
+        let recipients = self.node.recipients(audience)?;
         let compiled = self.compiled.get((content, audience), || {
-            let blob = self.site.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
+            let blob = self.node.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
             let blob = blob.ok_or("the content of the run is not in the ledger")?;
             let read = Content::from_blob(&blob).ok_or("the content of the run cannot be read")?;
             let compiled = Compiled::new(&read, recipients.columns()).map_err(|error| error.to_string())?;

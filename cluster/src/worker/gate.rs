@@ -1,124 +1,100 @@
 //! The gate (P5): the last check before the final dot, and the only place that says yes.
 //!
-//! Asked in the state that this node has applied: is the recipient still in my row, does its run send,
-//! is it before its deadline, has it not opted out, does the node's lease run? Then `begin` goes into the
-//! journal, and only then the terminator may be written.
+//! It decides by the state that this node has applied: the recipient is still in this claim, its run sends, its deadline
+//! has not passed, it has not opted out, and the node's lease runs. Then `begin` goes into the journal, and only then the
+//! terminator may be written.
 
 use std::sync::Arc;
 
 use reveille_ledger::ids::{ClaimOwner, RunId};
-use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::{Ledger, RunState};
 
-use super::claim::Job;
-use super::context::{JournalWriter, Room};
+use super::context::{JournalWriter, WorkerContext};
 use super::in_flight_handoffs::HandOff;
-use super::injected_send;
 use super::journal::{Act, JournalFault, Place};
-use crate::smtp::{Gate, GateAnswer, Shut};
+use crate::smtp::{Gate, GateAnswer, GateRefusal};
+
+/// What a gate asks before it journals `begin`.
+pub(crate) type GateCheck = fn(&WorkerContext, &HandOff) -> Result<(), GateRefusal>;
 
 /// The gate of one hand-off.
-pub(crate) struct LaneGate {
-    pub room: Arc<Room>,
-    pub job: Arc<Job>,
+pub(crate) struct WorkerGate {
+    pub context: Arc<WorkerContext>,
+    pub hand_off: Arc<HandOff>,
+    pub check: GateCheck,
 }
 
-impl Gate for LaneGate {
+impl Gate for WorkerGate {
     fn pass(&mut self) -> GateAnswer {
-        let (room, job) = (&self.room, &self.job);
-        // P15: the mark comes before the look at the state.
-        room.site.marks.set(job.hand_off());
-        let answer = match look(room, job) {
-            Err(shut) => GateAnswer::Shut(shut),
-            Ok(()) if injected_bugs::is(Bug::JournalAfterAct) => GateAnswer::Pass,
-            Ok(()) => begin(&room.journal, job.place).map_or_else(GateAnswer::Shut, |()| GateAnswer::Pass),
-        };
-        if let GateAnswer::Shut(shut) = answer {
-            // The first hand-off of a recipient that was handed off before keeps its mark.
-            if shut != Shut::BegunBefore {
-                room.site.marks.clear(job.place.fence, job.run, job.recipient);
+        let (context, hand_off) = (&self.context, &self.hand_off);
+        // P15: the hand-off is listed before the state is read.
+        context.node.hand_offs.insert(hand_off);
+        let passed = (self.check)(context, hand_off).and_then(|()| begin(&context.journal, hand_off.place));
+        match passed {
+            Ok(()) => {
+                metrics::counter!("reveille_gate_passes_total").increment(1);
+                GateAnswer::Pass
             }
-            metrics::counter!("reveille_gate_shut_total", "why" => shut.to_string()).increment(1);
-        } else {
-            metrics::counter!("reveille_gate_passes_total").increment(1);
+            Err(refusal) => {
+                // The first hand-off of a recipient that was handed off before stays listed.
+                if refusal != GateRefusal::BegunBefore {
+                    context.node.hand_offs.remove(hand_off);
+                }
+                metrics::counter!("reveille_gate_shut_total", "why" => refusal.to_string()).increment(1);
+                GateAnswer::Closed(refusal)
+            }
         }
-        answer
     }
 }
 
 /// Journals `begin`: from here on the terminator may be written.
-fn begin(journal: &JournalWriter, place: Place) -> Result<(), Shut> {
+fn begin(journal: &JournalWriter, place: Place) -> Result<(), GateRefusal> {
     journal.note(place, Act::Begin).map_err(|fault| match fault {
-        JournalFault::BegunTwice(_) => Shut::BegunBefore,
-        JournalFault::Broken(_) | JournalFault::Create { .. } => Shut::JournalFailed,
+        JournalFault::BegunTwice(_) => GateRefusal::BegunBefore,
+        JournalFault::Broken(_) | JournalFault::Create { .. } => GateRefusal::JournalFailed,
     })
 }
 
-/// P9 last: the lease is looked at after the state, so that nothing comes between it and the write.
-fn look(room: &Room, job: &Job) -> Result<(), Shut> {
-    let applied = room.site.replica.read(|ledger| {
-        may_leave(ledger, room.site.me, job)?;
+/// The questions of P5. The lease comes last (P9): nothing may come between it and the write.
+pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), GateRefusal> {
+    let node = &context.node;
+    let applied = node.replica.read(|ledger| {
+        may_leave(ledger, node.me, hand_off)?;
         Ok(ledger.head().applied)
     })?;
-    if !room.site.lease.runs(room.site.lease_clock(), applied) {
-        return Err(Shut::LeaseOver);
+    if !node.lease.runs(node.lease_clock(), applied) {
+        return Err(GateRefusal::LeaseOver);
     }
     Ok(())
 }
 
 /// What the applied state says.
-pub(crate) fn may_leave(ledger: &Ledger, me: ClaimOwner, job: &Job) -> Result<(), Shut> {
-    if injected_bugs::is(Bug::ClaimAfterSend) && injected_send::is_ahead(job.place) {
-        return Ok(());
-    }
-    may_begin(ledger, me, job.place, job.run)?;
-    if ledger.opted_out().contains(&(job.tenant.clone(), job.key.clone())) {
-        return Err(Shut::OptedOut);
+fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), GateRefusal> {
+    may_begin(ledger, me, hand_off.place, hand_off.run)?;
+    if ledger.opted_out().contains(&(hand_off.tenant.clone(), hand_off.key.clone())) {
+        return Err(GateRefusal::OptedOut);
     }
     Ok(())
 }
 
-/// The part of it that needs no recipient: asked before a session and the relay's pace are spent.
-pub(crate) fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), Shut> {
-    if injected_bugs::is(Bug::ClaimAfterSend) && injected_send::is_ahead(place) {
-        return Ok(());
-    }
-    let row = ledger.claims().get(&place.fence).ok_or(Shut::NotInRow)?;
+/// The part that needs no recipient: asked before a session and the relay's rate are spent.
+pub(crate) fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), GateRefusal> {
+    let row = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInRow)?;
     if row.owner != me || !row.claimed.contains(place.slot) {
-        return Err(Shut::NotInRow);
+        return Err(GateRefusal::NotInRow);
     }
-    let run = ledger.run(run).ok_or(Shut::NotInRow)?;
+    let run = ledger.run(run).ok_or(GateRefusal::NotInRow)?;
     match run.state {
         RunState::Open => {}
-        RunState::Paused { .. } => return Err(Shut::RunPaused),
-        RunState::Cancelled { .. } | RunState::Expired { .. } | RunState::Finished => return Err(Shut::RunEnded),
-    }
-    if run.finish_by <= ledger.head().now {
-        return Err(Shut::PastDeadline);
-    }
-    Ok(())
-}
-
-impl Job {
-    fn hand_off(&self) -> HandOff {
-        HandOff {
-            run: self.run,
-            recipient: self.recipient,
-            tenant: self.tenant.clone(),
-            key: self.key.clone(),
-            fence: self.place.fence,
+        RunState::Paused { .. } => return Err(GateRefusal::RunPaused),
+        RunState::Cancelled { .. } | RunState::Expired { .. } | RunState::Finished => {
+            return Err(GateRefusal::RunEnded);
         }
     }
-
-    /// `r1042.3#17`: the recipient as log lines name it.
-    pub(crate) fn name(&self) -> String {
-        recipient_name(self.run, self.recipient)
+    if run.finish_by <= ledger.head().now {
+        return Err(GateRefusal::PastDeadline);
     }
-}
-
-/// `r1042.3#17`: a recipient as log lines name it. Never an address.
-pub(crate) fn recipient_name(run: RunId, recipient: u32) -> String {
-    format!("{run}#{recipient}")
+    Ok(())
 }
 
 #[cfg(test)]
@@ -127,8 +103,8 @@ mod tests {
 
     use super::*;
     use crate::node::supervisor::Supervisor;
-    use crate::worker::claim::fate_of_shut;
     use crate::worker::journal::{Journal, Owner};
+    use crate::worker::outcome::DeliveryOutcome;
 
     #[tokio::test]
     async fn second_begin_of_recipient_stops_node_and_settles_nothing() {
@@ -141,8 +117,12 @@ mod tests {
         let place = Place { page: RunId { index: 5, place: 0 }, chunk: 0, fence, slot: 3 };
         assert_eq!(begin(&journal, place), Ok(()));
         assert_eq!(*supervisor.failed().borrow(), None);
-        assert_eq!(begin(&journal, place), Err(Shut::BegunBefore));
+        assert_eq!(begin(&journal, place), Err(GateRefusal::BegunBefore));
         assert!(supervisor.failed().borrow().is_some(), "the node stops");
-        assert_eq!(fate_of_shut(Shut::BegunBefore), None, "the first hand-off may be under way");
+        assert_eq!(
+            DeliveryOutcome::of_closed_gate(GateRefusal::BegunBefore),
+            None,
+            "the first hand-off may be under way"
+        );
     }
 }

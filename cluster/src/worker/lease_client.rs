@@ -11,21 +11,20 @@ use reveille_raft::crash;
 use tokio_util::sync::CancellationToken;
 
 use crate::audience::steward::open_parts;
-use crate::leader::barrier;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::lease::ASK_EVERY;
 use crate::node::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasurements};
 
 /// How soon it asks again when it got none: a new leader grants once its epoch is applied, and until then
-/// nobody sends.
+/// no email is sent.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How often it looks whether there are news of the relays. The first mails of a while go by what was assumed
+/// How often it looks whether there are news of the relays. The first emails of a while go by what was assumed
 /// of a relay: this is how long they do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The steps of a stop, as the keeper and the lanes see them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stopping {
+pub(crate) struct StopSignals {
     /// The node stops: nothing begins any more.
     pub asked: CancellationToken,
     /// The leader knows, and whatever it had granted by then is in the log.
@@ -35,16 +34,16 @@ pub(crate) struct Stopping {
 }
 
 /// Keeps the lease until the node stops, and its rows until they are settled.
-pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
-    let mut role = site.replica.role();
+pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
+    let mut role = context.replica.role();
     while !stopping.settled.is_cancelled() {
-        let (told, stops) = (site.measured(), stopping.asked.is_cancelled());
+        let (told, stops) = (context.measured(), stopping.asked.is_cancelled());
         if stops {
-            site.lease.end();
+            context.lease.end();
             crash::point("lifecycle.drain");
         }
         let granted = tokio::select! {
-            granted = ask(&site, told.clone(), stops) => granted,
+            granted = ask(&context, told.clone(), stops) => granted,
             () = stopping.asked.cancelled(), if !stops => continue,
             () = stopping.settled.cancelled() => break,
         };
@@ -52,31 +51,32 @@ pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
             stopping.known.cancel();
         }
         tokio::select! {
-            () = until_next(&site, granted, &told) => {}
+            () = until_next(&context, granted, &told) => {}
             () = stopping.asked.cancelled(), if !stops => {}
             // A new leader knows of no lease: ask it at once.
             changed = role.changed() => if changed.is_err() {
-                // The replica is gone, and the node is about to stop: nobody is left to ask.
-                site.lease.end();
+                // The replica is gone, and the node is about to stop: no leader is left to ask.
+                context.lease.end();
                 stopping.settled.cancelled().await;
             },
             () = stopping.settled.cancelled() => break,
         }
     }
-    site.lease.end();
+    context.lease.end();
 }
 
 /// Asks once; was it granted?
-async fn ask(site: &Arc<Site>, measured: NodeMeasurements, stopping: bool) -> bool {
-    let applied = site.replica.read(|ledger| ledger.head().applied);
-    let lacking = if site.parts.is_lacking() { site.parts.named_lacking(&open_parts(site)) } else { Vec::new() };
-    let question = LeaseRequest { holder: site.me, applied, lacking, measured, stopping };
-    let sent_at = site.lease_clock();
-    let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
+async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: bool) -> bool {
+    let applied = context.replica.read(|ledger| ledger.head().applied);
+    let lacking =
+        if context.parts.is_lacking() { context.parts.named_lacking(&open_parts(context)) } else { Vec::new() };
+    let question = LeaseRequest { holder: context.me, applied, lacking, measured, stopping };
+    let sent_at = context.lease_clock();
+    let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) else { return false };
     match peer_messages::ask(&peer, question, ASK_EVERY).await {
         Ok(LeaseAnswer::Granted { lease, floor, .. }) => {
             if !stopping {
-                site.lease.prolong(sent_at, lease, floor);
+                context.lease.prolong(sent_at, lease, floor);
             }
             return true;
         }
@@ -87,20 +87,20 @@ async fn ask(site: &Arc<Site>, measured: NodeMeasurements, stopping: bool) -> bo
 }
 
 /// Waits until it is to ask again.
-async fn until_next(site: &Site, granted: bool, told: &NodeMeasurements) {
+async fn until_next(context: &NodeContext, granted: bool, told: &NodeMeasurements) {
     if !granted {
         return tokio::time::sleep(ASK_AGAIN).await;
     }
     let ask_at = tokio::time::Instant::now() + ASK_EVERY;
     while tokio::time::Instant::now() < ask_at {
         tokio::time::sleep(LOOK_EVERY).await;
-        if is_news(told, &site.measured()) {
+        if is_news(told, &context.measured()) {
             return;
         }
     }
 }
 
-/// Has a relay become known, or twice as fast or as slow as the leader was told?
+/// Has a relay become known, or twice as fast or as slow as the leader knows?
 fn is_news(told: &NodeMeasurements, now: &NodeMeasurements) -> bool {
     let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
     now.relays.iter().any(|(name, flow)| {

@@ -1,7 +1,7 @@
 //! Recovery (P10): what earlier lives of this node left open is settled from their journals.
 //!
 //! Called once this life's `NodeUp` is applied: from then on the rows of earlier lives are complete, since
-//! nobody can be granted another. A journal that proves nothing leaves everything that was claimed in
+//! no leader can grant another. A journal that proves nothing leaves everything that was claimed in
 //! doubt. What a decision has closed meanwhile is settled too: who was assumed and never begun is disproved, and
 //! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no row of its life is
 //! open.
@@ -16,7 +16,7 @@ use reveille_ledger::{Claim, Ledger, RecipientState};
 use tokio_util::sync::CancellationToken;
 
 use super::journal::{self, Journal, Owner, Reading};
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::node::proposal;
 
 /// How long this node's own state may take to show what was settled.
@@ -24,17 +24,17 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken
 /// it, or on `cancel`.
-pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, cancel: &CancellationToken) {
-    let mut lives = site.replica.read(|ledger| former_lives(ledger, site.me));
-    match journal::leftovers(folder, site.me.node) {
+pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, boot: &str, cancel: &CancellationToken) {
+    let mut lives = context.replica.read(|ledger| former_lives(ledger, context.me));
+    match journal::leftovers(folder, context.me.node) {
         Ok(leftovers) => lives.extend(leftovers.into_iter().map(|leftover| leftover.incarnation)),
         Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
     }
-    for incarnation in lives.into_iter().filter(|incarnation| *incarnation < site.me.incarnation) {
-        let life = ClaimOwner { node: site.me.node, incarnation };
-        let owner = Owner { cluster: site.cluster(), holder: life };
+    for incarnation in lives.into_iter().filter(|incarnation| *incarnation < context.me.incarnation) {
+        let life = ClaimOwner { node: context.me.node, incarnation };
+        let owner = Owner { cluster: context.cluster(), holder: life };
         let reading = Journal::read(folder, &owner, boot);
-        let outcomes = site.replica.read(|ledger| outcomes(ledger, life, &reading));
+        let outcomes = context.replica.read(|ledger| outcomes(ledger, life, &reading));
         match &reading {
             Reading::Whole(_) => {
                 tracing::info!(life = life.incarnation.0, rows = outcomes.len(), "an earlier life left its journal");
@@ -46,25 +46,25 @@ pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, 
                 "the journal of an earlier life proves nothing: what it had claimed is in doubt"
             ),
         }
-        if let Ok(Some(index)) = proposal::settle(site, outcomes, cancel).await {
-            let _ = site.replica.wait_applied(index, Instant::now() + PATIENCE).await;
+        if let Ok(Some(index)) = proposal::settle(context, outcomes, cancel).await {
+            let _ = context.replica.wait_applied(index, Instant::now() + PATIENCE).await;
         }
     }
     if !cancel.is_cancelled() {
-        sweep(site, folder);
+        sweep(context, folder);
     }
 }
 
 /// Deletes the journals of lives that have nothing open.
-fn sweep(site: &Site, folder: &Path) {
-    let leftovers = match journal::leftovers(folder, site.me.node) {
+fn sweep(context: &NodeContext, folder: &Path) {
+    let leftovers = match journal::leftovers(folder, context.me.node) {
         Ok(leftovers) => leftovers,
         Err(error) => return tracing::warn!(%error, "old journals cannot be listed"),
     };
-    let open = site.replica.read(|ledger| former_lives(ledger, site.me));
+    let open = context.replica.read(|ledger| former_lives(ledger, context.me));
     for leftover in leftovers {
-        let life = ClaimOwner { node: site.me.node, incarnation: leftover.incarnation };
-        if life.incarnation < site.me.incarnation
+        let life = ClaimOwner { node: context.me.node, incarnation: leftover.incarnation };
+        if life.incarnation < context.me.incarnation
             && !open.contains(&life.incarnation)
             && let Err(error) = journal::delete(folder, life)
         {
@@ -84,7 +84,7 @@ fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
 /// decision: a whole journal resolves them, another one adds nothing.
 fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOutcome> {
     let open = ledger.claims().iter().filter(|(_, row)| row.owner == life).map(|(fence, row)| (*fence, row.clone()));
-    let rows: BTreeMap<Fence, Claim> = open.chain(closed_rows(ledger, life, reading)).collect();
+    let rows: BTreeMap<Fence, Claim> = open.chain(closed_claims(ledger, life, reading)).collect();
     let outcome = |(fence, row): (Fence, Claim)| {
         let mut slots = row.claimed.clone();
         slots.add(&row.in_doubt);
@@ -98,9 +98,9 @@ fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOu
 }
 
 /// The closed rows of a life about which its journal can say anything new: those that it names, since an acceptance
-/// counts for ever, and those in which somebody is assumed, since its silence disproves that. A large run leaves
+/// counts for ever, and those with assumed recipients, since its silence disproves that. A large run leaves
 /// hundreds of thousands of others, of all nodes: they stay packed.
-fn closed_rows(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
+fn closed_claims(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
     let Reading::Whole(rows) = reading else { return Vec::new() };
     let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
     let named = named.filter(|(_, row)| row.owner == life);

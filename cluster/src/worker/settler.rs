@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{ClaimOutcome, Refused, RelayReply, ReleaseReason, Unsendable};
+use reveille_ledger::command::ClaimOutcome;
 use reveille_ledger::ids::Fence;
 use reveille_raft::crash;
 use tokio::sync::mpsc;
@@ -16,54 +16,35 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::Place;
-use super::outcome_metrics;
-use crate::node::context::Site;
+use super::outcome::DeliveryOutcome;
+use crate::node::context::NodeContext;
 use crate::node::proposal;
 
 /// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the lanes wait, and
 /// with them the hand-offs, which is what must happen when nothing can be settled.
 const QUEUE_MAX: usize = 8_192;
-/// Outcomes that are settled together. What exceeds an entry all the same is halved (`until_taken`).
+/// Outcomes that are settled together. What exceeds an entry all the same is halved (`propose_until_taken`).
 const BATCH_MAX: usize = 4_096;
 /// How long outcomes are gathered while others are under way: it costs little lateness and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// What became of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The relay took it.
-    Accepted,
-    /// What became of a test mail, and which relay was asked; in which words, where it took it.
-    Said(RelayReply, Box<Fate>),
-    /// Definitely not handed off.
-    Released(ReleaseReason),
-    /// Not handed off, because it opted out.
-    Suppressed,
-    /// Definitely refused.
-    Refused(Refused),
-    /// Nobody knows.
-    InDoubt,
-    /// It cannot be composed.
-    Unsendable(Unsendable),
-}
-
 /// Where lanes leave outcomes.
 #[derive(Clone)]
 pub struct Settler {
-    queue: mpsc::Sender<(Place, Fate)>,
+    queue: mpsc::Sender<(Place, DeliveryOutcome)>,
 }
 
 impl Settler {
     /// The handle, and the actor that is to be run until every handle is gone.
-    pub(crate) fn new(site: Arc<Site>) -> (Settler, Actor) {
+    pub(crate) fn new(context: Arc<NodeContext>) -> (Settler, Actor) {
         let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
-        (Settler { queue }, Actor { site, outcomes })
+        (Settler { queue }, Actor { context, outcomes })
     }
 
     /// Leaves an outcome; waits while the queue is full.
-    pub async fn settle(&self, place: Place, fate: Fate) {
-        outcome_metrics::count_mail(&fate);
-        if self.queue.send((place, fate)).await.is_err() {
+    pub async fn settle(&self, place: Place, outcome: DeliveryOutcome) {
+        outcome.count();
+        if self.queue.send((place, outcome)).await.is_err() {
             tracing::error!(fence = %place.fence, "the settler is gone: this outcome stays in the journal");
         }
         crash::point("settle.half-a-batch");
@@ -72,15 +53,15 @@ impl Settler {
 
 /// The actor behind [`Settler`].
 pub(crate) struct Actor {
-    site: Arc<Site>,
-    outcomes: mpsc::Receiver<(Place, Fate)>,
+    context: Arc<NodeContext>,
+    outcomes: mpsc::Receiver<(Place, DeliveryOutcome)>,
 }
 
 impl Actor {
     /// Runs until every handle is gone and everything is settled.
     pub async fn run(mut self) {
         while let Some(first) = self.outcomes.recv().await {
-            let came_at = self.site.clock.monotonic();
+            let came_at = self.context.clock.monotonic();
             let mut batch = vec![first];
             while batch.len() < BATCH_MAX
                 && let Ok(next) = self.outcomes.try_recv()
@@ -96,14 +77,14 @@ impl Actor {
                 batch.push(next);
             }
             self.put(gather(batch)).await;
-            self.site.note_settled(came_at);
+            self.context.note_settled(came_at);
         }
     }
 
-    /// Is this as much as the node has claimed? Then nobody else is to be waited for.
+    /// Is this as much as the node has claimed? Then there is nothing to wait for.
     fn is_all(&self, outcomes: usize) -> bool {
-        let me = self.site.me;
-        self.site.replica.read(|ledger| {
+        let me = self.context.me;
+        self.context.replica.read(|ledger| {
             let own = ledger.claims().iter().filter(|(_, row)| row.owner == me);
             own.map(|(_, row)| row.claimed.len() as usize).sum::<usize>() <= outcomes
         })
@@ -111,7 +92,7 @@ impl Actor {
 
     async fn put(&self, outcomes: Vec<ClaimOutcome>) {
         crash::point("settle.before-propose");
-        match proposal::settle(&self.site, outcomes, &CancellationToken::new()).await {
+        match proposal::settle(&self.context, outcomes, &CancellationToken::new()).await {
             Ok(_) => crash::point("settle.after-commit"),
             Err(cause) => tracing::warn!(?cause, "outcomes are not settled: they stay in the journal"),
         }
@@ -119,32 +100,32 @@ impl Actor {
 }
 
 /// Outcomes of the same row together.
-pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<ClaimOutcome> {
+pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, DeliveryOutcome)>) -> Vec<ClaimOutcome> {
     let mut rows: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
-    for (place, fate) in batch {
+    for (place, outcome) in batch {
         let row = rows.entry(place.fence).or_insert_with(|| ClaimOutcome::empty(place.page, place.chunk, place.fence));
-        let fate = match fate {
-            Fate::Said(said, fate) => {
+        let outcome = match outcome {
+            DeliveryOutcome::Test(said, outcome) => {
                 row.relay_reply = Some(said);
-                *fate
+                *outcome
             }
-            fate => fate,
+            outcome => outcome,
         };
-        match fate {
-            Fate::Accepted => {
+        match outcome {
+            DeliveryOutcome::Accepted => {
                 row.accepted.insert(place.slot);
             }
-            Fate::Released(why) => row.release(why, place.slot),
-            Fate::Suppressed => {
+            DeliveryOutcome::Released(why) => row.release(why, place.slot),
+            DeliveryOutcome::Suppressed => {
                 row.suppressed.insert(place.slot);
             }
-            Fate::InDoubt => {
+            DeliveryOutcome::InDoubt => {
                 row.in_doubt.insert(place.slot);
             }
-            Fate::Refused(refused) => row.refused.push(refused),
-            Fate::Unsendable(cause) => row.unsendable.push((place.slot, cause)),
-            // Nobody says it twice of one mail.
-            Fate::Said(..) => {}
+            DeliveryOutcome::Refused(refused) => row.refused.push(refused),
+            DeliveryOutcome::Unsendable(cause) => row.unsendable.push((place.slot, cause)),
+            // It is nested once at most.
+            DeliveryOutcome::Test(..) => {}
         }
     }
     rows.into_values().collect()

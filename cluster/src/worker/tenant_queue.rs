@@ -1,17 +1,13 @@
-//! Whose row asks for a session of a pool next (I12): tenants by their shares, whatever number of rows each has on
-//! this node.
+//! Which claim asks for a session of a pool next (I12): tenants take turns by their shares, however many claims each has
+//! on this node.
 //!
-//! A relay's sessions go to whoever asked first. If each row asked for itself, a tenant with twenty rows would get
-//! twenty of twenty-one, and another one's few mails would wait behind them, though the dispatcher had shared out
-//! claims fairly. So each pool has a door here, at which one row at a time asks the relays; when it has its session,
-//! or gives up, a row of the tenant that is furthest behind comes next. The rows of one tenant come in the order in
-//! which they asked.
+//! A relay's sessions go to the first that asks. If each claim asked for itself, a tenant with twenty claims would get
+//! twenty sessions of twenty-one. So in each pool one claim at a time asks the relays; when it has its session, or gives
+//! up, a claim of the tenant with the lowest mark is next. Claims of one tenant keep their order.
 //!
-//! Who is furthest behind is told by marks (start-time fair queueing: Goyal, Vin and Cheng, 1996). A turn moves its
-//! tenant's mark on, the less far the larger its share is, and the lowest mark of those that wait is next. Who comes
-//! back is put a few turns before the last one, if it is not ahead of that: so the few mails of a tenant that has sent
-//! nothing for a while go before a backlog and not each behind one of it, as new flows do in FQ-CoDel (RFC 8290, 4.2).
-//! Nobody saves up more than [`SAVED_TURNS`] by staying away, and whoever uses them had them by its share.
+//! Marks are those of start-time fair queueing (Goyal, Vin and Cheng, 1996): a turn moves its tenant's mark on, the less
+//! far the larger its share. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit, so its few emails go ahead
+//! of a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,82 +16,82 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// Pools, and tenants of a pool, of which anybody waits here; those of which nobody does are forgotten beyond this.
+/// Pools, and tenants of a pool, with waiting claims; beyond this, those without are forgotten.
 const KNOWN_MAX: usize = 256;
 /// How far a turn moves the mark of a tenant with a share of 1. A share's part of it is exact to a thousandth, and at
 /// a hundred thousand turns a second the marks of one life last for ninety years.
 const STEP: u64 = 1 << 16;
 
-/// Turns that a tenant has at once when it comes back: a slice of a few hundred mails that were spread over the nodes.
+/// Turns that a tenant has at once when it comes back: a slice of a few hundred emails that were spread over the nodes.
 const SAVED_TURNS: u64 = 64;
 
-/// The turns of one life of a node: a door for each pool.
+/// The queues of one process, by pool.
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<Door>>>);
+pub(crate) struct TenantQueues(Mutex<BTreeMap<String, Arc<PoolQueue>>>);
 
-/// The turn at a door; over when it is dropped.
-pub(crate) struct Turn(Arc<Door>);
+/// The turn in a queue; over when it is dropped.
+pub(crate) struct QueueTurn(Arc<PoolQueue>);
 
-/// A row of a tenant at the door of a pool.
-pub(crate) struct Waiting {
-    door: Arc<Door>,
+/// A claim of a tenant in the queue of a pool.
+pub(crate) struct QueuedClaim {
+    queue: Arc<PoolQueue>,
     tenant: Arc<str>,
     share: u32,
     /// The turn for which it stands in the queue, or which has come already.
-    asked: Option<oneshot::Receiver<Turn>>,
+    asked: Option<oneshot::Receiver<QueueTurn>>,
 }
 
-/// One row at a time passes it.
+/// The queue of one pool: one claim at a time has the turn.
 #[derive(Default)]
-struct Door(Mutex<Queue>);
+struct PoolQueue(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    /// Does anybody have the turn?
+    /// Is the turn taken?
     is_taken: bool,
     /// The highest mark of a turn that was.
     last: u64,
-    tenants: BTreeMap<Arc<str>, Tenant>,
-    /// Those of whom a row waits, by their marks.
+    tenants: BTreeMap<Arc<str>, QueuedTenant>,
+    /// Tenants with a waiting claim, by their marks.
     next: BTreeSet<(u64, Arc<str>)>,
 }
 
-/// One tenant at a door.
+/// One tenant in a queue.
 #[derive(Default)]
-struct Tenant {
+struct QueuedTenant {
     share: u32,
     /// Where its next turn begins.
     mark: u64,
     /// Its rows that wait, the first one first. A row that gave up is passed over.
-    rows: VecDeque<oneshot::Sender<Turn>>,
+    rows: VecDeque<oneshot::Sender<QueueTurn>>,
 }
 
-impl Turns {
+impl TenantQueues {
     /// Where a row of this tenant waits for this pool. The share counts from its next turn on.
-    pub fn of(&self, tenant: &str, pool: &str, share: u32) -> Waiting {
-        let mut doors = self.0.lock();
-        if doors.len() >= KNOWN_MAX {
-            doors.retain(|_, door| Arc::strong_count(door) > 1);
+    pub fn join(&self, tenant: &str, pool: &str, share: u32) -> QueuedClaim {
+        let mut queues = self.0.lock();
+        if queues.len() >= KNOWN_MAX {
+            queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         }
-        let door = match doors.get(pool) {
-            Some(door) => Arc::clone(door),
-            None => Arc::clone(doors.entry(pool.to_owned()).or_default()),
+        let queue = match queues.get(pool) {
+            Some(queue) => Arc::clone(queue),
+            None => Arc::clone(queues.entry(pool.to_owned()).or_default()),
         };
-        Waiting { door, tenant: tenant.into(), share, asked: None }
+        QueuedClaim { queue, tenant: tenant.into(), share, asked: None }
     }
 }
 
-impl Waiting {
+impl QueuedClaim {
     /// The turn; none when it has not come by `deadline`. Dropping the future gives the place in the queue back.
-    pub async fn turn(&mut self, deadline: Instant) -> Option<Turn> {
+    pub async fn turn(&mut self, deadline: Instant) -> Option<QueueTurn> {
         let asked = match self.asked.take() {
             Some(asked) => asked,
             None => {
-                let mut queue = self.door.0.lock();
+                let mut queue = self.queue.0.lock();
                 if !queue.is_taken {
                     queue.is_taken = true;
                     queue.begin(&self.tenant, self.share);
-                    return Some(Turn(Arc::clone(&self.door)));
+                    return Some(QueueTurn(Arc::clone(&self.queue)));
                 }
                 queue.stand(&self.tenant, self.share)
             }
@@ -103,10 +99,10 @@ impl Waiting {
         timeout_at(deadline, asked).await.ok()?.ok()
     }
 
-    /// Ends a turn and asks for the next one, before it is said whose that is: a tenant that has one row here would
-    /// else never be among those that wait when its own turn ends, and have every second one at most.
-    pub fn again(&mut self, turn: Turn) {
-        let mut queue = self.door.0.lock();
+    /// Ends a turn and asks for the next one. Asks before it releases: otherwise a tenant with a single claim could win at
+    /// most every second turn.
+    pub fn requeue(&mut self, turn: QueueTurn) {
+        let mut queue = self.queue.0.lock();
         if !queue.next.is_empty() {
             self.asked = Some(queue.stand(&self.tenant, self.share));
         }
@@ -114,31 +110,31 @@ impl Waiting {
         drop(turn);
     }
 
-    /// Waits no more, and holds up nobody.
+    /// Leaves the queue.
     pub fn leave(&mut self) {
         self.asked = None;
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueTurn {
     fn drop(&mut self) {
         let mut queue = self.0.0.lock();
         let next = queue.next();
         queue.is_taken = next.is_some();
         drop(queue);
         if let Some(row) = next {
-            // Whoever has given up in this moment drops it, and so it goes on to the next one.
-            drop(row.send(Turn(Arc::clone(&self.0))));
+            // A claim that has given up in this moment drops the turn, and it goes on to the next one.
+            drop(row.send(QueueTurn(Arc::clone(&self.0))));
         }
     }
 }
 
 impl Queue {
     /// A tenant as it is known here, with no more turns saved than it may.
-    fn known(&mut self, name: &Arc<str>, share: u32) -> &mut Tenant {
+    fn known(&mut self, name: &Arc<str>, share: u32) -> &mut QueuedTenant {
         let last = self.last;
         if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
-            // Whoever has all the turns that can be saved has them when it comes back, known or not.
+            // A tenant with all the turns that can be saved has them when it comes back, known or not.
             self.tenants.retain(|_, tenant| !tenant.rows.is_empty() || tenant.mark > tenant.least(last));
         }
         let tenant = self.tenants.entry(Arc::clone(name)).or_default();
@@ -156,7 +152,7 @@ impl Queue {
     }
 
     /// A row waits.
-    fn stand(&mut self, name: &Arc<str>, share: u32) -> oneshot::Receiver<Turn> {
+    fn stand(&mut self, name: &Arc<str>, share: u32) -> oneshot::Receiver<QueueTurn> {
         let (row, asked) = oneshot::channel();
         let tenant = self.known(name, share);
         tenant.rows.push_back(row);
@@ -165,8 +161,8 @@ impl Queue {
         asked
     }
 
-    /// The row whose turn it is, if anybody waits; the turn of its tenant begins.
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+    /// The claim whose turn it is, if one waits; the turn of its tenant begins.
+    fn next(&mut self) -> Option<oneshot::Sender<QueueTurn>> {
         while let Some((_, name)) = self.next.pop_first() {
             let Some(tenant) = self.tenants.get_mut(&name) else { continue };
             let row = std::iter::from_fn(|| tenant.rows.pop_front()).find(|row| !row.is_closed());
@@ -184,7 +180,7 @@ impl Queue {
     }
 }
 
-impl Tenant {
+impl QueuedTenant {
     /// Its turn begins; answers where.
     fn begin(&mut self) -> u64 {
         let mark = self.mark;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::Station;
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::lifecycle::NodeRuntime;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::Role;
 use reveille_raft::wal::MemoryDisk;
@@ -11,10 +11,11 @@ use reveille_raft::wal::MemoryDisk;
 use crate::three::{started, stopped, until};
 
 /// Who leads an epoch that is in force.
-fn leader(stations: &[Station]) -> Option<NodeId> {
-    let leads =
-        |site: &Arc<Site>| matches!(*site.replica.role().borrow(), Role::Leader { .. }) && site.term().is_some();
-    stations.iter().map(|station| &station.site).find(|site| leads(site)).map(|site| site.me.node)
+fn leader(stations: &[NodeRuntime]) -> Option<NodeId> {
+    let leads = |context: &Arc<NodeContext>| {
+        matches!(*context.replica.role().borrow(), Role::Leader { .. }) && context.leadership().is_some()
+    };
+    stations.iter().map(|station| &station.context).find(|context| leads(context)).map(|context| context.me.node)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,8 +31,8 @@ async fn a_leader_whose_disk_hangs_hands_over_though_its_heartbeats_go_on() {
         let former = leader(&stations).expect("it leads still");
         let disk = &disks[former.0 as usize - 1];
         disk.hold_syncs(true);
-        let others = || stations.iter().filter(|station| station.site.me.node != former);
-        until("another one leads", || others().any(|station| station.site.term().is_some()));
+        let others = || stations.iter().filter(|station| station.context.me.node != former);
+        until("another one leads", || others().any(|station| station.context.leadership().is_some()));
         disk.hold_syncs(false);
         until("the former follows", || leader(&stations).is_some_and(|leader| leader != former));
     });

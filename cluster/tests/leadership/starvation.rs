@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::lease::LEASE;
-use reveille_cluster::node::lifecycle::Station;
+use reveille_cluster::node::lifecycle::NodeRuntime;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};
@@ -47,19 +47,19 @@ impl Drop for Busy {
     }
 }
 
-fn has_lease(site: &Site) -> bool {
-    let applied = site.replica.read(|ledger| ledger.head().applied);
-    site.lease.runs(site.clock.boot(), applied)
+fn has_lease(context: &NodeContext) -> bool {
+    let applied = context.replica.read(|ledger| ledger.head().applied);
+    context.lease.runs(context.clock.boot(), applied)
 }
 
 #[test]
 fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let (work, hand) = (runtime(), runtime());
-    let stations: Vec<Station> = work.block_on(async { started(folder.path(), |_| {}).await });
-    let sites: Vec<Arc<Site>> = stations.iter().map(|station| Arc::clone(&station.site)).collect();
-    until("all have leases", || sites.iter().all(|site| has_lease(site)));
-    let roles: Vec<Role> = sites.iter().map(|site| *site.replica.role().borrow()).collect();
+    let stations: Vec<NodeRuntime> = work.block_on(async { started(folder.path(), |_| {}).await });
+    let sites: Vec<Arc<NodeContext>> = stations.iter().map(|station| Arc::clone(&station.context)).collect();
+    until("all have leases", || sites.iter().all(|context| has_lease(context)));
+    let roles: Vec<Role> = sites.iter().map(|context| *context.replica.role().borrow()).collect();
     let began = epoch(&sites[0]);
 
     let busy = Busy::all_threads_of(&work);
@@ -69,8 +69,8 @@ fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_
     until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
     // Longer than a lease: whoever has one now has asked for it meanwhile.
     until("a lease has passed", || since.elapsed() > LEASE + Duration::from_secs(1));
-    until("the keeper goes on", || sites.iter().all(|site| has_lease(site)));
-    let now: Vec<Role> = sites.iter().map(|site| *site.replica.role().borrow()).collect();
+    until("the keeper goes on", || sites.iter().all(|context| has_lease(context)));
+    let now: Vec<Role> = sites.iter().map(|context| *context.replica.role().borrow()).collect();
     assert_eq!(now, roles, "no election");
     assert_eq!(epoch(&sites[0]), began, "and no other epoch");
     drop(busy);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{Leading, Options, Station};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::lifecycle::{Candidacy, NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
@@ -17,21 +17,21 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{self, PATIENCE};
 
 /// Three stations of a new cluster; `change` sees the options of each replica.
-pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> Vec<Station> {
+pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> Vec<NodeRuntime> {
     let nodes = three(folder, change).await;
     futures::future::join_all(nodes.into_iter().map(|node| station(node, folder))).await
 }
 
 /// Ends them all.
-pub async fn stopped(stations: Vec<Station>) {
-    let sites: Vec<Arc<Site>> = stations.iter().map(|station| Arc::clone(&station.site)).collect();
+pub async fn stopped(stations: Vec<NodeRuntime>) {
+    let sites: Vec<Arc<NodeContext>> = stations.iter().map(|station| Arc::clone(&station.context)).collect();
     futures::future::join_all(stations.into_iter().map(|station| station.stop(Duration::from_secs(10)))).await;
-    for site in &sites {
-        assert!(site.replica.shutdown(Instant::now() + PATIENCE).await, "a replica stops");
+    for context in &sites {
+        assert!(context.replica.shutdown(Instant::now() + PATIENCE).await, "a replica stops");
     }
 }
 
-async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> Vec<(Arc<Site>, Leading)> {
+async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> Vec<(Arc<NodeContext>, Candidacy)> {
     let mut nodes = Vec::new();
     let mut members = BTreeMap::new();
     for number in 1..=3 {
@@ -45,18 +45,18 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
         options.election_ms = 2_000..4_000;
         options.startup_delay = Duration::ZERO;
         change(&mut options);
-        let site = support::site(options, &address, Arc::new(SystemClock)).await;
-        let leading = Station::lead(&site);
-        nodes.push((site, leading));
+        let context = support::context(options, &address, Arc::new(SystemClock)).await;
+        let leading = NodeRuntime::lead(&context);
+        nodes.push((context, leading));
     }
     nodes[0].0.replica.initialize(ClusterId(9), &members).await.expect("a cluster");
     nodes
 }
 
-async fn station((site, leading): (Arc<Site>, Leading), folder: &Path) -> Station {
-    let name = site.introduction.name.clone();
+async fn station((context, leading): (Arc<NodeContext>, Candidacy), folder: &Path) -> NodeRuntime {
+    let name = context.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
-    let options = Options {
+    let options = RuntimeOptions {
         name,
         hello_name: None,
         credentials: CredentialStore::default(),
@@ -64,7 +64,7 @@ async fn station((site, leading): (Arc<Site>, Leading), folder: &Path) -> Statio
         journal_dir,
         dialer: Arc::new(TcpDialer::default()),
     };
-    Station::start(site, leading, options, &CancellationToken::new()).await.expect("a station")
+    NodeRuntime::start(context, leading, options, &CancellationToken::new()).await.expect("a station")
 }
 
 /// Waits on a thread of its own, which no runtime has to wake.
@@ -77,6 +77,6 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The epoch in the state of a node.
-pub fn epoch(site: &Site) -> Option<Epoch> {
-    site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch))
+pub fn epoch(context: &NodeContext) -> Option<Epoch> {
+    context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch))
 }

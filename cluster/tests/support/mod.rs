@@ -1,12 +1,13 @@
-//! What every test of whole nodes needs: a site over a replica, and something to send.
+//! What every test of whole nodes needs: a context over a replica, and something to send.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::audience::Parts;
+use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::context::NodeIntroduction;
+use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, AudienceChoice, Content, Recipient};
@@ -24,20 +25,20 @@ pub fn holder(node: NodeId, incarnation: u64) -> ClaimOwner {
 }
 
 /// The node of these options: its replica runs, and nobody is at work.
-pub async fn site(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
+pub async fn context(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<NodeContext> {
     let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.process_nonce) };
-    let introduction = Introduction {
+    let introduction = NodeIntroduction {
         name: format!("n{}", me.node.0),
         address: address.to_owned(),
         version: "test".into(),
         tzdb: "test".into(),
     };
-    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
-    let parts = Parts::open(options.data_dir.join("parts")).expect("a folder");
+    let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
+    let parts = AudienceStore::open(options.data_dir.join("parts")).expect("a folder");
     let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test"), parts));
-    desk.open(&site);
-    site
+    let context = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("test"), parts));
+    desk.open(&context);
+    context
 }
 
 pub fn address(number: u32) -> String {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reveille_cluster::leader::barrier;
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::peer_messages::{self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{ClaimOutcome, Command, Decide, Decider, Decision, OptOut};
@@ -22,10 +22,10 @@ fn about(number: u32) -> BarrierSubject {
 }
 
 /// Asks this node, as an owner would: the entry, and then the barrier. Answers what it says.
-async fn opt_out(site: &Arc<Site>, number: u32) -> BarrierReport {
+async fn opt_out(context: &Arc<NodeContext>, number: u32) -> BarrierReport {
     let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![address(number)] });
-    let reply = site.replica.propose(&command, soon()).await.expect("an answer");
-    barrier::through_leader(site, reply.index, about(number), soon()).await.expect("a report")
+    let reply = context.replica.propose(&command, soon()).await.expect("an answer");
+    barrier::through_leader(context, reply.index, about(number), soon()).await.expect("a report")
 }
 
 fn names(report: &BarrierReport, number: u32) -> bool {
@@ -54,16 +54,16 @@ async fn halfway() -> Halfway {
 }
 
 /// Who is claimed by a node and not past its gate.
-fn waiting(site: &Site, node: NodeId, crossed: u32) -> Vec<u32> {
-    claimed_by(site, node).into_keys().filter(|number| *number != crossed).collect()
+fn waiting(context: &NodeContext, node: NodeId, crossed: u32) -> Vec<u32> {
+    claimed_by(context, node).into_keys().filter(|number| *number != crossed).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
     let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (me, third) = (&cluster.nodes[holder], cluster.nodes[(leads + 2) % 3].site());
+    let (me, third) = (&cluster.nodes[holder], cluster.nodes[(leads + 2) % 3].context());
     let crossed = number_of(&held.accepted.recipient);
-    let waiting = waiting(me.site(), me.id, crossed);
+    let waiting = waiting(me.context(), me.id, crossed);
     assert!(waiting.len() > 1, "{waiting:?}");
     for number in &waiting {
         let report = opt_out(third, *number).await;
@@ -74,10 +74,10 @@ async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
 
     me.valve.open();
     held.release();
-    let site = cluster.nodes[leads].site();
-    until("nothing is left to send", || is_over(site).then_some(())).await;
-    assert_eq!(count(site, RecipientState::Suppressed) as usize, waiting.len());
-    assert_eq!(count(site, RecipientState::Sent) as usize, 200 - waiting.len());
+    let context = cluster.nodes[leads].context();
+    until("nothing is left to send", || is_over(context).then_some(())).await;
+    assert_eq!(count(context, RecipientState::Suppressed) as usize, waiting.len());
+    assert_eq!(count(context, RecipientState::Sent) as usize, 200 - waiting.len());
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -85,11 +85,11 @@ async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_does_not_answer_is_waited_out_and_named() {
     let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (me, node, site) = (&cluster.nodes[holder], cluster.nodes[holder].id, cluster.nodes[leads].site());
+    let (me, node, context) = (&cluster.nodes[holder], cluster.nodes[holder].id, cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
-    let number = *waiting(me.site(), node, crossed).first().expect("somebody waits");
+    let number = *waiting(me.context(), node, crossed).first().expect("somebody waits");
     cluster.isolate(holder);
-    let report = opt_out(site, number).await;
+    let report = opt_out(context, number).await;
     assert_eq!(report.unconfirmed, [node]);
     assert!(names(&report, number), "nobody can know how far it is there: {report:?}");
     assert!(!me.may_send(), "P15: no gate passes there by the time of the answer");
@@ -98,9 +98,9 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
 
     held.release();
     cluster.network.heal();
-    until("nothing is left in doubt", || (count(site, RecipientState::Sent) == 199).then_some(())).await;
-    assert_eq!(count(site, RecipientState::Suppressed), 1);
-    assert_eq!(opt_out(site, number).await, BarrierReport::default(), "asked again, everybody answers");
+    until("nothing is left in doubt", || (count(context, RecipientState::Sent) == 199).then_some(())).await;
+    assert_eq!(count(context, RecipientState::Suppressed), 1);
+    assert_eq!(opt_out(context, number).await, BarrierReport::default(), "asked again, everybody answers");
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -109,11 +109,11 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
 async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one() {
     let Halfway { mut cluster, leads, holder, held } = halfway().await;
     let node = cluster.nodes[holder].id;
-    let site = Arc::clone(cluster.nodes[leads].site());
+    let context = Arc::clone(cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
     cluster.kill(holder).await;
     let before = cluster.network.asked(node, "Barrier");
-    let asking = tokio::spawn(async move { opt_out(&site, crossed).await });
+    let asking = tokio::spawn(async move { opt_out(&context, crossed).await });
     until("the barrier is open", || (cluster.network.asked(node, "Barrier") > before).then_some(())).await;
 
     cluster.nodes[holder].valve.open();
@@ -122,9 +122,9 @@ async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one()
     assert_eq!(report.unconfirmed, [node], "its next life knows nothing of its hand-offs");
     assert!(names(&report, crossed), "what may have arrived is named: {report:?}");
 
-    let site = cluster.nodes[leads].site();
-    until("nothing is left to send", || is_over(site).then_some(())).await;
-    assert_eq!(in_doubt_of(site, node).into_keys().collect::<Vec<_>>(), [crossed]);
+    let context = cluster.nodes[leads].context();
+    until("nothing is left to send", || is_over(context).then_some(())).await;
+    assert_eq!(in_doubt_of(context, node).into_keys().collect::<Vec<_>>(), [crossed]);
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -132,37 +132,37 @@ async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (me, site) = (&cluster.nodes[holder], cluster.nodes[leads].site());
+    let (me, context) = (&cluster.nodes[holder], cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
     me.valve.open();
     cluster.isolate(holder);
-    let standing = |site: &Site| site.replica.read(|ledger| ledger.state(run(site), crossed));
-    until("its row is revoked", || (standing(site) == Some(RecipientState::InDoubt)).then_some(())).await;
-    let (run, recipients) = (run(site), vec![crossed]);
+    let standing = |context: &NodeContext| context.replica.read(|ledger| ledger.state(run(context), crossed));
+    until("its row is revoked", || (standing(context) == Some(RecipientState::InDoubt)).then_some(())).await;
+    let (run, recipients) = (run(context), vec![crossed]);
     let (decision, by) = (Decision::Assume, Decider::Operator);
     let assume = Decide { run, recipients, decision, by, up_to: None, request: None };
-    site.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
-    until("the doubt is decided", || (standing(site) == Some(RecipientState::Assumed)).then_some(())).await;
+    context.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
+    until("the doubt is decided", || (standing(context) == Some(RecipientState::Assumed)).then_some(())).await;
     cluster.network.heal();
-    until("its holder knows", || (standing(me.site()) == Some(RecipientState::Assumed)).then_some(())).await;
+    until("its holder knows", || (standing(me.context()) == Some(RecipientState::Assumed)).then_some(())).await;
     // As long as its lanes take to look at the state.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let report = opt_out(site, crossed).await;
+    let report = opt_out(context, crossed).await;
     assert!(report.unconfirmed.is_empty(), "{report:?}");
     assert!(names(&report, crossed), "P15: it may still arrive");
 
     assert!(held.release(), "its answer is still waited for");
     until("its answer is there, and it is named no longer", || {
-        me.site().marks.about(|hand_off| hand_off.recipient == crossed).is_empty().then_some(())
+        me.context().hand_offs.about(|hand_off| hand_off.recipient == crossed).is_empty().then_some(())
     })
     .await;
     cluster.end().await;
 }
 
 /// What the holder of this recipient's row says when nobody knows how its hand-off ended.
-fn no_answer(site: &Site, number: u32) -> Command {
-    let run = run(site);
-    let outcome = site.replica.read(|ledger| {
+fn no_answer(context: &NodeContext, number: u32) -> Command {
+    let run = run(context);
+    let outcome = context.replica.read(|ledger| {
         let (page, chunk, slot) = ledger.slot_of(run, number)?;
         let (fence, _) = ledger
             .claims()
@@ -176,7 +176,7 @@ fn no_answer(site: &Site, number: u32) -> Command {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confirmed() {
     let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (node, site) = (cluster.nodes[holder].id, Arc::clone(cluster.nodes[leads].site()));
+    let (node, context) = (cluster.nodes[holder].id, Arc::clone(cluster.nodes[leads].context()));
     let crossed = number_of(&held.accepted.recipient);
     // So answers a holder whose state is ahead of the leader's: its hand-off is in doubt there, and off its marks.
     let ahead = Arc::new(AtomicU64::new(u64::MAX));
@@ -190,13 +190,13 @@ async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confir
         Response::Application(response)
     });
     let before = cluster.network.asked(node, "Barrier");
-    let leader = Arc::clone(&site);
+    let leader = Arc::clone(&context);
     let asking = tokio::spawn(async move { opt_out(&leader, crossed).await });
     let has_asked_again = || cluster.network.asked(node, "Barrier") > before + 1;
     until("it is asked again", || (has_asked_again() || asking.is_finished()).then_some(())).await;
     assert!(!asking.is_finished(), "the leader has answered by a state that does not know of the doubt");
 
-    let settled = site.replica.propose(&no_answer(&site, crossed), soon()).await.expect("an answer");
+    let settled = context.replica.propose(&no_answer(&context, crossed), soon()).await.expect("an answer");
     ahead.store(settled.index, Ordering::Relaxed);
     let report = asking.await.expect("it does not panic");
     assert!(report.unconfirmed.is_empty(), "{report:?}");

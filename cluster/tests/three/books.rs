@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_cluster::audience::{Recipe, seal};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
@@ -17,11 +17,11 @@ use reveille_ledger::{Claim, Ledger, RecipientState};
 use crate::cluster::{Cluster, until};
 pub use crate::support::{address, schedule};
 
-/// Dialogues that one node may have open with the mailbox. It is granted four mails for each, and more once the
+/// Dialogues that one node may have open with the mailbox. It is granted four emails for each, and more once the
 /// mailbox has shown how fast it is.
 pub const SESSIONS: u32 = 2;
 
-/// The relay; `rate` is mails a second over the cluster, 0 for as fast as it goes.
+/// The relay; `rate` is emails a second over the cluster, 0 for as fast as it goes.
 pub fn relay(cluster: &Cluster, rate: u64) -> Command {
     relay_named(cluster, "mailbox", "default", rate)
 }
@@ -61,7 +61,7 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
 
 /// Has this node make the audience, and makes it known: its first part, and whom it names.
 pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, AudienceChoice) {
-    let parts = seal(cluster.nodes[place].site(), recipe, |_| {}).await.expect("a majority writes");
+    let parts = seal(cluster.nodes[place].context(), recipe, |_| {}).await.expect("a majority writes");
     let (first, rows, columns) = (parts[0], recipe.rows, recipe.columns.clone());
     let seal = Seal { name: "all".to_owned(), columns, rows, parts };
     let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows };
@@ -71,35 +71,37 @@ pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, 
 }
 
 /// The rows, open and closed, that were revoked.
-pub fn revoked_rows(site: &Site) -> usize {
-    site.replica.read(|ledger| {
+pub fn revoked_rows(context: &NodeContext) -> usize {
+    context.replica.read(|ledger| {
         let open = ledger.claims().iter().map(|(_, row)| row.clone());
         open.chain(ledger.closed_claims().map(|(_, row)| row)).filter(|row| row.was_revoked()).count()
     })
 }
 
 /// How often this node is known to have died.
-pub fn deaths_of(site: &Site, node: NodeId) -> usize {
-    site.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.crashes.times().len()))
+pub fn deaths_of(context: &NodeContext, node: NodeId) -> usize {
+    context.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.crashes.times().len()))
 }
 
-pub fn count(site: &Site, standing: RecipientState) -> u32 {
-    site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+pub fn count(context: &NodeContext, standing: RecipientState) -> u32 {
+    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
 }
 
 /// Nothing is left to send; who is in doubt waits.
-pub fn is_over(site: &Site) -> bool {
-    site.replica.read(|ledger| ledger.runs().count() > 0 && ledger.runs().all(|(_, _, run)| run.counts.is_finished()))
+pub fn is_over(context: &NodeContext) -> bool {
+    context
+        .replica
+        .read(|ledger| ledger.runs().count() > 0 && ledger.runs().all(|(_, _, run)| run.counts.is_finished()))
 }
 
 /// Nothing is left at all.
-pub fn is_all_sent(site: &Site, recipients: u32) -> bool {
-    count(site, RecipientState::Sent) == recipients
+pub fn is_all_sent(context: &NodeContext, recipients: u32) -> bool {
+    count(context, RecipientState::Sent) == recipients
 }
 
 /// The recipients of this node's rows that stand so, in the eyes of another, with the life that holds them.
-fn of_rows(site: &Site, node: NodeId, part: impl Fn(&Claim) -> &Bitmap) -> BTreeMap<u32, ClaimOwner> {
-    site.replica.read(|ledger| {
+fn of_rows(context: &NodeContext, node: NodeId, part: impl Fn(&Claim) -> &Bitmap) -> BTreeMap<u32, ClaimOwner> {
+    context.replica.read(|ledger| {
         let rows = ledger.claims().iter().map(|(_, row)| row).filter(|row| row.owner.node == node);
         let named = rows.flat_map(|row| {
             let slots: Vec<u16> = part(row).iter().collect();
@@ -112,12 +114,12 @@ fn of_rows(site: &Site, node: NodeId, part: impl Fn(&Claim) -> &Bitmap) -> BTree
     })
 }
 
-pub fn claimed_by(site: &Site, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
-    of_rows(site, node, |row| &row.claimed)
+pub fn claimed_by(context: &NodeContext, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
+    of_rows(context, node, |row| &row.claimed)
 }
 
-pub fn in_doubt_of(site: &Site, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
-    of_rows(site, node, |row| &row.in_doubt)
+pub fn in_doubt_of(context: &NodeContext, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
+    of_rows(context, node, |row| &row.in_doubt)
 }
 
 /// Accepts under this node's name, so far.
@@ -132,8 +134,8 @@ pub fn number_of(address: &str) -> u32 {
 }
 
 /// The one run.
-pub fn run(site: &Site) -> RunId {
-    site.replica.read(|ledger| ledger.runs().map(|(id, _, _)| id).next()).expect("a run has opened")
+pub fn run(context: &NodeContext) -> RunId {
+    context.replica.read(|ledger| ledger.runs().map(|(id, _, _)| id).next()).expect("a run has opened")
 }
 
 /// Compares what the mailbox wrote down with what every node says, at the same index:
@@ -142,17 +144,17 @@ pub fn run(site: &Site) -> RunId {
 /// - sent was accepted, accepted and not sent is in doubt (I9); who is neither is suppressed (P1);
 /// - the ledgers are equal (I11) and sound, and know of no duplicate and no contradiction (P14).
 pub async fn judge(cluster: &Cluster, recipients: u32) {
-    let hash = |site: &Site| site.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
-    let sites: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.site()).collect();
+    let hash = |context: &NodeContext| context.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
+    let sites: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.context()).collect();
     until("all have applied the same entries", || {
-        let (indices, hashes): (BTreeSet<_>, BTreeSet<_>) = sites.iter().map(|site| hash(site)).unzip();
+        let (indices, hashes): (BTreeSet<_>, BTreeSet<_>) = sites.iter().map(|context| hash(context)).unzip();
         let quiet = indices.len() == 1;
         assert!(!quiet || hashes.len() == 1, "I11: not the same state at index {indices:?}");
         quiet.then_some(())
     })
     .await;
-    for site in &sites {
-        let violations = site.replica.read(check);
+    for context in &sites {
+        let violations = context.replica.read(check);
         assert!(violations.is_empty(), "{violations:?}");
     }
     let run = run(sites[0]);

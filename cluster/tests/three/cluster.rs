@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{self, Leading, Station};
-use reveille_cluster::smtp::{CredentialStore, RelayRules, Status};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::lifecycle::{self, Candidacy, NodeRuntime};
+use reveille_cluster::smtp::{CredentialStore, RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::CommandReply;
@@ -79,8 +79,8 @@ pub struct Node {
 
 struct Life {
     home: Home,
-    site: Arc<Site>,
-    station: Option<Station>,
+    context: Arc<NodeContext>,
+    station: Option<NodeRuntime>,
 }
 
 impl Node {
@@ -104,30 +104,30 @@ impl Node {
         self.life.is_some()
     }
 
-    pub fn site(&self) -> &Arc<Site> {
-        &self.life.as_ref().expect("this node runs").site
+    pub fn context(&self) -> &Arc<NodeContext> {
+        &self.life.as_ref().expect("this node runs").context
     }
 
     pub fn leads(&self) -> bool {
         self.runs()
-            && matches!(*self.site().replica.role().borrow(), Role::Leader { .. })
-            && self.site().term().is_some_and(|term| !term.ended())
+            && matches!(*self.context().replica.role().borrow(), Role::Leader { .. })
+            && self.context().leadership().is_some_and(|term| !term.ended())
     }
 
     /// May its gates pass now?
     pub fn may_send(&self) -> bool {
-        let site = self.site();
-        let applied = site.replica.read(|ledger| ledger.head().applied);
-        site.lease.runs(site.clock.boot(), applied)
+        let context = self.context();
+        let applied = context.replica.read(|ledger| ledger.head().applied);
+        context.lease.runs(context.clock.boot(), applied)
     }
 
     /// What its way to the mailbox is doing.
-    pub fn relay(&self) -> Status {
+    pub fn relay(&self) -> RelayStatus {
         let station = self.life.as_ref().and_then(|life| life.station.as_ref()).expect("this node works");
         station.relays.status().remove("mailbox").expect("the relay is known here")
     }
 
-    async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Leading {
+    async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Candidacy {
         self.lives += 1;
         let home = Home::new(&self.name);
         let mut options = Options::new(self.data(), support::holder(self.id, self.lives), network.transport(self.id));
@@ -138,19 +138,19 @@ impl Node {
         options.startup_delay = Duration::from_millis(1_200);
         change(&mut options);
         let address = Network::address_of(self.id);
-        let (site, leading) = home
+        let (context, leading) = home
             .run(async move {
-                let site = support::site(options, &address, Arc::new(SystemClock)).await;
-                let leading = Station::lead(&site);
-                (site, leading)
+                let context = support::context(options, &address, Arc::new(SystemClock)).await;
+                let leading = NodeRuntime::lead(&context);
+                (context, leading)
             })
             .await;
-        self.life = Some(Life { home, site, station: None });
+        self.life = Some(Life { home, context, station: None });
         leading
     }
 
-    async fn start_station(&mut self, leading: Leading) {
-        let options = lifecycle::Options {
+    async fn start_station(&mut self, leading: Candidacy) {
+        let options = lifecycle::RuntimeOptions {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
             credentials: CredentialStore::default(),
@@ -159,8 +159,8 @@ impl Node {
             dialer: Arc::new(self.valve.clone()),
         };
         let life = self.life.as_mut().expect("this node runs");
-        let site = Arc::clone(&life.site);
-        let started = async move { Station::start(site, leading, options, &CancellationToken::new()).await };
+        let context = Arc::clone(&life.context);
+        let started = async move { NodeRuntime::start(context, leading, options, &CancellationToken::new()).await };
         life.station = Some(life.home.run(started).await.expect("a station"));
     }
 }
@@ -190,7 +190,7 @@ impl Cluster {
         let member =
             |node: &Node| Member { name: node.name.clone(), address: Network::address_of(node.id), votes: true };
         let members = cluster.nodes.iter().map(|node| (node.id, member(node))).collect();
-        cluster.nodes[0].site().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
+        cluster.nodes[0].context().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
         for (node, leading) in cluster.nodes.iter_mut().zip(standing) {
             node.start_station(leading).await;
         }
@@ -209,7 +209,7 @@ impl Cluster {
         loop {
             for (place, node) in self.nodes.iter().enumerate().filter(|(place, _)| Some(*place) != not) {
                 let patience = Instant::now() + Duration::from_secs(2);
-                if node.leads() && node.site().replica.linearizable(patience).await.is_ok() {
+                if node.leads() && node.context().replica.linearizable(patience).await.is_ok() {
                     return place;
                 }
             }
@@ -220,7 +220,7 @@ impl Cluster {
 
     /// A command, from this node.
     pub async fn put(&self, place: usize, command: Command) -> CommandReply {
-        self.nodes[place].site().replica.propose(&command, soon()).await.expect("an answer")
+        self.nodes[place].context().replica.propose(&command, soon()).await.expect("an answer")
     }
 
     /// Nothing goes between this node and the others. It reaches the mailbox all the same.
@@ -243,10 +243,10 @@ impl Cluster {
         let node = &mut self.nodes[place];
         // Raft ends more politely than a kill; nobody hears of it.
         self.network.switch_off(node.id);
-        let Life { home, site, station } = node.life.take().expect("this node runs");
+        let Life { home, context, station } = node.life.take().expect("this node runs");
         home.end().await;
         drop(station);
-        assert!(site.replica.shutdown(soon()).await, "the folder is closed");
+        assert!(context.replica.shutdown(soon()).await, "the folder is closed");
     }
 
     /// A new life on the same folders.
@@ -258,11 +258,11 @@ impl Cluster {
 
     /// Stops a node as SIGTERM does. True when it left nothing open.
     pub async fn stop_node(&mut self, place: usize) -> bool {
-        let Life { home, site, station } = self.nodes[place].life.take().expect("this node runs");
+        let Life { home, context, station } = self.nodes[place].life.take().expect("this node runs");
         let station = station.expect("this node works");
         let clean = home.run(station.stop(PATIENCE)).await;
-        assert!(site.replica.shutdown(soon()).await, "the replica stops");
-        drop(site);
+        assert!(context.replica.shutdown(soon()).await, "the replica stops");
+        drop(context);
         home.end().await;
         clean
     }

@@ -24,25 +24,25 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
 
     cluster.isolate(lost);
     let cut = Instant::now();
-    let site = cluster.nodes[leads].site();
+    let context = cluster.nodes[leads].context();
     until("its lease is over", || (!me.may_send()).then_some(())).await;
-    assert!(!claimed_by(site, node).is_empty(), "P9: its rows outlive its lease by the margin");
+    assert!(!claimed_by(context, node).is_empty(), "P9: its rows outlive its lease by the margin");
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
 
-    until("its rows are revoked", || claimed_by(site, node).is_empty().then_some(())).await;
+    until("its rows are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
     assert!(cut.elapsed() > LEASE + MARGIN - Duration::from_secs(2), "{:?}", cut.elapsed());
-    until("the others carry on", || is_over(site).then_some(())).await;
-    let doubtful = in_doubt_of(site, node);
+    until("the others carry on", || is_over(context).then_some(())).await;
+    let doubtful = in_doubt_of(context, node);
     assert!(doubtful.len() > 1 && doubtful.contains_key(&number_of(&held.accepted.recipient)), "{doubtful:?}");
     assert_eq!(me.relay().counters.gate_passes, passed, "P9: no gate has passed after the lease");
 
     // It learns the answer while nobody hears it: the evidence waits with it.
     assert!(held.release(), "its answer is still waited for");
     until("the answer is there", || (me.relay().counters.accepted == passed).then_some(())).await;
-    assert!(count(site, RecipientState::InDoubt) as usize >= doubtful.len());
+    assert!(count(context, RecipientState::InDoubt) as usize >= doubtful.len());
     cluster.network.heal();
-    until("everything is sent", || is_all_sent(site, 200).then_some(())).await;
+    until("everything is sent", || is_all_sent(context, 200).then_some(())).await;
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -56,9 +56,9 @@ async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
     open(&cluster, leads, 200, 0).await;
     let held = hold.next(PATIENCE).await.expect("the holder sends");
     let number = number_of(&held.accepted.recipient);
-    let site = Arc::clone(cluster.nodes[leads].site());
-    let standing = || site.replica.read(|ledger| ledger.state(run(&site), number));
-    until("it is the last one", || (count(&site, RecipientState::Sent) == 199).then_some(())).await;
+    let context = Arc::clone(cluster.nodes[leads].context());
+    let standing = || context.replica.read(|ledger| ledger.state(run(&context), number));
+    until("it is the last one", || (count(&context, RecipientState::Sent) == 199).then_some(())).await;
 
     let (asker, asked_of) = (cluster.nodes[holder].id, cluster.nodes[leads].id);
     cluster.network.lose_answers(asker, "Propose");
@@ -79,7 +79,7 @@ async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() 
     let leads = cluster.leader().await;
     let behind = (leads + 1) % 3;
     let (me, node) = (&cluster.nodes[behind], cluster.nodes[behind].id);
-    let site = cluster.nodes[leads].site();
+    let context = cluster.nodes[leads].context();
     cluster.put(leads, relay(&cluster, 0)).await;
     // Its port is shut to whoever leads, and it reaches the leader all the same: so it stands for nothing, since
     // nobody would elect it, and goes on asking for its lease.
@@ -87,16 +87,16 @@ async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() 
         cluster.network.lose_questions(cluster.nodes[other].id, node, "Append");
     }
     cluster.put(leads, schedule(300)).await;
-    until("it is granted rows", || (!claimed_by(site, node).is_empty()).then_some(())).await;
-    until("I13: the others carry on, and nothing stays claimed", || is_over(site).then_some(())).await;
-    assert_eq!(me.site().replica.read(|ledger| ledger.runs().count()), 0, "it knows of no run");
-    let doubtful = in_doubt_of(site, node);
+    until("it is granted rows", || (!claimed_by(context, node).is_empty()).then_some(())).await;
+    until("I13: the others carry on, and nothing stays claimed", || is_over(context).then_some(())).await;
+    assert_eq!(me.context().replica.read(|ledger| ledger.runs().count()), 0, "it knows of no run");
+    let doubtful = in_doubt_of(context, node);
     assert!(!doubtful.is_empty());
-    assert_eq!(count(site, RecipientState::Sent) as usize, 300 - doubtful.len(), "P12: it got no more claims");
+    assert_eq!(count(context, RecipientState::Sent) as usize, 300 - doubtful.len(), "P12: it got no more claims");
     assert_eq!(accepts_of(&cluster, behind), 0, "it began nothing");
 
     cluster.network.heal();
-    until("what it had never begun comes back and is sent", || is_all_sent(site, 300).then_some(())).await;
+    until("what it had never begun comes back and is sent", || is_all_sent(context, 300).then_some(())).await;
     judge(&cluster, 300).await;
     cluster.end().await;
 }

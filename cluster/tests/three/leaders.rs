@@ -29,14 +29,14 @@ async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
     cluster.leader().await;
     cluster.restart(leads).await;
 
-    until("nothing is left to send", || is_over(cluster.nodes[other].site()).then_some(())).await;
-    let site = cluster.nodes[other].site();
+    until("nothing is left to send", || is_over(cluster.nodes[other].context()).then_some(())).await;
+    let context = cluster.nodes[other].context();
     // P11: the journal knows all but those past the gate.
-    let doubtful = in_doubt_of(site, cluster.nodes[leads].id);
-    let in_doubt = count(site, RecipientState::InDoubt);
+    let doubtful = in_doubt_of(context, cluster.nodes[leads].id);
+    let in_doubt = count(context, RecipientState::InDoubt);
     assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "nobody can know of it: {doubtful:?}");
     assert!(in_doubt <= SESSIONS && in_doubt as usize == doubtful.len(), "{in_doubt}, {doubtful:?}");
-    assert_eq!(count(site, RecipientState::Sent) + in_doubt, 200);
+    assert_eq!(count(context, RecipientState::Sent) + in_doubt, 200);
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -46,7 +46,7 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     let cluster = Cluster::start().await;
     let former = cluster.leader().await;
     let (me, node) = (&cluster.nodes[former], cluster.nodes[former].id);
-    // One of its mails is past the gate, the next one short of it.
+    // One of its emails is past the gate, the next one short of it.
     me.valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(former);
     open(&cluster, former, 200, 0).await;
@@ -58,29 +58,29 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     cluster.isolate(former);
     let leads = cluster.leader_but(Some(former)).await;
     let elected = Instant::now();
-    let site = cluster.nodes[leads].site();
-    assert!(!claimed_by(site, node).is_empty(), "it has rows");
+    let context = cluster.nodes[leads].context();
+    assert!(!claimed_by(context, node).is_empty(), "it has rows");
 
     until("its lease is over", || (!me.may_send()).then_some(())).await;
-    let applied = me.site().replica.status().applied_index;
+    let applied = me.context().replica.status().applied_index;
     let question = LeaseRequest {
-        holder: me.site().me,
+        holder: me.context().me,
         applied,
         lacking: Vec::new(),
         measured: NodeMeasurements::default(),
         stopping: false,
     };
-    let grant = me.site().term().map(|term| term.grant(question));
+    let grant = me.context().leadership().map(|term| term.grant(question));
     assert!(grant.is_none_or(|grant| grant.is_err()), "P9: without a quorum it grants nothing, to itself neither");
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
 
-    until("its rows are revoked", || claimed_by(site, node).is_empty().then_some(())).await;
+    until("its rows are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
     assert!(cut.elapsed() > LEASE + MARGIN, "P9: not before its lease was surely over");
     let took = elected.elapsed();
     assert!(took < LEASE + MARGIN + STEP + SLACK, "I15: claimed for {took:?} after the new epoch");
-    until("the others carry on", || is_over(site).then_some(())).await;
-    assert!(in_doubt_of(site, node).contains_key(&number_of(&held.accepted.recipient)));
+    until("the others carry on", || is_over(context).then_some(())).await;
+    assert!(in_doubt_of(context, node).contains_key(&number_of(&held.accepted.recipient)));
     assert_eq!(me.relay().counters.gate_passes, passed, "P9: no gate has passed after the lease");
     assert_eq!(accepts_of(&cluster, former) as u64, passed);
 
@@ -88,7 +88,7 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     cluster.network.heal();
     until("it follows", || (!me.leads()).then_some(())).await;
     // I13: what it knows resolves every doubt, and what it gave back goes out.
-    until("everything is sent", || is_all_sent(site, 200).then_some(())).await;
+    until("everything is sent", || is_all_sent(context, 200).then_some(())).await;
     judge(&cluster, 200).await;
     cluster.end().await;
 }

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use reveille_cluster::audience::{Recipe, recipient};
 use reveille_cluster::leader::{barrier, transfer};
 use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{Command, OptOut};
@@ -22,7 +22,7 @@ use crate::cluster::*;
 use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 2_400;
-/// Mails a second: the run goes on while all that follows happens to it.
+/// Emails a second: the run goes on while all that follows happens to it.
 const RATE: u64 = 240;
 /// Who asks at the same time.
 const ASKERS: usize = 4;
@@ -41,23 +41,23 @@ struct Answered {
 }
 
 /// The entry and its barrier, asked again until both are answered: by another node each time, as people would.
-async fn leave(sites: &[Arc<Site>], dice: &mut StdRng, number: u32) -> Answered {
+async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
     let key = recipient(&recipe(), number).key;
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
         assert!(Instant::now() < end, "nobody answers the opt-out of {number} within {PATIENCE:?}");
-        let site = &sites[dice.random_range(0..sites.len())];
+        let context = &sites[dice.random_range(0..sites.len())];
         let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![key.clone()] });
         let within = || Instant::now() + Duration::from_secs(10);
-        let Ok(reply) = site.replica.propose(&command, within()).await else { continue };
-        let Ok(report) = barrier::through_leader(site, reply.index, about.clone(), within()).await else { continue };
+        let Ok(reply) = context.replica.propose(&command, within()).await else { continue };
+        let Ok(report) = barrier::through_leader(context, reply.index, about.clone(), within()).await else { continue };
         return Answered { number, at: SystemClock.boot(), report };
     }
 }
 
 /// Opts out one after the other until it is told that the run is over.
-async fn leavers(sites: Vec<Arc<Site>>, numbers: Vec<u32>, seed: u64, over: Arc<AtomicBool>) -> Vec<Answered> {
+async fn leavers(sites: Vec<Arc<NodeContext>>, numbers: Vec<u32>, seed: u64, over: Arc<AtomicBool>) -> Vec<Answered> {
     let mut dice = StdRng::seed_from_u64(seed);
     let mut answered = Vec::new();
     for number in numbers {
@@ -84,7 +84,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
 
     let mut numbers: Vec<u32> = (0..RECIPIENTS).collect();
     numbers.shuffle(&mut dice);
-    let sites: Vec<Arc<Site>> = cluster.nodes.iter().map(|node| Arc::clone(node.site())).collect();
+    let sites: Vec<Arc<NodeContext>> = cluster.nodes.iter().map(|node| Arc::clone(node.context())).collect();
     let over = Arc::new(AtomicBool::new(false));
     let asked: Vec<_> = numbers
         .chunks(numbers.len().div_ceil(ASKERS))
@@ -110,7 +110,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
-    until("nothing is left to send", || sites.iter().all(|site| is_over(site)).then_some(())).await;
+    until("nothing is left to send", || sites.iter().all(|context| is_over(context)).then_some(())).await;
     over.store(true, Ordering::Relaxed);
     let mut answered = Vec::new();
     for asking in asked {

@@ -24,8 +24,8 @@ fn file(cluster: &Cluster, place: usize, part: Hash) -> PathBuf {
 }
 
 async fn all_arrive_once(cluster: &Cluster, place: usize) {
-    let site = cluster.nodes[place].site();
-    until("all are sent", || is_all_sent(site, RECIPIENTS).then_some(())).await;
+    let context = cluster.nodes[place].context();
+    until("all are sent", || is_all_sent(context, RECIPIENTS).then_some(())).await;
     judge(cluster, RECIPIENTS).await;
 }
 
@@ -40,9 +40,9 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
     cluster.put(leads, opt_out).await;
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
-    let site = cluster.nodes[leads].site();
-    until("all are sent", || is_all_sent(site, RECIPIENTS - 1).then_some(())).await;
-    assert_eq!(count(site, RecipientState::Suppressed), 1);
+    let context = cluster.nodes[leads].context();
+    until("all are sent", || is_all_sent(context, RECIPIENTS - 1).then_some(())).await;
+    assert_eq!(count(context, RecipientState::Suppressed), 1);
     judge(&cluster, RECIPIENTS).await;
     for place in 0..3 {
         assert!(accepts_of(&cluster, place) > 0, "node {place} sends, too");
@@ -75,7 +75,7 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     cluster.isolate(leads);
-    let alone = seal(cluster.nodes[leads].site(), &recipe(), |_| {}).await;
+    let alone = seal(cluster.nodes[leads].context(), &recipe(), |_| {}).await;
     assert!(matches!(alone, Err(SealError::NoMajority { wrote: 1, voters: 3, .. })), "{alone:?}");
     cluster.network.heal();
     cluster.kill(leads).await;
@@ -102,8 +102,8 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     let part = name(&bytes).expect("a part");
     let unknown = Hash([7; 32]);
     // It came to a node that asked nobody else before it was asked again elsewhere.
-    cluster.nodes[one].site().parts.admit(part, &bytes).expect("it is kept");
-    let missing = spread(cluster.nodes[other].site(), &[part, unknown]).await.expect("a majority");
+    cluster.nodes[one].context().parts.admit(part, &bytes).expect("it is kept");
+    let missing = spread(cluster.nodes[other].context(), &[part, unknown]).await.expect("a majority");
     assert_eq!(missing, [unknown], "what one member has is not sent again");
     let count = (0..3).filter(|place| file(&cluster, *place, part).exists()).count();
     assert!(count >= 2, "{count} nodes have it");
@@ -112,13 +112,13 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     // Any node may die: what was answered is still on a majority, and is not asked for again.
     cluster.kill(one).await;
     let next = cluster.leader_but(Some(one)).await;
-    assert_eq!(spread(cluster.nodes[next].site(), &[part]).await, Ok(Vec::new()));
+    assert_eq!(spread(cluster.nodes[next].context(), &[part]).await, Ok(Vec::new()));
     let alive = (0..3).filter(|place| *place != one && file(&cluster, *place, part).exists()).count();
     assert_eq!(alive, 2, "of the nodes that are left a majority has it again");
 
     // Alone, a node promises nothing.
     cluster.isolate(next);
-    let alone = spread(cluster.nodes[next].site(), &[part]).await;
+    let alone = spread(cluster.nodes[next].context(), &[part]).await;
     assert!(matches!(alone, Err(SealError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
     cluster.network.heal();
     cluster.restart(one).await;
@@ -132,13 +132,13 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     let (needed, to) = sealed(&cluster, leads, &recipe()).await;
     let bytes = encode(&Recipe { seed: 8, ..recipe() }.part(0));
     let given_up = name(&bytes).expect("a part");
-    let site = cluster.nodes[leads].site();
-    site.parts.admit(given_up, &bytes).expect("it is kept");
+    let context = cluster.nodes[leads].context();
+    context.parts.admit(given_up, &bytes).expect("it is kept");
     // A run is open, which no relay serves; its schedule and the audience's name are gone.
     cluster.put(leads, schedule_to(to)).await;
-    let run = until("a run", || site.replica.read(|ledger| ledger.runs().next().map(|(id, ..)| id))).await;
+    let run = until("a run", || context.replica.read(|ledger| ledger.runs().next().map(|(id, ..)| id))).await;
     let (tenant, name) = ("default".to_owned(), "all".to_owned());
-    let schedule = site.replica.read(|ledger| ledger.schedules().iter().next().map(|(id, _)| *id));
+    let schedule = context.replica.read(|ledger| ledger.schedules().iter().next().map(|(id, _)| *id));
     let delete = Command::ScheduleDelete(schedule.expect("a schedule"));
     assert_eq!(cluster.put(leads, delete).await.outcome, CommandOutcome::Done);
     let delete = AudienceDelete { tenant, name };
@@ -166,14 +166,14 @@ async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     // From all of them at each look: who had fetched it from another meanwhile loses it, too.
     let all_lack = || {
         let gone = [0, 1, 2].map(gone);
-        gone == [true; 3] && (0..3).all(|place| cluster.nodes[place].site().parts.lacking() == [part])
+        gone == [true; 3] && (0..3).all(|place| cluster.nodes[place].context().parts.lacking() == [part])
     };
     until("no node has it", || all_lack().then_some(())).await;
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
     let blocked = |place: usize| {
-        let site: &reveille_cluster::node::context::Site = cluster.nodes[place].site();
-        site.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked))
+        let context: &reveille_cluster::node::context::NodeContext = cluster.nodes[place].context();
+        context.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked))
     };
     for place in 0..3 {
         let mark = until("it is said, on every node", || blocked(place)).await;
@@ -182,7 +182,7 @@ async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     assert_eq!(cluster.sink.accepted_count(), 0);
 
     // As an import of the same list does.
-    cluster.nodes[(leads + 1) % 3].site().parts.admit(part, &bytes).expect("it is kept");
+    cluster.nodes[(leads + 1) % 3].context().parts.admit(part, &bytes).expect("it is kept");
     all_arrive_once(&cluster, leads).await;
     for place in 0..3 {
         until("it is free", || blocked(place).is_none().then_some(())).await;

@@ -15,31 +15,31 @@ async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew(
     let leads = cluster.leader().await;
     let away = (leads + 1) % 3;
     let (me, node) = (&cluster.nodes[away], cluster.nodes[away].id);
-    let site = cluster.nodes[leads].site();
+    let context = cluster.nodes[leads].context();
     // It is cut off before the run opens, and granted rows all the same while its lease runs.
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.isolate(away);
-    let seen = me.site().replica.status().applied_index;
+    let seen = me.context().replica.status().applied_index;
     cluster.put(leads, schedule(200)).await;
-    until("it is granted rows", || (!claimed_by(site, node).is_empty()).then_some(())).await;
-    until("its rows are revoked", || claimed_by(site, node).is_empty().then_some(())).await;
-    until("the others carry on", || is_over(site).then_some(())).await;
-    let unknown = in_doubt_of(site, node);
+    until("it is granted rows", || (!claimed_by(context, node).is_empty()).then_some(())).await;
+    until("its rows are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
+    until("the others carry on", || is_over(context).then_some(())).await;
+    let unknown = in_doubt_of(context, node);
     assert!(!unknown.is_empty());
     for number in 0..100 {
         cluster.put(leads, relay_named(&cluster, &format!("spare {number}"), "spare", 1)).await;
     }
     until("the log that it would need is gone", || {
-        let gone = |place: usize| cluster.nodes[place].site().replica.status().purged_index > seen;
+        let gone = |place: usize| cluster.nodes[place].context().replica.status().purged_index > seen;
         (0..3).filter(|place| *place != away).all(gone).then_some(())
     })
     .await;
     assert_eq!(accepts_of(&cluster, away), 0);
-    assert_eq!(count(me.site(), RecipientState::Sent), 0, "it knows nothing of the run");
+    assert_eq!(count(me.context(), RecipientState::Sent), 0, "it knows nothing of the run");
 
     cluster.network.heal();
-    until("everything is sent", || is_all_sent(me.site(), 200).then_some(())).await;
-    assert!(me.site().replica.status().snapshot_index > seen, "by a snapshot");
+    until("everything is sent", || is_all_sent(me.context(), 200).then_some(())).await;
+    assert!(me.context().replica.status().snapshot_index > seen, "by a snapshot");
     judge(&cluster, 200).await;
     cluster.end().await;
 }

@@ -26,21 +26,21 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
 
     let node = cluster.nodes[other].id;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
-    assert!(!is_over(cluster.nodes[leads].site()), "the run goes on");
-    assert_eq!(revoked_rows(cluster.nodes[leads].site()), 0, "what it gave back was never in doubt");
-    until("the leader sees it too", || claimed_by(cluster.nodes[leads].site(), node).is_empty().then_some(())).await;
+    assert!(!is_over(cluster.nodes[leads].context()), "the run goes on");
+    assert_eq!(revoked_rows(cluster.nodes[leads].context()), 0, "what it gave back was never in doubt");
+    until("the leader sees it too", || claimed_by(cluster.nodes[leads].context(), node).is_empty().then_some(())).await;
     let leader_node = cluster.nodes[leads].id;
     // A quorum of three needs two: the first one returns before the leader goes.
     cluster.restart(other).await;
-    assert_eq!(deaths_of(cluster.nodes[leads].site(), node), 0, "P12: a stop is no death");
+    assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
     assert!(cluster.stop_node(leads).await, "nor does the leader");
     cluster.leader().await;
 
-    let site = cluster.nodes[last].site();
-    assert!(claimed_by(site, leader_node).is_empty());
-    until("everything is sent", || is_over(site).then_some(())).await;
-    assert_eq!(count(site, RecipientState::Sent), 400);
-    assert_eq!(revoked_rows(site), 0, "a stop leaves no doubt, at no time");
+    let context = cluster.nodes[last].context();
+    assert!(claimed_by(context, leader_node).is_empty());
+    until("everything is sent", || is_over(context).then_some(())).await;
+    assert_eq!(count(context, RecipientState::Sent), 400);
+    assert_eq!(revoked_rows(context), 0, "a stop leaves no doubt, at no time");
     judge(&cluster, 400).await;
     cluster.end().await;
 }
@@ -71,11 +71,11 @@ async fn a_stop_hears_an_answer_that_takes_longer_than_a_lease() {
     let (clean, released) = tokio::join!(cluster.stop_node(other), answer);
     assert!(released, "its answer is still waited for");
     assert!(clean, "it leaves nothing open");
-    let leader = cluster.nodes[leads].site();
+    let leader = cluster.nodes[leads].context();
     until("everything is sent", || is_all_sent(leader, 200).then_some(())).await;
     assert_eq!(revoked_rows(leader), 0, "P9: its row stays claimed while the node asks");
     cluster.restart(other).await;
-    assert_eq!(deaths_of(cluster.nodes[leads].site(), node), 0, "P12: a stop is no death");
+    assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -108,12 +108,12 @@ async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
         let created = cluster.put(leads, assumed_if_in_doubt(&format!("tail {number}"), 1_000 + 200 * number)).await;
         assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
     }
-    let site = Arc::clone(cluster.nodes[leads].site());
+    let context = Arc::clone(cluster.nodes[leads].context());
     until("everybody sends", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
-    let opened = || site.replica.read(|ledger| ledger.runs().count());
-    until("all are over", || (opened() == 1 + RUNS as usize && is_over(&site)).then_some(())).await;
-    assert_eq!(count(&site, RecipientState::Sent), 400 + RUNS as u32, "each was sent, and none was assumed to be");
-    assert_eq!(revoked_rows(&site), 0);
+    let opened = || context.replica.read(|ledger| ledger.runs().count());
+    until("all are over", || (opened() == 1 + RUNS as usize && is_over(&context)).then_some(())).await;
+    assert_eq!(count(&context, RecipientState::Sent), 400 + RUNS as u32, "each was sent, and none was assumed to be");
+    assert_eq!(revoked_rows(&context), 0);
     cluster.end().await;
 }

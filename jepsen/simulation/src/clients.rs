@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use reveille_check::history::{Answer, Crossing, Noun, Operation};
 use reveille_cluster::leader::barrier;
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RunKind;
 use reveille_ledger::command::{AudienceSeal, Command};
@@ -27,7 +27,7 @@ use crate::schedule::{Lists, Planned};
 use crate::trace::Trace;
 
 /// The nodes that can be asked, for the clients.
-pub type Sites = Arc<Mutex<Vec<Option<Arc<Site>>>>>;
+pub type Sites = Arc<Mutex<Vec<Option<Arc<NodeContext>>>>>;
 
 /// How long one try waits for its answer.
 pub const TRY_FOR: Duration = Duration::from_secs(5);
@@ -125,11 +125,11 @@ impl Clients {
         &self,
         what: &str,
         about: Option<BarrierSubject>,
-        make: impl Fn(&Site) -> Option<Command>,
+        make: impl Fn(&NodeContext) -> Option<Command>,
     ) -> Option<Told> {
         let mut may_be_older = false;
         for number in 0_usize.. {
-            let running: Vec<Arc<Site>> = self.sites.lock().iter().flatten().cloned().collect();
+            let running: Vec<Arc<NodeContext>> = self.sites.lock().iter().flatten().cloned().collect();
             if let Some(site) = running.get(number % running.len().max(1))
                 && site.replica.linearizable(Instant::now() + TRY_FOR).await.is_ok()
             {
@@ -161,7 +161,7 @@ impl Clients {
         (client, request): (&str, Option<&str>),
         operation: Operation,
         about: Option<BarrierSubject>,
-        make: impl Fn(&Site) -> Option<Command>,
+        make: impl Fn(&NodeContext) -> Option<Command>,
     ) -> Option<Told> {
         let what = format!("{operation:?}");
         let asked = self.chronicle.asked(client, request, operation);
@@ -186,7 +186,7 @@ impl Clients {
         let part = planned.part();
         let mut holders = BTreeSet::new();
         while holders.len() < PARTS_ON {
-            let running: Vec<Arc<Site>> = self.sites.lock().iter().flatten().cloned().collect();
+            let running: Vec<Arc<NodeContext>> = self.sites.lock().iter().flatten().cloned().collect();
             let lacking = running.iter().filter(|site| !holders.contains(&site.me.node)).collect::<Vec<_>>();
             let wrote = lacking.into_iter().filter(|site| site.parts.put(&part).is_ok()).map(|site| site.me.node);
             holders.extend(wrote.take(PARTS_ON - holders.len()).collect::<Vec<_>>());
@@ -207,7 +207,7 @@ impl Clients {
                 clients.seal(&planned).await;
             }
             let first: Mutex<Option<Time>> = Mutex::new(None);
-            let make = |site: &Site| {
+            let make = |site: &NodeContext| {
                 let zone = site.zones.get(planned.zone.name()).ok()?;
                 let now = site.ledger_time(site.replica.read(|ledger| ledger.head().now));
                 first.lock().get_or_insert(now);
@@ -237,7 +237,7 @@ impl Clients {
 
 /// One try by one node.
 pub(crate) async fn try_once(
-    site: &Arc<Site>,
+    site: &Arc<NodeContext>,
     command: &Command,
     about: Option<&BarrierSubject>,
 ) -> Result<(CommandReply, BarrierReport), Missed> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::command::{Command, Entry};
 use reveille_ledger::ids::Epoch;
 use reveille_ledger::refusal::Refusal;
@@ -18,7 +18,7 @@ use crate::network::Network;
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Brings one to the leader's log. That it is refused for its epoch is all that may come of it (P13).
-pub fn propose(site: Option<Arc<Site>>, network: Network) {
+pub fn propose(site: Option<Arc<NodeContext>>, network: Network) {
     let Some(site) = site else { return };
     let Role::Leader { term } = *site.replica.role().borrow() else { return };
     tokio::spawn(async move {

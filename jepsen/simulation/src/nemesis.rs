@@ -170,7 +170,7 @@ impl World {
         let past_gate = node.life().map(|life| self.around.relay.past_gate(life));
         // Of a node that is down, too, nothing is heard any more once it is lost: what its journal knows stays in doubt.
         let strikes = past_gate.is_some() || kind == FaultKind::NodeLost;
-        let term = node.site().and_then(|site| site.term());
+        let term = node.site().and_then(|site| site.leadership());
         self.around.chronicle.breaks_as(Told {
             kind,
             name: format!("{kind:?} of n{}", node.id.0),

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use reveille_cluster::audience::Parts;
+use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::node::clock::Clock;
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{self, Station};
-use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::context::NodeIntroduction;
+use reveille_cluster::node::lifecycle::{self, NodeRuntime};
+use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
@@ -77,7 +78,7 @@ struct Running {
     life: Life,
     disk: LogDisk,
     /// None while Raft's promises of a former life are waited out.
-    site: Arc<parking_lot::Mutex<Option<Arc<Site>>>>,
+    site: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
     work: JoinHandle<Result<()>>,
     stop: CancellationToken,
 }
@@ -104,7 +105,7 @@ impl Node {
     }
 
     /// What its actors share, once it is open.
-    pub fn site(&self) -> Option<Arc<Site>> {
+    pub fn site(&self) -> Option<Arc<NodeContext>> {
         self.running.as_ref().and_then(|running| running.site.lock().clone())
     }
 
@@ -142,7 +143,7 @@ impl Node {
         options.highest_level = self.level;
         let stop = CancellationToken::new();
         let site = Arc::new(parking_lot::Mutex::new(None));
-        let station = lifecycle::Options {
+        let station = lifecycle::RuntimeOptions {
             name: format!("n{}", self.id.0),
             hello_name: None,
             credentials: reveille_cluster::smtp::CredentialStore::default(),
@@ -183,28 +184,28 @@ impl Node {
 /// One life, to its end.
 async fn live(
     options: Options,
-    station: lifecycle::Options,
+    station: lifecycle::RuntimeOptions,
     life: Life,
     clock: Arc<LifeClock>,
     chronicle: Chronicle,
-    shown: Arc<parking_lot::Mutex<Option<Arc<Site>>>>,
+    shown: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
     stop: CancellationToken,
 ) -> Result<()> {
     let clock: Arc<dyn Clock> = clock;
     let me = ClaimOwner { node: life.node, incarnation: Incarnation(life.number) };
-    let introduction = Introduction {
+    let introduction = NodeIntroduction {
         name: station.name.clone(),
         address: Network::address_of(life.node),
         version: "simulation".into(),
         tzdb: "simulation".into(),
     };
-    let desk = Arc::new(Desk::new(Arc::clone(&clock), introduction.clone()));
-    let parts = Parts::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
+    let desk = Arc::new(PeerHandler::new(Arc::clone(&clock), introduction.clone()));
+    let parts = AudienceStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
     let replica = Replica::start(options, desk.clone()).await?;
-    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
+    let site = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
     desk.open(&site);
     tokio::spawn(see_claims(site.replica.effects(), chronicle));
-    let leading = Station::lead(&site);
+    let leading = NodeRuntime::lead(&site);
     *shown.lock() = Some(Arc::clone(&site));
     while site.replica.cluster().is_none() && !stop.is_cancelled() {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -225,9 +226,9 @@ async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
 
 /// Works until it is told to stop or has to.
 async fn work(
-    site: &Arc<Site>,
-    leading: lifecycle::Leading,
-    options: lifecycle::Options,
+    site: &Arc<NodeContext>,
+    leading: lifecycle::Candidacy,
+    options: lifecycle::RuntimeOptions,
     stop: &CancellationToken,
 ) -> Result<()> {
     let mut faults = site.replica.fatal_error();
@@ -240,7 +241,7 @@ async fn work(
     let started = tokio::select! {
         biased;
         fault = fault => return Err(fault),
-        started = Station::start(Arc::clone(site), leading, options, stop) => started,
+        started = NodeRuntime::start(Arc::clone(site), leading, options, stop) => started,
     };
     let station = match started {
         Ok(station) => station,

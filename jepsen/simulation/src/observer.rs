@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reveille_check::history::{EpochStarted, Event, OpenRow, Outage};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::{Ledger, RecipientState};
 use tokio::time::Duration;
 
@@ -32,7 +32,7 @@ impl Observer {
     }
 
     /// One look. `is_quiet`: nothing more becomes due, and nobody asks for anything.
-    pub fn look(&mut self, sites: &[Arc<Site>], is_quiet: bool) {
+    pub fn look(&mut self, sites: &[Arc<NodeContext>], is_quiet: bool) {
         let now_ns = self.chronicle.now_ns();
         let acting = sites.iter().find_map(|site| Some((site, acts(site)?)));
         let Some((site, (epoch, heard))) = acting else {
@@ -66,8 +66,8 @@ impl Observer {
 
 /// The epoch in which this node leads, if it can do all that a leader does: a quorum hears it, its clocks agree, and
 /// its epoch is in force; and how long ago a quorum heard it last.
-fn acts(site: &Site) -> Option<(u64, Duration)> {
-    let term = site.term().filter(|term| !term.ended() && term.clocks_agree())?;
+fn acts(site: &NodeContext) -> Option<(u64, Duration)> {
+    let term = site.leadership().filter(|term| !term.ended() && term.clocks_agree())?;
     let heard = site.replica.last_quorum_acked()?.elapsed();
     let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
     (heard < QUORUM_WITHIN && current == Some(term.epoch())).then_some((term.epoch().0, heard))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reveille_check::history::{Event, LifeEnd, StateHash};
 use reveille_check::{Book, Judgement, verdict};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::check::{Seen, check_again};
 use reveille_ledger::ids::NodeId;
 
@@ -53,7 +53,7 @@ impl Watch {
     }
 
     /// The ledger's own invariants; and the hashes of all states, which the checker compares.
-    pub fn look(&mut self, sites: &[Arc<Site>]) {
+    pub fn look(&mut self, sites: &[Arc<NodeContext>]) {
         for site in sites {
             let seen = &mut self.seen;
             let (applied_index, hash, violations) = site.replica.read(|ledger| {

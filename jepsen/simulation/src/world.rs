@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::injected_bugs;
 use reveille_raft::{ClusterId, Member, Role};
@@ -269,7 +269,7 @@ impl World {
                 }
             }
             Step::Observe => {
-                let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
+                let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
                 // Nothing becomes due any more, and whoever still asks does so because nobody answers.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
                 let is_quiet = self.begun.elapsed() > (self.whole() - last).max(self.whole() * 9 / 10);
@@ -319,14 +319,14 @@ impl World {
         for broken in self.around.network.broken_oaths() {
             self.watch.wrong(broken);
         }
-        let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
+        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
         self.watch.look(&sites);
     }
 
     async fn judge(mut self) -> Result<Verdict> {
         self.clients.stop();
         self.look();
-        let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
+        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
         ensure!(sites.len() >= 2, "only {} nodes run at the end", sites.len());
         let mut indices = Vec::new();
         for site in &sites {

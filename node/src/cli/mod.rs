@@ -41,7 +41,7 @@ mod yaml;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use reveille_cluster::node::lifecycle::StationError;
+use reveille_cluster::node::lifecycle::StartError;
 use reveille_ledger::refusal::Refusal;
 use reveille_raft::FatalError;
 
@@ -123,7 +123,7 @@ fn is_of_no_use(error: &anyhow::Error) -> bool {
 /// Is it an older copy of what the node had (P10)?
 fn is_outdated(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(FatalError::Outdated(_)))
-        || matches!(error.downcast_ref(), Some(StationError::NotTaken(Refusal::OldIncarnation { .. })))
+        || matches!(error.downcast_ref(), Some(StartError::NotTaken(Refusal::OldIncarnation { .. })))
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
@@ -188,7 +188,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (asked, known) = (Incarnation(1), Incarnation(12));
-        let old = StationError::NotTaken(Refusal::OldIncarnation { asked, known });
+        let old = StartError::NotTaken(Refusal::OldIncarnation { asked, known });
         let remembered = FatalError::Outdated("its life 12 is known".into());
         for error in [anyhow::Error::new(old), anyhow::Error::new(remembered)] {
             assert!(next(error).contains("put back the data folder"));

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_raft::Role;
 
 use crate::server::metrics;
@@ -17,7 +17,7 @@ use crate::server::metrics;
 const FOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// `/livez`, `/readyz`, `/leaderz`, `/metrics`.
-pub fn router(site: Arc<Site>) -> Router {
+pub fn router(site: Arc<NodeContext>) -> Router {
     Router::new()
         .route("/livez", get(live))
         .route("/readyz", get(ready))
@@ -33,7 +33,7 @@ fn answer(good: bool, text: &str) -> Answer {
 }
 
 /// 200 while nothing is broken: restart the process when it is not.
-async fn live(State(site): State<Arc<Site>>) -> Answer {
+async fn live(State(site): State<Arc<NodeContext>>) -> Answer {
     match &*site.replica.fatal_error().borrow() {
         None => answer(true, "alive"),
         Some(fault) => answer(false, &fault.to_string()),
@@ -41,13 +41,13 @@ async fn live(State(site): State<Arc<Site>>) -> Answer {
 }
 
 /// 200 while it follows a leader that it hears, or leads a quorum: send requests elsewhere when it does not.
-async fn ready(State(site): State<Arc<Site>>) -> Answer {
+async fn ready(State(site): State<Arc<NodeContext>>) -> Answer {
     let (good, text) = readiness(&site);
     answer(good, &text)
 }
 
 /// May requests go to this node, and the reason in words.
-pub fn readiness(site: &Site) -> (bool, String) {
+pub fn readiness(site: &NodeContext) -> (bool, String) {
     if site.is_stopping() {
         return (false, "stopping".to_owned());
     }
@@ -70,8 +70,8 @@ pub fn readiness(site: &Site) -> (bool, String) {
 }
 
 /// 200 on the leader whose epoch is applied and whom a quorum answers, 503 elsewhere.
-async fn leads(State(site): State<Arc<Site>>) -> Answer {
-    match site.term() {
+async fn leads(State(site): State<Arc<NodeContext>>) -> Answer {
+    match site.leadership() {
         Some(term) if site.leads_a_quorum() => answer(true, &format!("leads epoch {}", term.epoch().0)),
         Some(_) => answer(false, "leads, and no quorum answers it"),
         None => answer(false, "does not lead"),

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_cluster::audience::Parts;
+use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{self, Leading, Station, StationError};
-use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::context::NodeIntroduction;
+use reveille_cluster::node::lifecycle::{self, Candidacy, NodeRuntime, StartError};
+use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::smtp::{RelayRules, TcpDialer};
@@ -32,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A node that runs.
 pub struct NodeServer {
     /// What its actors share.
-    pub site: Arc<Site>,
+    pub site: Arc<NodeContext>,
     /// Where its admin API is.
     pub admin_address: SocketAddr,
     /// Where its peers reach it.
@@ -43,7 +44,7 @@ pub struct NodeServer {
     pub unsubscribe_address: Option<SocketAddr>,
     options: Config,
     reply_rules: RelayRules,
-    leading: Leading,
+    leading: Candidacy,
     stop: CancellationToken,
 }
 
@@ -78,13 +79,13 @@ impl NodeServer {
             0 => peer_address.to_string(),
             _ => options.advertise.clone(),
         };
-        let introduction = Introduction {
+        let introduction = NodeIntroduction {
             name: options.name.clone(),
             address: advertise,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             tzdb: tzdb().to_owned(),
         };
-        let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+        let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
         let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me, Arc::new(transport));
         raft.process_nonce = uuid::Uuid::new_v4().as_u128() as u64;
         raft.heartbeat_ms = options.raft.heartbeat_ms;
@@ -93,10 +94,10 @@ impl NodeServer {
         raft.snapshot_every = options.raft.snapshot_every;
         raft.log_keep = options.raft.log_keep;
         let parts = options.data_dir.join("parts");
-        let parts = Parts::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
+        let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, desk.clone()).await?;
-        let site =
-            Site::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts).accept_clock(accept_clock);
+        let site = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts)
+            .accept_clock(accept_clock);
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
         let site = Arc::new(site.unsubscribe_by(by).bounce_to(return_path));
         desk.open(&site);
@@ -106,7 +107,7 @@ impl NodeServer {
             peer_address,
             http_address: http.local_addr()?,
             unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
-            leading: Station::lead(&site),
+            leading: NodeRuntime::lead(&site),
             site,
             options,
             reply_rules,
@@ -174,10 +175,10 @@ impl Leaving {
 
 /// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
 async fn work(
-    site: Arc<Site>,
+    site: Arc<NodeContext>,
     options: &Config,
     reply_rules: RelayRules,
-    leading: Leading,
+    leading: Candidacy,
     asked: &CancellationToken,
 ) -> Result<NodeEnd> {
     while site.replica.cluster().is_none() {
@@ -186,7 +187,7 @@ async fn work(
             () = asked.cancelled() => return Ok(NodeEnd::Clean),
         }
     }
-    let station = lifecycle::Options {
+    let station = lifecycle::RuntimeOptions {
         name: options.name.clone(),
         hello_name: hello_name(options),
         credentials: options.credentials.clone(),
@@ -194,9 +195,9 @@ async fn work(
         journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = match Station::start(Arc::clone(&site), leading, station, asked).await {
+    let station = match NodeRuntime::start(Arc::clone(&site), leading, station, asked).await {
         Ok(station) => station,
-        Err(StationError::Stopped) => return Ok(NodeEnd::Clean),
+        Err(StartError::Stopped) => return Ok(NodeEnd::Clean),
         Err(error) => return Err(error.into()),
     };
     let mut failed = station.failed();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_raft::Role;
 use sd_notify::NotifyState;
 use tokio::runtime::Handle;
@@ -18,7 +18,7 @@ use crate::server::health;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// It listens. Tells from now on how it is, and that it lives, where the manager asks for that.
-pub fn ready(site: &Arc<Site>) {
+pub fn ready(site: &Arc<NodeContext>) {
     tell(&[NotifyState::Ready]);
     tokio::spawn(report(Arc::clone(site)));
     if let Some(within) = sd_notify::watchdog_enabled() {
@@ -33,7 +33,7 @@ pub fn stopping() {
 }
 
 /// The line that `systemctl status` shows; what `/readyz` answers.
-async fn report(site: Arc<Site>) {
+async fn report(site: Arc<NodeContext>) {
     let mut said = String::new();
     while *site.replica.role().borrow() != Role::Stopped {
         let (_, text) = health::readiness(&site);
@@ -48,7 +48,7 @@ async fn report(site: Arc<Site>) {
 /// Signs of life, to the end of a graceful stop. They come from Raft's runtime, and only when the other one
 /// answers and nothing is broken: a process of which one half hangs is started again. A slow disk silences
 /// nothing here; the leader hands over for that (P13).
-async fn watch(site: Arc<Site>, every: Duration, other: Handle) {
+async fn watch(site: Arc<NodeContext>, every: Duration, other: Handle) {
     loop {
         let answered = tokio::time::timeout(every, other.spawn(async {})).await;
         if matches!(answered, Ok(Ok(()))) && site.replica.fatal_error().borrow().is_none() {

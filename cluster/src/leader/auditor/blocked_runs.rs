@@ -19,15 +19,15 @@ const BLOCKED_AFTER: Duration = Duration::from_secs(10);
 /// So long one has it again: a node that has just started says what it lacks in its second question.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
-/// What one term's auditor has seen, and since when: runs whose mark should be another one.
+/// What one leadership's auditor has seen, and since when: runs whose mark should be another one.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(BTreeMap<RunId, (Option<u32>, Duration)>);
+pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<u32>, Duration)>);
 
-impl Watch {
+impl BlockedRunsWatch {
     /// Takes a look at `now`, on a clock of its own; `live` are the nodes that may claim, with what each lacks.
     pub fn look(&mut self, ledger: &Ledger, live: &Lacking, now: Duration) -> Vec<RunBlock> {
         let mut lacking = live.values();
-        // Without anybody to ask nothing is known.
+        // Without a live node nothing is known.
         let Some(first) = lacking.next() else {
             self.0.clear();
             return Vec::new();
@@ -56,7 +56,7 @@ impl Watch {
     }
 }
 
-/// The first part of its audience that is missing everywhere, and that somebody waits for.
+/// The first part of its audience that is missing everywhere, and that a pending recipient needs.
 fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
     let sends = matches!(run.state, RunState::Open | RunState::Paused { .. });
     if missing.is_empty() || !sends || run.counts.get(RecipientState::Pending) == 0 {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_part_that_no_live_node_has_is_told_after_a_while_and_so_is_its_return() {
         let (mut ledger, run) = opened();
-        let mut watch = Watch::default();
+        let mut watch = BlockedRunsWatch::default();
         let at = Duration::from_secs;
         let mut told = |ledger: &Ledger, seconds, lacking: &[&[u32]]| watch.look(ledger, &nodes(lacking), at(seconds));
         assert_eq!(told(&ledger, 0, &[&[0], &[1]]), [], "each part is somewhere");
@@ -145,7 +145,7 @@ mod tests {
         let (mut ledger, run) = opened();
         let claim = ClaimRequest { page: run, chunk: 1, slice: Bitmap::range(0, 1), owner: HOLDER };
         assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), CommandOutcome::Claimed(_)));
-        let mut watch = Watch::default();
+        let mut watch = BlockedRunsWatch::default();
         for seconds in [0, 60] {
             assert_eq!(watch.look(&ledger, &nodes(&[&[1]]), Duration::from_secs(seconds)), []);
         }

@@ -3,7 +3,7 @@
 //! enough to be pruned.
 //!
 //! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
-//! actor forgot stays forgotten. Belongs to a term.
+//! actor forgot stays forgotten. Belongs to a leadership.
 
 pub(crate) mod blocked_runs;
 pub(crate) mod panic_guard;
@@ -27,11 +27,11 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
 
 use super::claims::dispatcher;
-use super::leadership::Term;
+use super::leadership::Leadership;
 use crate::compose::Compiled;
-use crate::node::context::Site;
+use crate::node::context::NodeContext;
 use crate::smtp::Timeouts;
-use panic_guard::Stumbles;
+use panic_guard::PanicGuard;
 
 /// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost holder stays
 /// claimed (I15: lease + margin + 1 s).
@@ -48,28 +48,28 @@ const OVERDUE_MS: i64 = 5_000;
 /// Between two walks over what may be old enough to be pruned (P24), by ledger time. Milliseconds.
 const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 
-/// Sweeps until the term ends.
-pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
-    let mut blocked = blocked_runs::Watch::default();
+/// Sweeps until the leadership ends.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
+    let (mut stumbles, mut quarantined) = (PanicGuard::new(), BTreeSet::new());
+    let mut blocked = blocked_runs::BlockedRunsWatch::default();
     let mut pruning = Pruning { next: Time(i64::MIN), place: PruneCursor::default() };
     let _gauges = Gauges;
-    while !term.ended() {
-        sweep(&site, &term, &mut stumbles).await;
-        block(&site, &term, &mut blocked).await;
-        pruning.go_on(&site, &term).await;
-        quarantine(&term, &stumbles, &mut quarantined).await;
-        term.sleep_until_bell(&term.late, SWEEP_EVERY).await;
+    while !leadership.ended() {
+        sweep(&context, &leadership, &mut stumbles).await;
+        block(&context, &leadership, &mut blocked).await;
+        pruning.go_on(&context, &leadership).await;
+        quarantine(&leadership, &stumbles, &mut quarantined).await;
+        leadership.sleep_until_bell(&leadership.late, SWEEP_EVERY).await;
     }
 }
 
-/// P13: a run at which the sweep panicked twice is halted, with an alarm, and not looked at again.
-async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut BTreeSet<RunId>) {
+/// P13: a run at which the sweep panicked twice is halted with an alarm and skipped from then on.
+async fn quarantine(leadership: &Leadership, stumbles: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
     let news: Vec<RunId> = stumbles.out().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
         catch("a run at which the auditor fails", 1);
         let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
-        let answer = term.propose(Command::Quarantine(Quarantine { item, cause })).await;
+        let answer = leadership.propose(Command::Quarantine(Quarantine { item, cause })).await;
         if !matches!(answer, None | Some(CommandOutcome::Refused(_))) {
             quarantined.insert(run);
         }
@@ -77,10 +77,11 @@ async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut B
 }
 
 /// P20: marks the runs that wait for what no live node has.
-async fn block(site: &Site, term: &Term, watch: &mut blocked_runs::Watch) {
-    let now = site.clock.monotonic();
-    let mut changed = site.replica.read(|ledger| {
-        let live = dispatcher::live_holders(ledger, term).into_keys().map(|node| (node, term.lacking(node)));
+async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
+    let now = context.clock.monotonic();
+    let mut changed = context.replica.read(|ledger| {
+        let live =
+            dispatcher::live_holders(ledger, leadership).into_keys().map(|node| (node, leadership.lacking(node)));
         watch.look(ledger, &live.collect(), now)
     });
     changed.truncate(ITEMS_MAX);
@@ -91,43 +92,45 @@ async fn block(site: &Site, term: &Term, watch: &mut blocked_runs::Watch) {
     if found > 0 {
         catch("a part that no live node has", found);
     }
-    term.propose(Command::RunBlock(changed)).await;
+    leadership.propose(Command::RunBlock(changed)).await;
 }
 
-async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
-    let now = term.now();
-    let lost = site.replica.read(|ledger| rows_of_lost_holders(ledger, term));
+async fn sweep(context: &NodeContext, leadership: &Leadership, stumbles: &mut PanicGuard<RunId>) {
+    let now = leadership.now();
+    let lost = context.replica.read(|ledger| rows_of_lost_holders(ledger, leadership));
     if !lost.is_empty() {
         catch("holder lost", lost.len());
     }
-    if !lost.is_empty() || term.is_revoking() {
-        term.revoke(lost).await;
+    if !lost.is_empty() || leadership.is_revoking() {
+        leadership.revoke(lost).await;
     }
-    let late = site.replica.read(|ledger| runs_past_deadline(ledger, now, stumbles));
+    let late = context.replica.read(|ledger| runs_past_deadline(ledger, now, stumbles));
     if !late.is_empty() {
         catch("past its deadline", late.len());
-        term.propose(Command::Expire(late)).await;
+        leadership.propose(Command::Expire(late)).await;
     }
     // All at once: the next look for lost holders waits for one answer and not for as many as there are (I15).
-    let decisions = site.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles));
+    let decisions = context.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles));
     join_all(decisions.into_iter().map(|decide| {
         catch("in doubt, decided by policy", 1);
-        term.propose(Command::Decide(decide))
+        leadership.propose(Command::Decide(decide))
     }))
     .await;
-    for Waiting { campaign, checked, fitting } in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
-        // What the ledger cannot compile is compiled here, while nobody waits for its lock.
+    for WaitingCampaign { campaign, checked, fitting } in
+        context.replica.read(|ledger| campaigns_that_wait(ledger, now))
+    {
+        // What the ledger cannot compile is compiled here, outside its lock.
         let compiled = fitting.map(|(content, columns)| Compiled::new(&content, &columns));
         let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
-        if term.propose(Command::CampaignArm(CampaignArm { campaign, checked, wrong })).await.is_none() {
+        if leadership.propose(Command::CampaignArm(CampaignArm { campaign, checked, wrong })).await.is_none() {
             break;
         }
     }
-    site.replica.read(|ledger| watch(ledger, term, now));
+    context.replica.read(|ledger| watch(ledger, leadership, now));
 }
 
 /// A campaign that waits for its audience.
-struct Waiting {
+struct WaitingCampaign {
     campaign: CampaignName,
     /// The seal of the audience, where it is sealed now.
     checked: Option<Hash>,
@@ -137,11 +140,11 @@ struct Waiting {
 
 /// P7: those whose audience is sealed now, with their content and its columns; and those whose instant has come
 /// without it.
-fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<Waiting> {
+fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
     let found = |(campaign, known, sealed): (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)| {
         let content = ledger.blob(&known.content).and_then(Content::from_blob);
         let (checked, columns) = sealed.unzip();
-        Waiting { campaign, checked, fitting: content.zip(columns) }
+        WaitingCampaign { campaign, checked, fitting: content.zip(columns) }
     };
     ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
 }
@@ -154,15 +157,15 @@ struct Pruning {
 
 impl Pruning {
     /// P24: one stretch, and one entry at most. What could not be proposed is found again.
-    async fn go_on(&mut self, site: &Site, term: &Term) {
-        let now = term.now();
+    async fn go_on(&mut self, context: &NodeContext, leadership: &Leadership) {
+        let now = leadership.now();
         if now < self.next {
             return;
         }
-        let (prune, place) = site.replica.read(|ledger| prune::next_batch(ledger, &self.place, now));
+        let (prune, place) = context.replica.read(|ledger| prune::next_batch(ledger, &self.place, now));
         if !prune.is_empty() {
             let (pages, summaries, explained) = (prune.pages.len(), prune.summaries.len(), prune.history.len());
-            if term.propose(Command::Prune(prune)).await.is_none() {
+            if leadership.propose(Command::Prune(prune)).await.is_none() {
                 return;
             }
             tracing::info!(pages, summaries, explained, "pruned what is older than it has to be kept");
@@ -181,14 +184,14 @@ fn catch(cause: &'static str, count: usize) {
 }
 
 /// P9: rows are revoked only when the holder's lease is over.
-fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> BTreeMap<Fence, ClaimOwner> {
+fn rows_of_lost_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
     let held = ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty());
-    let lost = held.filter(|(_, row)| term.lease_is_over(row.owner));
+    let lost = held.filter(|(_, row)| leadership.lease_is_over(row.owner));
     lost.map(|(fence, row)| (*fence, row.owner)).take(ITEMS_MAX).collect()
 }
 
 /// P16: open and paused runs whose deadline has passed.
-fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<RunId> {
+fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
         for (place, run) in page.runs.iter().enumerate() {
@@ -207,11 +210,11 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>
 }
 
 /// What is in doubt and whose policy is not to hold it.
-fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<Decide> {
+fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
     let mut look = GapLookups::default();
     for (fence, row) in ledger.claims().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
-        // Of the last run that was looked at in this row: who would be suppressed if he were sent again (P17).
+        // Of the last run that was looked at in this row: which recipients would be suppressed if they were sent again (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
         for slot in row.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
@@ -254,7 +257,7 @@ fn may_be_answered(doubt: Option<(DoubtReason, Time)>, now: Time) -> bool {
     doubt.is_some_and(|(doubt, since)| doubt == DoubtReason::OwnerLost && now.since_ms(since) < dot_ms)
 }
 
-/// What the policy of a run decides about somebody in doubt since a claim at `claimed_at`, if anything yet.
+/// What the policy of a run decides about a recipient in doubt since a claim at `claimed_at`, if anything yet.
 fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     match run.policies.in_doubt {
         InDoubt::Hold => None,
@@ -265,7 +268,7 @@ fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     }
 }
 
-/// What only a leader measures. It is 0 when the term is over, so that the highest of all nodes is the leader's,
+/// What only a leader measures. It is 0 when the leadership is over, so that the highest of all nodes is the leader's,
 /// and no alert rests on what a former one saw last.
 struct Gauges;
 
@@ -286,10 +289,10 @@ impl Drop for Gauges {
     }
 }
 
-/// Gauges, and what only an operator can mend.
-fn watch(ledger: &Ledger, term: &Term, now: Time) {
+/// Gauges, and what only an operator can fix.
+fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
     let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
-    if overdue > 0 && term.clocks_agree() {
+    if overdue > 0 && leadership.clocks_agree() {
         tracing::warn!(overdue, "schedules are behind their instants");
     }
     let (mut standings, mut blocked) = ([0_u64; 9], 0);
@@ -307,7 +310,7 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
     }
     let in_doubt: u64 = ledger.claims().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
     let (pending, claimed) = (standings[RecipientState::Pending as usize], standings[RecipientState::Claimed as usize]);
-    Gauges::set(overdue, term.nodes_behind(), blocked, pending, claimed, in_doubt);
+    Gauges::set(overdue, leadership.nodes_behind(), blocked, pending, claimed, in_doubt);
 }
 
 #[cfg(test)]

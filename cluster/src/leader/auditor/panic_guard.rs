@@ -1,7 +1,7 @@
 //! What an actor of the leader panics at: the first time it is counted, the second time it is taken out (P13).
 //!
-//! Called by the auditor around its look at one run, so that one run that cannot be looked at costs that run
-//! and not the leadership. Forgotten with the term.
+//! Called by the auditor around its check of one run, so that a run that cannot be checked costs that run
+//! and not the leadership. Forgotten with the leadership.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,14 +11,14 @@ const PANICS_MAX: u8 = 2;
 
 /// Panics by item.
 #[derive(Debug)]
-pub(crate) struct Stumbles<K> {
+pub(crate) struct PanicGuard<K> {
     counts: BTreeMap<K, u8>,
 }
 
-impl<K: Ord + Copy> Stumbles<K> {
+impl<K: Ord + Copy> PanicGuard<K> {
     /// None yet.
-    pub fn new() -> Stumbles<K> {
-        Stumbles { counts: BTreeMap::new() }
+    pub fn new() -> PanicGuard<K> {
+        PanicGuard { counts: BTreeMap::new() }
     }
 
     /// Looks at an item, unless it is out. `None` when the look panicked, or was not taken.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_second_panic_at_an_item_takes_it_out_and_the_rest_goes_on() {
-        let (mut stumbles, mut looks) = (Stumbles::new(), 0);
+        let (mut stumbles, mut looks) = (PanicGuard::new(), 0);
         for sweep in 1..=3 {
             let bad = stumbles.look("bad", || {
                 looks += 1;

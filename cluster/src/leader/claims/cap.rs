@@ -1,26 +1,24 @@
-//! How far ahead of its relays a node may claim (P12): as far as they need it to be never idle, and no further.
+//! How far ahead of its relays a node may claim (P12): far enough that they are never idle, and no further.
 //!
-//! Asked by the leader's dispatcher, with what the node said of its relays when it last asked for its lease.
-//! Pure: numbers in, a number out.
+//! The dispatcher asks, with what the node said of its relays in its last lease question. Pure: numbers in, a number
+//! out.
 //!
-//! By Little's law, what is under way is what flows through, times how long it takes. A relay lets through its
-//! rate, or one mail a dialogue in each of its sessions, whichever is less. A claim is under way while it is
-//! committed, sent and settled; a session has two at least. A relay of which nothing is known is taken for a slow
-//! one that may turn out to be fast: a session has four, and the first answers show what is true.
+//! By Little's law, what is in flight is throughput times duration. A relay takes its rate, or one email a dialogue in
+//! each session, whichever is less. A claim is in flight while it is committed, sent and settled; a session has at
+//! least two. An unknown relay may be fast: its sessions have four, until the first answers show.
 //!
-//! - Never more than can begin in time: what was not begun after [`BEGIN_WITHIN`] goes back, and would come
-//!   again, and go back again.
-//! - Where a relay lets anything through, at least one; never above [`CLAIM_CAP_MAX`].
+//! - Never more than can begin within [`BEGIN_WITHIN`]: the rest would return, be claimed again, and return again.
+//! - At least one where a relay takes anything; never above [`CLAIM_CAP_MAX`].
 
 use std::time::Duration;
 
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use crate::worker::claim::BEGIN_WITHIN;
+use crate::node::limits::BEGIN_WITHIN;
 
 /// Claimed but unsettled recipients of a (pool, node) at the very most (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;
-/// What a dialogue takes where nobody knows, and how many a session then has: with answers after three seconds
+/// What a dialogue takes where it is not known, and how many a session then has: with answers after three seconds
 /// the last of four begins in time.
 const UNKNOWN_DIALOGUE: Duration = Duration::from_secs(1);
 const UNKNOWN_PER_SESSION: f64 = 4.0;
@@ -38,9 +36,9 @@ const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(BEGIN_WITHIN.as_secs()
 pub(crate) struct Flow {
     /// Dialogues at once.
     pub sessions: u32,
-    /// Mails a second that the node may send through it now.
+    /// Emails a second that the node may send through it now.
     pub rate_per_second: f64,
-    /// How long a dialogue takes; none: nobody knows.
+    /// How long a dialogue takes; none: not known.
     pub dialogue: Option<Duration>,
 }
 

@@ -11,27 +11,21 @@ use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, bucket_after, closed_slots};
 
 use super::cap::CLAIM_CAP_MAX;
-use super::catch_up::is_late;
-use super::fair_queue::Offer;
-use super::in_flight::OnTheWay;
+use super::in_flight::InFlightClaims;
+use super::types::Offer;
 use crate::audience::NAMED_MAX;
 
-/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
-/// offers nothing does not count, so that paused or waiting pages starve nobody. What is late is counted by
-/// itself: it has a rate of its own (P16), and hides nothing that is on time. So is what some nodes lack, by who they
-/// are (P20): it hides nothing that they have.
-/// Of one page and pool no more chunks are offered than all nodes together could take, so that a page of a
-/// thousand chunks costs as much as one of two.
+/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. Paused and
+/// waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each have their own
+/// limit, so they cannot crowd out other pages. Of one page and pool no more chunks are offered than all nodes together
+/// could take, so that a page of a thousand chunks costs as much as one of two.
 const OFFERS_MAX: usize = 256;
 
 /// Nodes, and the parts of audiences that each lacks.
 pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
 
-/// Tenant and pool.
-pub(crate) type Lane = (String, String);
-
 /// What of one chunk could be claimed now by one pool.
-pub(crate) struct Part<'a> {
+pub(crate) struct ClaimablePart<'a> {
     pub number: u32,
     pub chunk: &'a Chunk,
     pub pool: &'a str,
@@ -39,13 +33,13 @@ pub(crate) struct Part<'a> {
 }
 
 /// The chunks of a page with what of them could be claimed now, where there is anything: by its pool, and by others
-/// to which somebody has moved dead letters.
+/// to which an operator has moved dead letters.
 pub(crate) fn claimable<'a>(
     ledger: &'a Ledger,
     id: RunId,
     page: &'a Page,
     now: Time,
-) -> impl Iterator<Item = Part<'a>> {
+) -> impl Iterator<Item = ClaimablePart<'a>> {
     let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
     let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
     let chunks = (0..chunks).filter_map(move |number| {
@@ -55,7 +49,7 @@ pub(crate) fn claimable<'a>(
         Some((number, chunk, slots))
     });
     chunks.flat_map(move |(number, chunk, slots)| {
-        let part = move |(pool, slots): (Option<&'a str>, Bitmap)| Part {
+        let part = move |(pool, slots): (Option<&'a str>, Bitmap)| ClaimablePart {
             number,
             chunk,
             pool: pool.unwrap_or(&page.pool),
@@ -65,8 +59,8 @@ pub(crate) fn claimable<'a>(
     })
 }
 
-/// Is a canary out of whom nobody can be claimed before the next wave? A greylisted mailbox keeps it out for an hour, and
-/// who waits behind it is found by going through all chunks of a run.
+/// Does a run wait for a canary of which no recipient can be claimed before the next wave? A greylisted mailbox delays a
+/// canary for an hour, and each look at the recipients behind it would go through all chunks of the run.
 pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> bool {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return false };
     let unclaimed = canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed));
@@ -85,8 +79,13 @@ pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> 
     })
 }
 
-/// Recipients of a page that could be claimed some time, without a look at its chunks: those of its runs that send, but
-/// for who waits behind a canary.
+/// Is all of a page late? Such runs were missed and are caught up, or backfilled (P16).
+pub fn is_late(page: &Page) -> bool {
+    page.runs.iter().all(|run| run.cause.is_late())
+}
+
+/// Recipients of a page that could be claimed some time: those of its runs that send, except those behind a canary. Does
+/// not read its chunks.
 pub(crate) fn waiting(page: &Page) -> u64 {
     let of_run = |run: &Run| match run.canary.filter(|_| run.waits_for_canary()) {
         Some(canary) => canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed)),
@@ -104,32 +103,32 @@ fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
 pub(crate) type Source = (RunId, u32, String);
 
 /// What can be claimed now: an offer for each chunk and pool, and the slots behind it.
-pub(crate) struct Work {
+pub(crate) struct Claimable {
     pub offers: Vec<Offer>,
-    pub slots: BTreeMap<Source, Slots>,
+    pub slots: BTreeMap<Source, ClaimableSlots>,
 }
 
 /// What is left to claim in a chunk.
 #[derive(Default)]
-pub(crate) struct Slots {
+pub(crate) struct ClaimableSlots {
     /// In slices of any size.
     pub plain: Bitmap,
     /// One crash suspect at most, in a row of its own. There are few: no more than were composed at once.
     pub suspect: Bitmap,
 }
 
-impl Slots {
+impl ClaimableSlots {
     fn len(&self) -> u32 {
         self.plain.len() + self.suspect.len()
     }
 }
 
-impl Work {
+impl Claimable {
     /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page of which claims
     /// are on their way waits for their answer.
-    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &OnTheWay, now: Time) -> Work {
+    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &InFlightClaims, now: Time) -> Claimable {
         let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
-        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new() };
+        let mut work = Claimable { offers: Vec::new(), slots: BTreeMap::new() };
         let everybody = BTreeSet::new();
         let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
         let is_full =
@@ -145,7 +144,7 @@ impl Work {
             }
             let elsewhere = LazyCell::new(|| full || goes_elsewhere(ledger, id));
             let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
-            for Part { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
+            for ClaimablePart { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
                 let of_pool = of_page.entry(pool).or_default();
                 if *of_pool > enough && !*elsewhere {
                     break;
@@ -154,7 +153,7 @@ impl Work {
                     continue;
                 }
                 let suspect = claimable.and(&chunk.crash_suspects).first(1);
-                let slots = Slots { plain: claimable.and_not(&chunk.crash_suspects), suspect };
+                let slots = ClaimableSlots { plain: claimable.and_not(&chunk.crash_suspects), suspect };
                 if slots.len() == 0 {
                     continue;
                 }

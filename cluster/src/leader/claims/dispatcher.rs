@@ -1,6 +1,6 @@
 //! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
 //!
-//! Belongs to a term and is dropped with it. Each wake it looks at the state: who may hold claims, how much
+//! Belongs to a leadership and is dropped with it. Each wake it looks at the state: who may hold claims, how much
 //! each (tenant, pool, node) has open, what is claimable (`work`); `claim_cap` says how far ahead of its relays
 //! each node may be, by what it measured; `fair` splits the credit; one entry carries all claims of a look, and the
 //! next look does not wait for its answer (`on_the_way`). Holders keep sending while there is no leader: rows belong
@@ -22,15 +22,16 @@ use reveille_raft::crash;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::cap::{ClaimCap, Flow, claim_cap};
-use super::claimable::Work;
-use super::crash_backoff::{Rest, Rests};
-use super::fair_queue::{Credit, Fair, Grant, Offer};
-use super::in_flight::OnTheWay;
-use super::limits::{Bounds, Paces};
-use crate::leader::leadership::{Report, Term};
-use crate::node::context::Site;
+use super::claimable::Claimable;
+use super::crash_backoff::{CrashBackoff, CrashBackoffAlarms};
+use super::fair_queue::FairQueue;
+use super::in_flight::InFlightClaims;
+use super::limits::{ClaimLimits, ClaimRates};
+use super::types::{ClaimGrant, Credit, Offer};
+use crate::leader::leadership::{Leadership, NodeReport};
+use crate::node::context::NodeContext;
 use crate::node::peer_messages::NodeMeasurements;
-use crate::smtp::pool::latency::Mean;
+use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::share;
 
 /// The longest sleep: waves come in and leases begin without a bell.
@@ -44,14 +45,14 @@ const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 /// Slices in one entry, each a claim; with a suspect beside it, two.
 const CLAIMS_MAX: usize = 256;
 
-/// What one term's dispatcher keeps from wake to wake.
+/// What one leadership's dispatcher keeps from wake to wake.
 struct Dispatcher {
-    fair: Fair,
-    rests: Rests,
-    paces: Paces,
-    on_the_way: OnTheWay,
+    fair: FairQueue,
+    backoff_alarms: CrashBackoffAlarms,
+    paces: ClaimRates,
+    on_the_way: InFlightClaims,
     /// How long claims take from the look at the state to their entry's answer.
-    commits: Mean,
+    commits: RecentMean,
 }
 
 /// The claims of one look.
@@ -59,11 +60,11 @@ struct Dispatcher {
 struct Claims {
     claims: Vec<ClaimRequest>,
     /// What they were made of.
-    grants: Vec<Grant>,
+    grants: Vec<ClaimGrant>,
 }
 
 /// Claims to be proposed.
-struct Proposal {
+struct ClaimsProposal {
     number: u64,
     claims: Vec<ClaimRequest>,
     looked_at: Duration,
@@ -71,27 +72,27 @@ struct Proposal {
     claiming: OwnedRwLockReadGuard<()>,
 }
 
-/// Dispatches until the term ends.
-pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+/// Dispatches until the leadership ends.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut dispatcher = Dispatcher {
-        fair: Fair::new(),
-        rests: Rests::default(),
-        paces: Paces::default(),
-        on_the_way: OnTheWay::default(),
-        commits: Mean::default(),
+        fair: FairQueue::new(),
+        backoff_alarms: CrashBackoffAlarms::default(),
+        paces: ClaimRates::default(),
+        on_the_way: InFlightClaims::default(),
+        commits: RecentMean::default(),
     };
     let mut answers = FuturesUnordered::new();
-    while !term.ended() {
-        let (proposal, nap) = dispatcher.look(&site, &term);
-        answers.extend(proposal.map(|proposal| answer(&term, proposal)));
+    while !leadership.ended() {
+        let (proposal, nap) = dispatcher.look(&context, &leadership);
+        answers.extend(proposal.map(|proposal| answer(&leadership, proposal)));
         tokio::select! {
-            () = term.sleep_until_bell(&term.work, nap) => {}
+            () = leadership.sleep_until_bell(&leadership.work, nap) => {}
             Some((number, looked_at, answer)) = answers.next() => {
-                let answered_at = site.clock.monotonic();
+                let answered_at = context.clock.monotonic();
                 dispatcher.commits.note(answered_at.saturating_sub(looked_at), answered_at);
                 dispatcher.on_the_way.is_answered(number);
                 if answer.is_none() {
-                    term.sleep(NAP_AFTER_UNKNOWN).await;
+                    leadership.sleep(NAP_AFTER_UNKNOWN).await;
                 }
             }
         }
@@ -99,34 +100,34 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
 }
 
 /// Proposes claims; answers their number and when they were made.
-async fn answer(term: &Term, proposal: Proposal) -> (u64, Duration, Option<CommandOutcome>) {
-    let Proposal { number, claims, looked_at, claiming } = proposal;
-    let answer = term.propose(Command::Claim(claims)).await;
+async fn answer(leadership: &Leadership, proposal: ClaimsProposal) -> (u64, Duration, Option<CommandOutcome>) {
+    let ClaimsProposal { number, claims, looked_at, claiming } = proposal;
+    let answer = leadership.propose(Command::Claim(claims)).await;
     drop(claiming);
     (number, looked_at, answer)
 }
 
 impl Dispatcher {
     /// What is to be claimed now, and how long to sleep then.
-    fn look(&mut self, site: &Site, term: &Term) -> (Option<Proposal>, Duration) {
+    fn look(&mut self, context: &NodeContext, leadership: &Leadership) -> (Option<ClaimsProposal>, Duration) {
         if !self.on_the_way.has_room() {
             return (None, NAP_MAX);
         }
-        // Somebody waits for what is on its way, and for nothing after it.
-        let Ok(claiming) = Arc::clone(&term.claiming).try_read_owned() else { return (None, NAP_FOR_CREDIT) };
-        let (now, woke_at) = (term.now(), site.clock.monotonic());
-        let voters = site.voters().len();
+        // A stopping node waits for the claims in flight, and for none after them.
+        let Ok(claiming) = Arc::clone(&leadership.claiming).try_read_owned() else { return (None, NAP_FOR_CREDIT) };
+        let (now, woke_at) = (leadership.now(), context.clock.monotonic());
+        let voters = context.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
-        let views = Views { by_node: term.reports(), voters, commit };
-        let (claims, nap, resting, live) = site.replica.read(|ledger| {
-            let holders = live_holders(ledger, term);
+        let views = Views { by_node: leadership.reports(), voters, commit };
+        let (claims, nap, resting, live) = context.replica.read(|ledger| {
+            let holders = live_holders(ledger, leadership);
             let allowances = allowances_of(ledger, &holders, voters, now);
             let resting = resting(ledger, &allowances);
             if holders.len() == resting.len() {
                 return (Claims::default(), NAP_MAX, resting, holders.len());
             }
-            let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
-            let mut work = Work::of(ledger, &lacking, &self.on_the_way, now);
+            let lacking = holders.keys().map(|node| (*node, leadership.lacking(*node))).collect();
+            let mut work = Claimable::of(ledger, &lacking, &self.on_the_way, now);
             let given = self.paces.bounds(ledger, &self.on_the_way, woke_at, now);
             let caps = views.caps(ledger, &holders);
             let credits = credits(ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
@@ -135,7 +136,7 @@ impl Dispatcher {
             self.paces.spend(&given, &bounds);
             (claims, nap(&work, &bounds, &self.paces), resting, holders.len())
         });
-        self.rests.look(resting, live);
+        self.backoff_alarms.look(resting, live);
         let Claims { claims, grants } = claims;
         if claims.is_empty() {
             return (None, nap);
@@ -143,13 +144,13 @@ impl Dispatcher {
         crash::point("claim.before-propose");
         let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
         let number = self.on_the_way.goes(grants);
-        (Some(Proposal { number, claims, looked_at: woke_at, claiming }), nap)
+        (Some(ClaimsProposal { number, claims, looked_at: woke_at, claiming }), nap)
     }
 }
 
-/// How long until what is left may be claimed, at most: what waits for a rate is told when; all else waits for rows
+/// How long until what is left may be claimed, at most: a rate says when its next credit comes; everything else waits for claims
 /// that end.
-fn nap(work: &Work, left: &Bounds, paces: &Paces) -> Duration {
+fn nap(work: &Claimable, left: &ClaimLimits, paces: &ClaimRates) -> Duration {
     let naps = work.left().map(|offer| paces.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
     naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
 }
@@ -157,7 +158,7 @@ fn nap(work: &Work, left: &Bounds, paces: &Paces) -> Duration {
 /// What is known of the relays of each node.
 struct Views {
     /// By what the nodes said.
-    by_node: BTreeMap<NodeId, Report>,
+    by_node: BTreeMap<NodeId, NodeReport>,
     voters: usize,
     /// From when credit is there until claims for it are committed.
     commit: Duration,
@@ -182,7 +183,7 @@ impl Views {
 }
 
 /// What this life of a node said last.
-pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: ClaimOwner) -> Option<&NodeMeasurements> {
+pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, holder: ClaimOwner) -> Option<&NodeMeasurements> {
     reports.get(&holder.node).filter(|report| report.holder == holder).map(|report| &report.measured)
 }
 
@@ -202,10 +203,10 @@ pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>
     of_pool.map(flow).collect()
 }
 
-/// Current lives that this term may give claims.
-pub(crate) fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, ClaimOwner> {
+/// Current lives that this leadership may give claims.
+pub(crate) fn live_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
     let current = ledger.nodes().iter().map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
-    current.filter(|holder| term.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
+    current.filter(|holder| leadership.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
 }
 
 /// P12: what part of its cap each of these lives may hold.
@@ -220,11 +221,11 @@ fn allowances_of(
 }
 
 /// The nodes that may hold nothing, and until when.
-fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, Rest> {
+fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, CrashBackoff> {
     let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     none.filter_map(|(id, _)| {
         let node = ledger.nodes().get(id)?;
-        Some((*id, Rest { name: node.name.clone(), until: node.crashes.backoff_until(ledger.limits())? }))
+        Some((*id, CrashBackoff { name: node.name.clone(), until: node.crashes.backoff_until(ledger.limits())? }))
     })
     .collect()
 }
@@ -235,8 +236,8 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,
-    (caps, on_the_way): (&BTreeMap<(&str, NodeId), ClaimCap>, &OnTheWay),
-    (offers, bounds): (&[Offer], &Bounds),
+    (caps, on_the_way): (&BTreeMap<(&str, NodeId), ClaimCap>, &InFlightClaims),
+    (offers, bounds): (&[Offer], &ClaimLimits),
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
     for (_, row) in ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty()) {
@@ -279,13 +280,13 @@ fn credits(
 
 /// How large each tenant's share is beside those of others that wait for the same pool.
 struct Weights<'a> {
-    bounds: &'a Bounds,
+    bounds: &'a ClaimLimits,
     /// Of tenants with another share than 1: what they could claim now, or once what is on its way is there, by pool.
     wanted: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
 }
 
 impl<'a> Weights<'a> {
-    fn of(offers: &'a [Offer], bounds: &'a Bounds) -> Weights<'a> {
+    fn of(offers: &'a [Offer], bounds: &'a ClaimLimits) -> Weights<'a> {
         let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
         for offer in offers.iter().filter(|offer| bounds.shares.contains_key(&offer.tenant)) {
             *wanted.entry(&offer.pool).or_default().entry(&offer.tenant).or_default() += u64::from(offer.claimable);
@@ -298,7 +299,7 @@ impl<'a> Weights<'a> {
         Weights { bounds, wanted }
     }
 
-    /// A tenant's part of a cap: one at least, so that nobody is shut out. Only who could take all of it counts: a
+    /// A tenant's part of a cap: at least one, so that no tenant is shut out. Only a tenant that could take all of it counts: a
     /// share that is not used is there for the others.
     fn part(&self, pool: &str, tenant: &str, cap: u32) -> u32 {
         let own = self.bounds.share(tenant);
@@ -313,9 +314,9 @@ impl<'a> Weights<'a> {
 }
 
 fn claims(
-    fair: &mut Fair,
-    work: &mut Work,
-    (credits, bounds): (&[Credit], &mut Bounds),
+    fair: &mut FairQueue,
+    work: &mut Claimable,
+    (credits, bounds): (&[Credit], &mut ClaimLimits),
     holders: &BTreeMap<NodeId, ClaimOwner>,
 ) -> Claims {
     let grants = fair.grants(&work.offers, credits, bounds, CLAIMS_MAX);

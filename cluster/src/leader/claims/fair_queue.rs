@@ -1,111 +1,51 @@
-//! Whose mail goes next, and to which node: deficit round robin over tenants, within budgets.
+//! Whose email goes next, and to which node: deficit round robin over tenants, within budgets.
 //!
-//! Called by the leader's dispatcher, which offers what could be claimed and says how much may be; the
-//! answer is slices, ready to be proposed as claims (P4). A value: no runtime, no clock, no ledger.
-//!
-//! What it promises:
-//! - **Never above a credit** (P12, P25): the grants of a call keep within every credit that covers them, and
-//!   within what is claimable; late ones within what their pool's rate for them allows (P16), a tenant within its own
-//!   rate and concurrency, a pool that is warmed up within the day's cap.
-//! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get recipients in proportion to their
-//!   shares, the one with the largest to within one slice ([`Bounds::slice`]), over any span of calls and wherever a call or a
-//!   shared credit ends. Who could not be served while others were saves nothing.
-//! - **No starvation** of a tenant: before one that can be served is served, every other one of its pool gets a
-//!   slice at most, whatever their backlog, priorities and credits. Pools take turns slice by slice.
-//! - **Order within a tenant** (and a pool): priority, then on time before late, then oldest first. It is
-//!   strict: a tenant's own high priority may starve its low one.
-//!
-//! What it is not: it makes no credits and knows no rates (`smtp/pool/rate_limiter.rs`), and it does not look whether the
-//! ledger still has what was offered: `apply` grants what is pending.
+//! The dispatcher offers what could be claimed and says how much may be; the answer is slices to propose as claims
+//! (P4). A value: no runtime, no clock, no ledger. `apply` still checks that what is granted is pending. It promises:
+//! - **Never above a credit** (P12, P25), nor above the limits of late pages, tenants and pools.
+//! - **Fair shares**: tenants of a pool that can be served get recipients in proportion to their shares, the largest to
+//!   within one slice ([`ClaimLimits::slice`]). A tenant that could not be served saves nothing.
+//! - **No starvation**: before a tenant is served, every other tenant of its pool gets at most one slice. Pools take
+//!   turns.
+//! - **Order within a tenant and pool**: priority, then on time before late, then oldest first. Strict: a tenant's own
+//!   high priority may starve its low one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_ledger::ids::{NodeId, RunId, Time};
+use reveille_ledger::ids::NodeId;
 
-use super::limits::Bounds;
+use super::limits::ClaimLimits;
+use super::types::{ClaimGrant, Credit, Offer};
 
-/// What a tenant has to send is spread over all nodes, so that a few mails have the sessions of all of them; but not
+/// What a tenant has to send is spread over all nodes, so that a few emails have the sessions of all of them; but not
 /// in slices smaller than this, each of which costs the ledger a row.
 const SPREAD_MIN: u32 = 32;
 
-/// What could be claimed in one chunk by one pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// Whose.
-    pub tenant: String,
-    /// By which pool it must go.
-    pub pool: String,
-    /// Higher goes first within the tenant.
-    pub priority: u8,
-    /// Its runs were missed and are caught up: they go after what is on time (P16).
-    pub late: bool,
-    /// When its runs were due: older goes first.
-    pub due: Time,
-    /// The page, by its first run.
-    pub page: RunId,
-    /// The chunk.
-    pub chunk: u32,
-    /// Recipients that could be claimed now.
-    pub claimable: u32,
-    /// Nodes that lack what it needs (P20).
-    pub barred: BTreeSet<NodeId>,
-}
-
-impl Offer {
-    /// What it offers, as [`Grant`] names it.
-    pub fn source(&self) -> (RunId, u32, String) {
-        (self.page, self.chunk, self.pool.clone())
-    }
-}
-
-/// What may be claimed for a pool on a node now. Where a tenant has a credit of its own and there is one for
-/// all, both bound it; where there is only one, that one; where there is none, nothing is granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credit {
-    /// For this tenant; or for all tenants together.
-    pub tenant: Option<String>,
-    /// The pool.
-    pub pool: String,
-    /// The node.
-    pub node: NodeId,
-    /// How many recipients. Credits of the same tenant, pool and node add up.
-    pub recipients: u32,
-}
-
-/// A slice for a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The page, by its first run.
-    pub page: RunId,
-    /// The chunk.
-    pub chunk: u32,
-    /// By which pool.
-    pub pool: String,
-    /// Who shall work it.
-    pub node: NodeId,
-    /// How many of the chunk's claimable recipients: 1 to [`Bounds::slice`].
-    pub recipients: u32,
-}
-
 /// Whose turn it is in each pool: what must be kept from call to call for the shares to come out even.
 #[derive(Clone, Debug, Default)]
-pub struct Fair {
+pub struct FairQueue {
     rings: BTreeMap<String, Ring>,
     last_pool: String,
 }
 
-impl Fair {
-    /// Nobody has had a turn.
-    pub fn new() -> Fair {
-        Fair::default()
+impl FairQueue {
+    /// No tenant has had a turn.
+    pub fn new() -> FairQueue {
+        FairQueue::default()
     }
 
     /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
     /// once; a slice costs one look at the nodes.
-    pub fn grants(&mut self, offers: &[Offer], credits: &[Credit], bounds: &mut Bounds, slices: usize) -> Vec<Grant> {
+    pub fn grants(
+        &mut self,
+        offers: &[Offer],
+        credits: &[Credit],
+        bounds: &mut ClaimLimits,
+        slices: usize,
+    ) -> Vec<ClaimGrant> {
         let mut pools = pools(offers, credits, bounds.slice);
-        // A pool that nobody offers for has no turn to remember, where nothing is on its way either.
+        // A pool without offers and without claims in flight has no turn to remember.
         let waiting: BTreeSet<&str> = bounds.waiting.keys().map(|(_, pool)| pool.as_str()).collect();
         self.rings.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
         let mut grants = Vec::new();
@@ -130,7 +70,7 @@ fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str
 
 /// Turns within one pool, in the order of the tenants' names.
 ///
-/// - `deficit` <= [`Bounds::slice`]: what is left of the turn of `turn`, which a call may end in the middle of.
+/// - `deficit` <= [`ClaimLimits::slice`]: what is left of the turn of `turn`, which a call may end in the middle of.
 #[derive(Clone, Debug, Default)]
 struct Ring {
     turn: String,
@@ -138,9 +78,9 @@ struct Ring {
 }
 
 impl Ring {
-    /// A slice for the tenant whose turn it is, or for the next one that can be served. When nobody can,
+    /// A slice for the tenant whose turn it is, or for the next one that can be served. When none can,
     /// the turn stays where it was, with what is left of it: it goes on when there is credit again.
-    fn next_slice(&mut self, name: &str, pool: &mut Pool<'_>, bounds: &mut Bounds) -> Option<Grant> {
+    fn next_slice(&mut self, name: &str, pool: &mut Pool<'_>, bounds: &mut ClaimLimits) -> Option<ClaimGrant> {
         let before = self.clone();
         loop {
             if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
@@ -184,7 +124,7 @@ impl<'a> Pool<'a> {
     /// A tenant's turn: by its share among those that are left, or whose claims are on their way. The turn of the
     /// largest share is a whole slice, so that turns do not cut slices. The others' turns are shorter: a tenant does
     /// not wait longer because another one's share is large.
-    fn turn(&self, (tenant, pool): (&str, &str), bounds: &Bounds) -> u32 {
+    fn turn(&self, (tenant, pool): (&str, &str), bounds: &ClaimLimits) -> u32 {
         let waits = |name: &String| bounds.waiting.contains_key(&(name.clone(), pool.to_owned()));
         let others = bounds.shares.iter();
         let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
@@ -230,7 +170,7 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
 
 impl Queue<'_> {
     /// The next slice, of at most `most` recipients. None when no offer or no credit is left.
-    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<Grant> {
+    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<ClaimGrant> {
         self.roomiest(shared, &BTreeSet::new())?;
         if late.as_deref() == Some(&0) {
             // Within a call none comes back.
@@ -246,7 +186,7 @@ impl Queue<'_> {
         if let Some(late) = late {
             *late -= recipients;
         }
-        let grant = Grant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
+        let grant = ClaimGrant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
         if *left == 0 {
             self.offers.remove(at);
         }

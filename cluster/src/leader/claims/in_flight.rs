@@ -1,37 +1,35 @@
 //! Claims that the dispatcher has proposed and that are not answered yet.
 //!
-//! It looks again meanwhile, so that what comes due does not wait until what was claimed before it is committed. The
-//! state may know those claims already or not yet. So their pages are left out of a look until the answer is there,
-//! and what they ask for counts as open: too much, for as long as both know of it, and never too little.
+//! The dispatcher looks again meanwhile, so that new work does not wait for a commit. The state may know these claims
+//! already or not yet. So their pages are not offered until the answer comes, and unanswered claims count as used
+//! credit. For a moment they are counted twice; that is safe.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, btree_map};
 
-use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
 
-use super::claimable::{Lane, waiting};
-use super::fair_queue::Grant;
+use super::types::ClaimGrant;
 
 /// Entries of claims that wait for their answers at most.
 pub(crate) const ON_THE_WAY_MAX: usize = 4;
 
 /// By the numbers of their entries.
 #[derive(Debug, Default)]
-pub(crate) struct OnTheWay {
+pub(crate) struct InFlightClaims {
     last: u64,
-    entries: BTreeMap<u64, Vec<Grant>>,
+    entries: BTreeMap<u64, Vec<ClaimGrant>>,
     /// Grants of each page: it is asked of every open page in each look.
     pages: BTreeMap<RunId, usize>,
 }
 
-impl OnTheWay {
+impl InFlightClaims {
     /// May another entry go?
     pub fn has_room(&self) -> bool {
         self.entries.len() < ON_THE_WAY_MAX
     }
 
     /// An entry goes. Answers its number.
-    pub fn goes(&mut self, grants: Vec<Grant>) -> u64 {
+    pub fn goes(&mut self, grants: Vec<ClaimGrant>) -> u64 {
         self.last += 1;
         for grant in &grants {
             *self.pages.entry(grant.page).or_default() += 1;
@@ -40,7 +38,7 @@ impl OnTheWay {
         self.last
     }
 
-    /// It is in the log and applied, or nobody waits for it any more.
+    /// It is in the log and applied, or the dispatcher stopped waiting for it.
     pub fn is_answered(&mut self, number: u64) {
         let Some(grants) = self.entries.remove(&number) else { return };
         for grant in &grants {
@@ -59,21 +57,8 @@ impl OnTheWay {
     }
 
     /// All that was granted.
-    pub fn grants(&self) -> impl Iterator<Item = &Grant> {
+    pub fn grants(&self) -> impl Iterator<Item = &ClaimGrant> {
         self.entries.values().flatten()
-    }
-
-    /// Lanes of whose pages something is on its way, and who of those pages waits besides, or may: they are not offered
-    /// meanwhile, and have their shares and turns all the same.
-    pub fn lanes(&self, ledger: &Ledger) -> BTreeMap<Lane, u64> {
-        let sources: BTreeSet<(RunId, &str)> = self.grants().map(|grant| (grant.page, grant.pool.as_str())).collect();
-        let mut lanes = BTreeMap::new();
-        for (id, pool) in sources {
-            if let Some(page) = ledger.pages().get(&id) {
-                *lanes.entry((page.tenant.clone(), pool.to_owned())).or_default() += waiting(page);
-            }
-        }
-        lanes
     }
 }
 
@@ -86,17 +71,17 @@ mod tests {
     #[test]
     fn a_page_is_held_until_the_last_entry_with_a_grant_of_it_is_answered() {
         let page = |index| RunId { index, place: 0 };
-        let grant = |index, chunk| Grant {
+        let grant = |index, chunk| ClaimGrant {
             page: page(index),
             chunk,
             pool: "default".to_owned(),
             node: NodeId(1),
             recipients: 1,
         };
-        let mut on_the_way = OnTheWay::default();
+        let mut on_the_way = InFlightClaims::default();
         let first = on_the_way.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
         let second = on_the_way.goes(vec![grant(1, 2)]);
-        let held = |on_the_way: &OnTheWay| [1, 2, 3].map(|index| on_the_way.holds(page(index)));
+        let held = |on_the_way: &InFlightClaims| [1, 2, 3].map(|index| on_the_way.holds(page(index)));
         assert_eq!(held(&on_the_way), [true, true, false]);
         on_the_way.is_answered(first);
         on_the_way.is_answered(first);

@@ -1,25 +1,38 @@
-//! What bounds claims beside the nodes' credits: the rate of what is late (P16), the rate and the concurrency of a
-//! tenant, the day's cap of a pool that is warmed up (P12, P25); and each tenant's share.
+//! What limits claims beside the nodes' credits: the rate of late pages (P16), the rate and the concurrency of a tenant,
+//! the daily cap of a pool that is warmed up (P12, P25), and each tenant's share.
 //!
-//! Made by the leader's dispatcher for each of its looks, counted down by `fair_queue.rs` as it grants. The leader alone
-//! claims, so these budgets need no splitting over nodes. Concurrency and cap are bounded by `apply`, which cuts a claim
-//! to them; here they are kept to so that nothing is asked for in vain. What is on its way to `apply` counts as claimed.
+//! The dispatcher makes [`ClaimLimits`] for each of its looks, and the fair queue counts them down as it grants. The leader
+//! alone claims, so these budgets need no splitting over nodes. `apply` enforces concurrency and cap by cutting a claim;
+//! this file keeps to them so that nothing is asked for in vain. Claims in flight count as claimed.
+//!
+//! Late pages need a rate of their own. Pages on time go first wherever both wait, but what was claimed of a backlog of a
+//! million a moment ago is in the relays' sessions already, and would use up the relays before the day's own email is due.
+//!
+//! A new leader's buckets start empty (P25), so a fail-over adds nothing to any rate. What is claimed and returns unbegun
+//! has used up its part: a rate limits what is claimed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_ledger::ids::Time;
+use reveille_ledger::ids::{RunId, Time};
 
-use super::catch_up::late_rates;
-use super::claimable::Lane;
-use super::fair_queue::Offer;
-use super::in_flight::OnTheWay;
-use super::rate_limiters::{Buckets, Gathered};
+use super::claimable::waiting;
+use super::in_flight::InFlightClaims;
+use super::types::{Offer, TenantPool};
+use crate::smtp::pool::rate_limiter::RateLimiter;
+
+/// Recipients that may be claimed now, by name; who is not named has no bound.
+pub(crate) type Gathered = BTreeMap<String, u32>;
+
+/// Claims are made of what a second brings, or of a whole slice: entries are what is scarce.
+const GATHER_SECONDS: f64 = 1.0;
+/// What is saved up at most: two such gatherings, so that a wake that comes late loses nothing.
+const BURST_SECONDS: f64 = 2.0 * GATHER_SECONDS;
 
 /// What may be claimed now; who is not named has no bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct ClaimLimits {
     /// The largest claim that `apply` takes.
     pub slice: u32,
     /// Late recipients, by pool.
@@ -31,10 +44,10 @@ pub(crate) struct Bounds {
     /// The shares of tenants that have another than 1.
     pub shares: BTreeMap<String, u32>,
     /// Lanes that have pages with claims on their way, and who of those pages waits: nothing of them is offered.
-    pub waiting: BTreeMap<Lane, u64>,
+    pub waiting: BTreeMap<TenantPool, u64>,
 }
 
-impl Bounds {
+impl ClaimLimits {
     /// A tenant's share.
     pub fn share(&self, tenant: &str) -> u32 {
         self.shares.get(tenant).copied().unwrap_or(1).max(1)
@@ -52,24 +65,30 @@ impl Bounds {
 }
 
 #[cfg(test)]
-impl Default for Bounds {
-    fn default() -> Bounds {
+impl Default for ClaimLimits {
+    fn default() -> ClaimLimits {
         let slice = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice;
         let (late, pools, tenants) = Default::default();
-        Bounds { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeMap::new() }
+        ClaimLimits { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeMap::new() }
     }
 }
 
-/// What one term keeps of it.
+/// What one leadership keeps of it.
 #[derive(Debug, Default)]
-pub(crate) struct Paces {
-    late: Buckets,
-    tenants: Buckets,
+pub(crate) struct ClaimRates {
+    late: RateLimiters,
+    tenants: RateLimiters,
 }
 
-impl Paces {
+impl ClaimRates {
     /// What may be claimed at `now`, beside what is on its way.
-    pub fn bounds(&mut self, ledger: &Ledger, on_the_way: &OnTheWay, now: Duration, ledger_time: Time) -> Bounds {
+    pub fn bounds(
+        &mut self,
+        ledger: &Ledger,
+        on_the_way: &InFlightClaims,
+        now: Duration,
+        ledger_time: Time,
+    ) -> ClaimLimits {
         let (mut of_tenants, mut of_pools) = (BTreeMap::<&str, u32>::new(), BTreeMap::<&str, u32>::new());
         for grant in on_the_way.grants() {
             *of_pools.entry(&grant.pool).or_default() += grant.recipients;
@@ -97,18 +116,18 @@ impl Paces {
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
         let late = self.late.gathered(late_rates(ledger), slice, now);
-        Bounds { slice, late, pools, tenants, shares, waiting: on_the_way.lanes(ledger) }
+        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting_lanes(on_the_way, ledger) }
     }
 
     /// What is left of what was given was not used.
-    pub fn spend(&mut self, given: &Bounds, left: &Bounds) {
+    pub fn spend(&mut self, given: &ClaimLimits, left: &ClaimLimits) {
         self.late.spend(&given.late, &left.late);
         self.tenants.spend(&given.tenants, &left.tenants);
     }
 
     /// How long after the last look an offer that a rate holds back may be claimed; none where no rate does. Where the
-    /// day's cap does, it is looked at as seldom as may be.
-    pub fn holds_back(&self, offer: &Offer, left: &Bounds) -> Option<Duration> {
+    /// day's cap does, it is checked as seldom as possible.
+    pub fn holds_back(&self, offer: &Offer, left: &ClaimLimits) -> Option<Duration> {
         let late =
             || self.late.until_gathered(&offer.pool, left.slice).filter(|_| left.late.get(&offer.pool) == Some(&0));
         let late = if offer.late { late() } else { None };
@@ -116,5 +135,66 @@ impl Paces {
         let tenant = self.tenants.until_gathered(&offer.tenant, left.slice).filter(|until| out && !until.is_zero());
         let pool = (left.of_pool(&offer.pool) == 0).then_some(Duration::MAX);
         late.max(tenant).max(pool)
+    }
+}
+
+/// Lanes that have pages with claims in flight, and how many recipients of those pages wait, or may. Their pages are not
+/// offered meanwhile, and keep their shares and turns.
+fn waiting_lanes(on_the_way: &InFlightClaims, ledger: &Ledger) -> BTreeMap<TenantPool, u64> {
+    let sources: BTreeSet<(RunId, &str)> = on_the_way.grants().map(|grant| (grant.page, grant.pool.as_str())).collect();
+    let mut lanes = BTreeMap::new();
+    for (id, pool) in sources {
+        if let Some(page) = ledger.pages().get(&id) {
+            *lanes.entry((page.tenant.clone(), pool.to_owned())).or_default() += waiting(page);
+        }
+    }
+    lanes
+}
+
+/// Late emails a second by a pool, at most; none where there is no bound, and nothing where there is no relay.
+pub fn late_rate(ledger: &Ledger, pool: &str) -> Option<f64> {
+    Some(ledger.late_rate_milli(pool)? as f64 / 1_000.0)
+}
+
+/// The same by pool, where there is a bound.
+fn late_rates(ledger: &Ledger) -> BTreeMap<String, f64> {
+    let pools = ledger.relays().iter().map(|(_, relay)| relay.pool.clone());
+    pools.filter_map(|pool| late_rate(ledger, &pool).map(|rate| (pool, rate))).collect()
+}
+
+/// Recipients that are claimed at once, at the least.
+fn gathering(rate: f64, slice: u32) -> u32 {
+    (rate * GATHER_SECONDS).min(f64::from(slice)).max(1.0) as u32
+}
+
+/// One leadership's buckets.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimiters(BTreeMap<String, RateLimiter>);
+
+impl RateLimiters {
+    /// How many recipients may be claimed at `now` by these rates, in emails a second. `slice`: the largest claim.
+    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> Gathered {
+        self.0.retain(|name, _| rates.contains_key(name));
+        let credit = |(name, rate): (String, f64)| {
+            let burst = rate * BURST_SECONDS;
+            let pace = self.0.entry(name.clone()).or_insert_with(|| RateLimiter::new(rate, burst));
+            pace.set_budget(now, rate, burst);
+            let saved = pace.saved(now);
+            (name, if saved >= gathering(rate, slice) { saved } else { 0 })
+        };
+        rates.into_iter().map(credit).collect()
+    }
+
+    /// How long after the last look a name without credit has some again; none where no rate is bounded.
+    pub fn until_gathered(&self, name: &str, slice: u32) -> Option<Duration> {
+        self.0.get(name).map(|pace| pace.until_saved(gathering(pace.budget(), slice)))
+    }
+
+    /// What is left of what was given was not used.
+    pub fn spend(&mut self, given: &Gathered, left: &Gathered) {
+        for (name, pace) in &mut self.0 {
+            let of = |credits: &Gathered| credits.get(name).copied().unwrap_or(0);
+            pace.take_saved(of(given).saturating_sub(of(left)));
+        }
     }
 }

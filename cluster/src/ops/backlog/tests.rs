@@ -71,7 +71,7 @@ fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
     ledger
 }
 
-fn look(watch: &mut Watch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
+fn look(watch: &mut BacklogWatch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
     let mut seen = Seen::of(ledger);
     add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
     watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), at)
@@ -120,7 +120,7 @@ fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn it_has_a_size_an_age_a_rate_and_an_end() {
-    let mut watch = Watch::default();
+    let mut watch = BacklogWatch::default();
     let first = look(&mut watch, &opened(1_000, OpeningCause::CatchUp), seconds(0));
     let expected = Backlog {
         pool: "default".to_owned(),
@@ -147,7 +147,7 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
 
 #[test]
 fn what_is_on_time_or_paused_is_no_backlog() {
-    let mut watch = Watch::default();
+    let mut watch = BacklogWatch::default();
     assert_eq!(look(&mut watch, &opened(9, OpeningCause::Due), seconds(0)), []);
     assert_eq!(look(&mut watch, &opened(9, OpeningCause::Trigger), seconds(5)), []);
     let mut paused = opened(9, OpeningCause::CatchUp);
@@ -159,7 +159,7 @@ fn what_is_on_time_or_paused_is_no_backlog() {
 fn what_waits_its_turn_is_in_it_from_the_beginning() {
     let when = When::Every { period_ms: 3_600_000, anchor_ms: DUE.0 };
     let (mut ledger, oldest) = one_after_the_other(when, 3 * 3_600_000 + 600_000);
-    let mut watch = Watch::default();
+    let mut watch = BacklogWatch::default();
     let first = look(&mut watch, &ledger, seconds(0));
     let expected = Backlog {
         pool: "default".to_owned(),
@@ -188,7 +188,7 @@ fn what_waits_its_turn_is_in_it_from_the_beginning() {
 fn where_more_waits_than_is_counted_no_end_is_told() {
     let when = When::Cron { expression: "* * * * *".into() };
     let (ledger, _) = one_after_the_other(when, 11 * 3_600_000);
-    let (Seen { late: mut found, missed, now, .. }, mut watch) = (Seen::of(&ledger), Watch::default());
+    let (Seen { late: mut found, missed, now, .. }, mut watch) = (Seen::of(&ledger), BacklogWatch::default());
     let mut many = vec![missed[0].clone(); 100];
     let oldest = oldest_missed(&missed[0], now).expect("it was missed");
     many.push(Schedule { pool: "last".into(), ..missed[0].clone() });

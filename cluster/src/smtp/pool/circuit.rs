@@ -1,19 +1,13 @@
-//! Whether a relay is worth trying: a circuit breaker as a value (P6, P12).
+//! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! Called by the pool: [`Circuit::admit`] before each mail, [`Circuit::note`] after each. No
-//! runtime, no clock, no random source: time is a `Duration` since the caller's origin, jitter a
-//! number the caller draws. It opens
-//! - at once when a session cannot be opened or MAIL fails (nothing works),
-//! - after three losses after the dot without a 250 between, or when a minute's losses pass 0.1 % of
-//!   its hand-offs (mails become doubtful; P12),
-//! - after as many losses in a row between MAIL and the dot,
-//! - for a longer while when the day's allowance is used up: the relay is parked (P6).
+//! The pool calls [`Circuit::admit`] before each email and [`Circuit::note`] after it. The circuit opens at once when a
+//! session cannot be opened or MAIL fails; after three losses after the dot without a 250 between, or when a minute's
+//! losses pass 0.1 % of its hand-offs; after three losses in a row between MAIL and the dot; and for longer when the
+//! day's allowance is used up (the relay is parked).
 //!
-//! An open circuit lets nothing pass until its back-off is over. Then somebody opens a session, without a
-//! mail: a relay that is silent holds none. Once one is open, one mail probes. What ends well closes the
-//! circuit, what fails opens it for twice as long. An email that ends before MAIL, or whose MAIL is refused because of
-//! itself or its sender, proves that sessions open, and no more. A parked relay has answered: there the mail comes at once.
-//! It knows nothing of rates: a relay that says "too fast" works.
+//! After the back-off a session is opened without an email, so that a silent relay holds none. Then one email probes:
+//! success closes the circuit, failure opens it for twice as long. An email that ends before MAIL, or whose MAIL is
+//! refused because of itself or its sender, proves only that sessions open. A relay that says "too fast" works.
 
 use std::time::Duration;
 
@@ -44,7 +38,7 @@ impl Default for Backoff {
 
 /// What a mail, or the opening of a session, told about its relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum CircuitEvent {
     /// 250 to the final dot.
     Accepted,
     /// A refusal of the final dot: it answers.
@@ -67,9 +61,9 @@ pub enum Told {
     Nothing,
 }
 
-/// What keeps mails from passing.
+/// What keeps emails from passing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum OpenReason {
     /// The relay fails.
     Failing(String),
     /// It works, and takes no more today.
@@ -89,20 +83,20 @@ pub enum Admitted {
 
 /// What the circuit is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// Mails pass.
+pub enum CircuitState {
+    /// Emails pass.
     Closed,
     /// None pass; from `until` on, the relay is probed.
     Open {
         /// Since the caller's origin.
         until: Duration,
         /// What opened it.
-        trouble: Trouble,
+        trouble: OpenReason,
     },
     /// One is under way.
     HalfOpen {
         /// What had opened it.
-        trouble: Trouble,
+        trouble: OpenReason,
     },
 }
 
@@ -118,7 +112,7 @@ enum Proof {
 #[derive(Debug)]
 pub struct Circuit {
     backoff: Backoff,
-    state: State,
+    state: CircuitState,
     needs: Proof,
     /// A session could be opened since: a mail may probe.
     greeted: bool,
@@ -141,7 +135,7 @@ impl Circuit {
     pub fn new(backoff: Backoff) -> Circuit {
         Circuit {
             backoff,
-            state: State::Closed,
+            state: CircuitState::Closed,
             needs: Proof::Session,
             greeted: false,
             openings: 0,
@@ -152,7 +146,7 @@ impl Circuit {
     }
 
     /// What it is doing.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &CircuitState {
         &self.state
     }
 
@@ -160,13 +154,13 @@ impl Circuit {
     ///
     /// # Errors
     /// When to ask again, and what opened the circuit.
-    pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, Trouble)> {
+    pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, OpenReason)> {
         match &self.state {
-            State::Closed => Ok(Admitted::Normally),
-            State::Open { until, trouble } if *until > now => Err((*until, trouble.clone())),
-            State::HalfOpen { trouble } => Err((now + self.backoff.first, trouble.clone())),
-            State::Open { trouble, .. } => {
-                self.state = State::HalfOpen { trouble: trouble.clone() };
+            CircuitState::Closed => Ok(Admitted::Normally),
+            CircuitState::Open { until, trouble } if *until > now => Err((*until, trouble.clone())),
+            CircuitState::HalfOpen { trouble } => Err((now + self.backoff.first, trouble.clone())),
+            CircuitState::Open { trouble, .. } => {
+                self.state = CircuitState::HalfOpen { trouble: trouble.clone() };
                 Ok(if self.greeted { Admitted::AsProbe } else { Admitted::ToGreet })
             }
         }
@@ -174,88 +168,93 @@ impl Circuit {
 
     /// A probe that was not used: the next one may try.
     pub fn unprobe(&mut self, now: Duration) {
-        if let State::HalfOpen { trouble } = &self.state {
-            self.state = State::Open { until: now, trouble: trouble.clone() };
+        if let CircuitState::HalfOpen { trouble } = &self.state {
+            self.state = CircuitState::Open { until: now, trouble: trouble.clone() };
         }
     }
 
     /// A probe that told nothing: where a day is used up, or no session was opened, the next one waits, so that
     /// none comes right after the other.
     fn probed_in_vain(&mut self, now: Duration) {
-        let waits = !self.greeted || matches!(&self.state, State::HalfOpen { trouble: Trouble::QuotaUsedUp(_) });
+        let waits =
+            !self.greeted || matches!(&self.state, CircuitState::HalfOpen { trouble: OpenReason::QuotaUsedUp(_) });
         self.unprobe(if waits { now + self.backoff.first } else { now });
     }
 
     /// Learns from a mail that ended at `now`. `jitter` from 0 to 1 stretches the back-off by up to
     /// its half, so that the nodes do not probe in step.
-    pub fn note(&mut self, told: Told, admitted: Admitted, now: Duration, jitter: f64) {
+    pub fn note(&mut self, told: CircuitEvent, admitted: Admitted, now: Duration, jitter: f64) {
         let minute_is_bad = self.count(&told, now);
         let probe = admitted != Admitted::Normally;
-        let decides = probe || self.state == State::Closed;
+        let decides = probe || self.state == CircuitState::Closed;
         match told {
-            Told::Greeted if admitted == Admitted::ToGreet => {
+            CircuitEvent::Greeted if admitted == Admitted::ToGreet => {
                 self.greeted = true;
                 self.unprobe(now);
             }
-            Told::Accepted | Told::Answered if probe => self.close(),
-            Told::Reached if probe && self.needs <= Proof::Mail => self.close(),
-            Told::Greeted if probe && self.needs == Proof::Session => self.close(),
-            Told::Accepted | Told::Answered | Told::Reached | Told::Greeted | Told::Nothing => {
+            CircuitEvent::Accepted | CircuitEvent::Answered if probe => self.close(),
+            CircuitEvent::Reached if probe && self.needs <= Proof::Mail => self.close(),
+            CircuitEvent::Greeted if probe && self.needs == Proof::Session => self.close(),
+            CircuitEvent::Accepted
+            | CircuitEvent::Answered
+            | CircuitEvent::Reached
+            | CircuitEvent::Greeted
+            | CircuitEvent::Nothing => {
                 if probe {
                     self.probed_in_vain(now);
                 }
             }
-            Told::QuotaUsedUp(cause) if decides => self.park(cause, now),
-            Told::NotOpened(cause) if decides => self.open(cause, Proof::Session, now, jitter),
-            Told::MailFailed(cause) if decides => self.open(cause, Proof::Mail, now, jitter),
-            Told::LostBefore(cause) if probe || (decides && self.losses_before >= LOSSES) => {
+            CircuitEvent::QuotaUsedUp(cause) if decides => self.park(cause, now),
+            CircuitEvent::NotOpened(cause) if decides => self.open(cause, Proof::Session, now, jitter),
+            CircuitEvent::MailFailed(cause) if decides => self.open(cause, Proof::Mail, now, jitter),
+            CircuitEvent::LostBefore(cause) if probe || (decides && self.losses_before >= LOSSES) => {
                 self.open(cause, Proof::Dot, now, jitter);
             }
-            Told::LostAfter(cause) if probe || (decides && (self.losses_after >= LOSSES || minute_is_bad)) => {
+            CircuitEvent::LostAfter(cause) if probe || (decides && (self.losses_after >= LOSSES || minute_is_bad)) => {
                 self.open(cause, Proof::Dot, now, jitter);
             }
-            // Mails that were under way when it opened, or losses that do not suffice.
-            Told::QuotaUsedUp(_)
-            | Told::NotOpened(_)
-            | Told::MailFailed(_)
-            | Told::LostBefore(_)
-            | Told::LostAfter(_) => {}
+            // Emails that were under way when it opened, or losses that do not suffice.
+            CircuitEvent::QuotaUsedUp(_)
+            | CircuitEvent::NotOpened(_)
+            | CircuitEvent::MailFailed(_)
+            | CircuitEvent::LostBefore(_)
+            | CircuitEvent::LostAfter(_) => {}
         }
     }
 
     /// Keeps the counts; true when this minute's losses are too many.
-    fn count(&mut self, told: &Told, now: Duration) -> bool {
+    fn count(&mut self, told: &CircuitEvent, now: Duration) -> bool {
         if now.saturating_sub(self.minute.since) >= MINUTE {
             self.minute = Minute { since: now, ..Minute::default() };
         }
         match told {
-            Told::Accepted => {
+            CircuitEvent::Accepted => {
                 self.minute.handed += 1;
                 self.losses_after = 0;
                 self.losses_before = 0;
             }
-            Told::Answered => {
+            CircuitEvent::Answered => {
                 self.minute.handed += 1;
                 self.losses_before = 0;
             }
-            Told::LostBefore(_) => self.losses_before += 1,
-            Told::LostAfter(_) => {
+            CircuitEvent::LostBefore(_) => self.losses_before += 1,
+            CircuitEvent::LostAfter(_) => {
                 self.minute.handed += 1;
                 self.minute.lost += 1;
                 self.losses_after += 1;
             }
-            Told::Reached
-            | Told::Greeted
-            | Told::QuotaUsedUp(_)
-            | Told::NotOpened(_)
-            | Told::MailFailed(_)
-            | Told::Nothing => {}
+            CircuitEvent::Reached
+            | CircuitEvent::Greeted
+            | CircuitEvent::QuotaUsedUp(_)
+            | CircuitEvent::NotOpened(_)
+            | CircuitEvent::MailFailed(_)
+            | CircuitEvent::Nothing => {}
         }
         self.minute.lost >= u64::from(LOSSES) && self.minute.lost * HANDOFFS_PER_LOSS > self.minute.handed
     }
 
     fn close(&mut self) {
-        self.state = State::Closed;
+        self.state = CircuitState::Closed;
         self.openings = 0;
         self.losses_after = 0;
         self.losses_before = 0;
@@ -263,7 +262,7 @@ impl Circuit {
     }
 
     fn park(&mut self, cause: String, now: Duration) {
-        self.state = State::Open { until: now + self.backoff.parked, trouble: Trouble::QuotaUsedUp(cause) };
+        self.state = CircuitState::Open { until: now + self.backoff.parked, trouble: OpenReason::QuotaUsedUp(cause) };
         // Relays say it at the dot, too.
         self.needs = Proof::Dot;
         self.greeted = true;
@@ -274,7 +273,7 @@ impl Circuit {
         let wait = doubled.min(self.backoff.longest);
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
         let until = now + wait + wait.mul_f64(jitter / 2.0);
-        self.state = State::Open { until, trouble: Trouble::Failing(cause) };
+        self.state = CircuitState::Open { until, trouble: OpenReason::Failing(cause) };
         // A trouble after the dot is not over because a greeting fails and then works.
         self.needs = if self.openings > 0 { self.needs.max(needs) } else { needs };
         self.openings = self.openings.saturating_add(1);

@@ -15,12 +15,12 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// The mean of the last measurements, some eight of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Mean {
+pub struct RecentMean {
     /// The mean in seconds, and when it was last added to.
     known: Option<(f64, Duration)>,
 }
 
-impl Mean {
+impl RecentMean {
     /// Something took so long, and was over at `now`.
     pub fn note(&mut self, took: Duration, now: Duration) {
         let took = took.as_secs_f64();
@@ -37,14 +37,14 @@ impl Mean {
 
 /// The dialogues with one relay: those that were answered, and those that are waiting.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Dialogues {
-    answered: Mean,
+pub struct DialogueLatency {
+    answered: RecentMean,
     running: u32,
     /// The sum of the instants at which the running ones began.
     began: Duration,
 }
 
-impl Dialogues {
+impl DialogueLatency {
     /// One begins.
     pub fn begin(&mut self, now: Duration) {
         self.running += 1;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_mean_begins_with_the_first_and_follows_the_others() {
-        let mut mean = Mean::default();
+        let mut mean = RecentMean::default();
         assert_eq!(mean.at(ms(0)), None);
         mean.note(ms(800), ms(1_000));
         assert_eq!(mean.at(ms(1_000)), Some(ms(800)));
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_over_a_minute_ago_is_forgotten() {
-        let mut mean = Mean::default();
+        let mut mean = RecentMean::default();
         mean.note(ms(800), ms(1_000));
         assert_eq!(mean.at(ms(61_000)), Some(ms(800)));
         assert_eq!(mean.at(ms(61_001)), None);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_relay_is_slow_before_its_first_late_answer() {
-        let mut dialogues = Dialogues::default();
+        let mut dialogues = DialogueLatency::default();
         dialogues.begin(ms(0));
         dialogues.end(ms(0), ms(4), true);
         assert_eq!(dialogues.last(ms(10)), Some(ms(4)));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_relay_that_never_answered_is_as_slow_as_its_dialogues_are_old() {
-        let mut dialogues = Dialogues::default();
+        let mut dialogues = DialogueLatency::default();
         assert_eq!(dialogues.last(ms(0)), None);
         dialogues.begin(ms(500));
         assert_eq!(dialogues.last(ms(1_400)), None, "it has just begun");

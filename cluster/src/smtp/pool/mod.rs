@@ -1,19 +1,17 @@
-//! All that one node sends to one relay.
+//! Everything that one node sends to one relay.
 //!
-//! Built by whoever owns the relay on this node; called by the lanes. It promises:
-//! - at most `max_sessions` connections at any time, waiting dots and farewells included (P12):
-//!   a connection exists only in the hands of a permit, of which there are that many, or idle, and
-//!   a permit takes an idle one before it opens another;
-//! - a permit only at the relay's pace, with its circuit closed (or as its one probe), which a
-//!   used-up day opens like a failure; a relay that failed has greeted again before a mail probes it;
-//! - exactly one [`crate::smtp::Verdict`] for each mail that is handed to a permit, whatever the caller
-//!   does in the meantime; nothing in here retries (P5);
-//! - no connection that could be in the middle of anything is ever used again.
+//! The registry owns it, the claim workers call it. It promises:
+//! - at most `max_sessions` connections at any time, waiting dots and farewells included (P12): a connection belongs to
+//!   a permit, of which there are that many, or is idle, and a permit takes an idle one before it opens another;
+//! - a permit only at the relay's rate, and with its circuit closed or as its one probe;
+//! - exactly one [`crate::smtp::DialogueResult`] for each email that is handed to a permit; nothing here retries (P5);
+//! - no reuse of a connection that could be in the middle of anything.
 //!
-//! It does not choose among relays: [`Unavailable`] says why and until when, and the lane moves the
-//! mail within the pool of relays or waits.
+//! It does not choose among relays: [`Unavailable`] says why and until when, and the worker asks another relay or
+//! waits.
 
 pub mod circuit;
+pub(crate) mod circuit_event;
 pub mod latency;
 pub mod permit;
 pub mod rate_limiter;
@@ -30,22 +28,22 @@ use super::session::deadlines::Timeouts;
 use super::session::dialer::Dial;
 use super::session::target::Target;
 use circuit::Backoff;
-pub use permit::{Delivery, Permit};
-use state::{Shared, Ticket, retire_idle_sessions};
-use status::Status;
+pub use permit::{PendingResult, Permit};
+use state::{PoolCore, Ticket, retire_idle_sessions};
+use status::RelayStatus;
 
 /// What a pool may use. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Connections at once. Default 10.
     pub max_sessions: usize,
-    /// A session says QUIT after this many mails. Default 1,000.
+    /// A session says QUIT after this many emails. Default 1,000.
     pub mails_per_session: u32,
     /// A session says QUIT after being idle for this long, give or take a half. Default 60 s.
     pub idle_for: Duration,
-    /// Mails a second. Default 1,000.
+    /// Emails a second. Default 1,000.
     pub rate_per_second: f64,
-    /// Mails that may go at once after a pause. Default 50.
+    /// Emails that may go at once after a pause. Default 50.
     pub burst: f64,
     /// How long a relay that fails, or takes no more today, is left alone.
     pub backoff: Backoff,
@@ -102,13 +100,13 @@ pub enum Unavailable {
 
 /// A handle; clones share the pool.
 #[derive(Clone)]
-pub struct Pool(pub(crate) Arc<Shared>);
+pub struct Pool(pub(crate) Arc<PoolCore>);
 
 impl Pool {
     /// A pool without connections. `seed` feeds the jitter of the back-off and nothing else. Must be
     /// called inside a tokio runtime, on which its dialogues then run.
     pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: Limits, seed: u64) -> Pool {
-        let shared = Arc::new(Shared::new(target, dialer, limits, seed));
+        let shared = Arc::new(PoolCore::new(target, dialer, limits, seed));
         tokio::spawn(retire_idle_sessions(Arc::downgrade(&shared), limits.idle_for / 2));
         Pool(shared)
     }
@@ -128,7 +126,7 @@ impl Pool {
         Ok(Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
-    /// The right to send one mail at once; none where anything would have to be waited for. It passes nobody who
+    /// The right to send one mail at once; none where anything would have to be waited for. It overtakes no caller that
     /// waits.
     pub fn acquire_now(&self) -> Option<Permit> {
         let ticket = Ticket::new(&self.0).ok()?;
@@ -147,13 +145,13 @@ impl Pool {
     }
 
     /// What it is doing.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RelayStatus {
         self.0.status()
     }
 
-    /// Gives no more permits, says QUIT on idle sessions, and waits for the mails under way, but not
-    /// longer than `patience`. True when all of them have their verdict. Mails before the gate end
-    /// by their own [`crate::smtp::Patience`]; those past it are never cut off, only no longer waited for.
+    /// Gives no more permits, says QUIT on idle sessions, and waits for the emails under way, but not
+    /// longer than `patience`. True when all of them have their verdict. Emails before the gate end
+    /// by their own [`crate::smtp::Deadlines`]; those past it are never cut off, only no longer waited for.
     pub async fn close(&self, patience: Duration) -> bool {
         self.0.close();
         timeout(patience, self.0.tasks.wait()).await.is_ok()

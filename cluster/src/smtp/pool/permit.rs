@@ -2,7 +2,7 @@
 //!
 //! Made by [`super::Pool::acquire`], used up by the lane. The dialogue runs in a task of its own, so
 //! that nothing the caller drops or forgets can cut it off in the middle; the caller holds a
-//! [`Delivery`], which ends with exactly one verdict.
+//! [`PendingResult`], which ends with exactly one verdict.
 
 use std::{
     pin::Pin,
@@ -17,19 +17,16 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::circuit::Told;
-use super::state::{Held, Shared, Ticket};
+use super::circuit::CircuitEvent;
+use super::circuit_event::circuit_event;
+use super::state::{Held, PoolCore, Ticket};
 use super::status::Counted;
-use crate::smtp::replies::verdict::{Scope, Verdict};
+use crate::smtp::replies::verdict::DialogueResult;
 use crate::smtp::session::cause::Cause;
-use crate::smtp::session::deadlines::{FAR, Patience};
-use crate::smtp::session::envelope::Mail;
+use crate::smtp::session::deadlines::{Deadlines, FAR};
+use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
-
-/// A relay that had this long after MAIL, and did not get as far as the caller's limit demanded, is slow: that
-/// counts against it. With less, the caller simply came late.
-const SLOW: Duration = Duration::from_secs(3);
 
 /// A relay that had this long for opening a session, while the mail that wanted it went back, has failed. As long as
 /// the connect time-out; far above what servers delay their greeting by to uncover bad clients (postscreen: 6 s).
@@ -37,26 +34,26 @@ const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The right to send one mail now. Dropped unused, it gives its session back.
 pub struct Permit {
-    shared: Arc<Shared>,
+    shared: Arc<PoolCore>,
     held: Option<Held>,
     rest: Option<(OwnedSemaphorePermit, Ticket)>,
 }
 
 /// The verdict that is to come. Dropping it cancels nothing.
-pub struct Delivery {
-    told: oneshot::Receiver<Verdict>,
+pub struct PendingResult {
+    told: oneshot::Receiver<DialogueResult>,
     /// The gate has let the mail pass.
     passed: Arc<AtomicBool>,
 }
 
 impl Permit {
-    pub(crate) fn new(shared: Arc<Shared>, slot: OwnedSemaphorePermit, held: Option<Held>, ticket: Ticket) -> Permit {
+    pub(crate) fn new(shared: Arc<PoolCore>, slot: OwnedSemaphorePermit, held: Option<Held>, ticket: Ticket) -> Permit {
         Permit { shared, held, rest: Some((slot, ticket)) }
     }
 
     /// Sends `mail` to the relay, in a task of its own: over an idle session if there is one, else
     /// over a new one. `gate` is met at most once. `patience` bounds what happens before the gate.
-    pub fn deliver(mut self, mail: Mail, gate: impl Gate + 'static, patience: Patience) -> Delivery {
+    pub fn deliver(mut self, mail: Email, gate: impl Gate + 'static, patience: Deadlines) -> PendingResult {
         let (tell, told) = oneshot::channel();
         let passed = Arc::new(AtomicBool::new(false));
         if let Some((slot, ticket)) = self.rest.take() {
@@ -69,10 +66,10 @@ impl Permit {
                 let opened = match patience.to_open().bound(FAR, &mut opening).await {
                     Ok(opened) => opened,
                     Err(cause) => {
-                        let verdict = Verdict::Broken { stage: Stage::Connect, cause };
+                        let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Before the mail hears of it: it may come again at once.
                         let _late = shared.one_late();
-                        shared.learn(&verdict, Ticket::of_no_use(&shared), Told::Nothing, running);
+                        shared.learn(&verdict, Ticket::of_no_use(&shared), CircuitEvent::Nothing, running);
                         let _ = tell.send(verdict);
                         return finish_opening(&shared, opening, begun, ticket).await;
                     }
@@ -87,12 +84,12 @@ impl Permit {
                     }
                     Err(verdict) => (None, *verdict),
                 };
-                let told = what_it_told(&verdict, running.lasts(), shared.has_open_session());
+                let told = circuit_event(&verdict, running.lasts(), shared.has_open_session());
                 // The next session asks the relay again.
-                let ends = matches!(verdict, Verdict::NoSmtpUtf8 { .. });
+                let ends = matches!(verdict, DialogueResult::NoSmtpUtf8 { .. });
                 shared.learn(&verdict, ticket, told, running);
                 let retired = held.and_then(|held| if ends { Some(held) } else { shared.keep(held) });
-                // Whoever hears the verdict finds the place free, unless a farewell needs it.
+                // When the caller gets the result the slot is free, unless a farewell needs it.
                 let slot = retired.is_some().then_some(slot);
                 let _ = tell.send(verdict);
                 if let Some(held) = retired {
@@ -101,7 +98,7 @@ impl Permit {
                 drop(slot);
             });
         }
-        Delivery { told, passed }
+        PendingResult { told, passed }
     }
 }
 
@@ -114,22 +111,22 @@ impl Drop for Permit {
     }
 }
 
-impl Future for Delivery {
-    type Output = Verdict;
+impl Future for PendingResult {
+    type Output = DialogueResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Verdict> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DialogueResult> {
         let told = std::task::ready!(Pin::new(&mut self.told).poll(cx));
         // Its task panicked outside the dialogue, or the runtime ends. In doubt only behind the gate (P5).
         let stage = if self.passed.load(Ordering::SeqCst) { Stage::DotHanded } else { Stage::Body };
-        Poll::Ready(told.unwrap_or_else(|_| Verdict::lost(stage, Cause::TaskGone)))
+        Poll::Ready(told.unwrap_or_else(|_| DialogueResult::lost(stage, Cause::TaskGone)))
     }
 }
 
 /// The mail went back, and the relay keeps its own time: a session that opens late is left to the next mail, and
 /// what goes wrong is the relay's. Until it ends, no mail follows unless another session is open.
 async fn finish_opening(
-    shared: &Shared,
-    opening: impl Future<Output = Result<Held, Box<Verdict>>>,
+    shared: &PoolCore,
+    opening: impl Future<Output = Result<Held, Box<DialogueResult>>>,
     begun: Instant,
     mut ticket: Ticket,
 ) {
@@ -142,15 +139,15 @@ async fn finish_opening(
             }
             return;
         }
-        Some(Ok(Err(verdict))) => what_it_told(&verdict, Duration::ZERO, shared.has_open_session()),
-        Some(Err(_)) => Told::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
+        Some(Ok(Err(verdict))) => circuit_event(&verdict, Duration::ZERO, shared.has_open_session()),
+        Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
     shared.note(told, &mut ticket);
 }
 
 /// The given session or the next idle one that still lives, else a new one. A new one replaces a used session that
 /// lacks the SMTPUTF8 that the email needs: the relay may have been given it since.
-async fn session(shared: &Shared, held: Option<Held>, mail: &Mail) -> Result<Held, Box<Verdict>> {
+async fn session(shared: &PoolCore, held: Option<Held>, mail: &Email) -> Result<Held, Box<DialogueResult>> {
     let mut candidate = held;
     while let Some(mut held) = candidate {
         if held.session.is_still_idle().await {
@@ -165,44 +162,10 @@ async fn session(shared: &Shared, held: Option<Held>, mail: &Mail) -> Result<Hel
     shared.open().await
 }
 
-/// What a verdict says about the relay as such. A relay that is too busy for one more session, while
-/// others are open, works: it is slowed, not shut off.
-pub(crate) fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: bool) -> Told {
-    match verdict {
-        Verdict::Accepted { .. } => Told::Accepted,
-        Verdict::GateClosed(_) => Told::Reached,
-        Verdict::NoSmtpUtf8 { .. } => Told::Greeted,
-        Verdict::InDoubt { cause } => Told::LostAfter(cause.to_string()),
-        Verdict::Refused { stage, scope, text, code, .. } => match (stage, scope) {
-            (_, Scope::Throttle { daily_quota: true }) => Told::QuotaUsedUp(format!("{code} {text}")),
-            (Stage::Answered, _) => Told::Answered,
-            (stage, Scope::Throttle { .. }) if *stage < Stage::Mail && others_open => Told::Nothing,
-            (stage, _) if *stage < Stage::Mail => Told::NotOpened(format!("{stage:?}: {code} {text}")),
-            (Stage::Mail, Scope::Relay) => Told::MailFailed(format!("{stage:?}: {code} {text}")),
-            (Stage::Mail, _) => Told::Greeted,
-            _ => Told::Reached,
-        },
-        Verdict::Broken { cause: Cause::NotBegunInTime, stage } if tried_for >= SLOW => {
-            loss(*stage, &format!("no answer within {} s", tried_for.as_secs()))
-        }
-        Verdict::Broken { cause, .. } if cause.is_ours() => Told::Nothing,
-        Verdict::Broken { cause, stage } => loss(*stage, &cause.to_string()),
-    }
-}
-
-fn loss(stage: Stage, cause: &str) -> Told {
-    let cause = format!("{stage:?}: {cause}");
-    match stage {
-        stage if stage < Stage::Mail => Told::NotOpened(cause),
-        Stage::Mail => Told::MailFailed(cause),
-        _ => Told::LostBefore(cause),
-    }
-}
-
 /// The caller's gate, with the pool's own two counts around it.
 struct Watched<G> {
     gate: G,
-    shared: Arc<Shared>,
+    shared: Arc<PoolCore>,
     waiting: Option<Counted>,
     passed: Arc<AtomicBool>,
 }

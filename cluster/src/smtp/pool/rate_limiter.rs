@@ -24,10 +24,10 @@ const GROW_BACK_SECONDS: f64 = 300.0;
 /// sessions hear the same "too fast" at the same moment, and it was said once.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// The longest wait that [`Pace::take`] names: a budget of nothing is asked about again after it.
+/// The longest wait that [`RateLimiter::take`] names: a budget of nothing is asked about again after it.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// No relay is faster than this (mails a second), and no larger number is computed with.
+/// No relay is faster than this (emails a second), and no larger number is computed with.
 const FASTEST: f64 = 1e9;
 
 /// Rounding of binary fractions must not turn "now" into "a nanosecond from now" for ever.
@@ -38,7 +38,7 @@ const ROUNDING: f64 = 1e-6;
 /// - `budget * FLOOR <= rate <= budget`
 /// - `0 <= tokens <= burst`, and `burst >= 1`, since less than one mail cannot be sent
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub struct RateLimiter {
     budget: f64,
     burst: f64,
     rate: f64,
@@ -47,13 +47,20 @@ pub struct Pace {
     halved_at: Option<Duration>,
 }
 
-impl Pace {
-    /// A bucket for `budget` mails a second (fractions are fine, nothing means "not now") with room
-    /// for `burst` mails (at least one). It starts empty: after a restart or a fail-over nobody
+impl RateLimiter {
+    /// A bucket for `budget` emails a second (fractions are fine, nothing means "not now") with room
+    /// for `burst` emails (at least one). It starts empty: after a restart or a fail-over no node
     /// knows what was spent a moment ago, so nothing is assumed to be left (P25).
-    pub fn new(budget: f64, burst: f64) -> Pace {
+    pub fn new(budget: f64, burst: f64) -> RateLimiter {
         let budget = sane(budget);
-        Pace { budget, burst: sane(burst).max(1.0), rate: budget, tokens: 0.0, refilled_at: None, halved_at: None }
+        RateLimiter {
+            budget,
+            burst: sane(burst).max(1.0),
+            rate: budget,
+            tokens: 0.0,
+            refilled_at: None,
+            halved_at: None,
+        }
     }
 
     /// Takes the right to send one mail at `now`.
@@ -74,7 +81,7 @@ impl Pace {
         })
     }
 
-    /// How many mails could be taken at `now`.
+    /// How many emails could be taken at `now`.
     pub fn saved(&mut self, now: Duration) -> u32 {
         self.refill(now);
         // A cast of a float stops at the ends of the integer.
@@ -88,7 +95,7 @@ impl Pace {
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT)
     }
 
-    /// Mails a second that are allowed at most.
+    /// Emails a second that are allowed at most.
     pub fn budget(&self) -> f64 {
         self.budget
     }
@@ -121,7 +128,7 @@ impl Pace {
         self.tokens = self.tokens.min(self.burst);
     }
 
-    /// Mails a second that are allowed at `now`.
+    /// Emails a second that are allowed at `now`.
     pub fn rate_per_second(&self, now: Duration) -> f64 {
         self.rate_after(self.since_refill(now))
     }
@@ -157,7 +164,7 @@ mod tests {
         Duration::from_secs_f64(s)
     }
 
-    fn taken_in(pace: &mut Pace, from: f64, to: f64) -> u32 {
+    fn taken_in(pace: &mut RateLimiter, from: f64, to: f64) -> u32 {
         let (mut now, mut taken) = (seconds(from), 0);
         while now < seconds(to) {
             match pace.take(now) {
@@ -170,21 +177,21 @@ mod tests {
 
     #[test]
     fn a_bucket_starts_empty_and_fills_at_its_rate() {
-        let mut pace = Pace::new(10.0, 5.0);
+        let mut pace = RateLimiter::new(10.0, 5.0);
         let wait = pace.take(seconds(100.0)).unwrap_err();
         assert!((0.099..0.101).contains(&wait.as_secs_f64()), "{wait:?}");
         assert_eq!(pace.take(seconds(100.0) + wait), Ok(()));
-        assert_eq!(taken_in(&mut Pace::new(10.0, 5.0), 0.0, 10.0), 99);
+        assert_eq!(taken_in(&mut RateLimiter::new(10.0, 5.0), 0.0, 10.0), 99);
     }
 
     #[test]
     fn a_rate_may_be_a_fraction() {
-        assert_eq!(taken_in(&mut Pace::new(0.05, 1.0), 0.0, 201.0), 10);
+        assert_eq!(taken_in(&mut RateLimiter::new(0.05, 1.0), 0.0, 201.0), 10);
     }
 
     #[test]
     fn what_is_saved_up_never_exceeds_the_burst() {
-        let mut pace = Pace::new(100.0, 3.0);
+        let mut pace = RateLimiter::new(100.0, 3.0);
         assert!(pace.take(seconds(0.0)).is_err());
         let at = seconds(3600.0);
         assert_eq!((0..10).filter(|_| pace.take(at).is_ok()).count(), 3);
@@ -192,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_throttle_answer_halves_the_rate_at_once() {
-        let mut pace = Pace::new(100.0, 10.0);
+        let mut pace = RateLimiter::new(100.0, 10.0);
         assert!(pace.take(seconds(0.0)).is_err());
         pace.halve(seconds(1.0));
         assert_eq!(pace.rate_per_second(seconds(1.0)), 50.0);
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn many_sessions_that_hear_one_throttle_halve_once() {
-        let mut pace = Pace::new(100.0, 10.0);
+        let mut pace = RateLimiter::new(100.0, 10.0);
         for echo in 0..20 {
             pace.halve(seconds(1.0 + f64::from(echo) / 100.0));
         }
@@ -212,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_rate_grows_back_slowly_and_stops_at_the_budget() {
-        let mut pace = Pace::new(100.0, 10.0);
+        let mut pace = RateLimiter::new(100.0, 10.0);
         pace.halve(seconds(0.0));
         assert!(pace.rate_per_second(seconds(1.0)) < 51.0);
         assert!((74.0..76.0).contains(&pace.rate_per_second(seconds(75.0))));
@@ -221,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_relay_that_throttles_for_ever_is_still_asked() {
-        let mut pace = Pace::new(1000.0, 10.0);
+        let mut pace = RateLimiter::new(1000.0, 10.0);
         for second in 0..200 {
             pace.halve(seconds(f64::from(second)));
         }
@@ -230,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_new_budget_keeps_what_throttling_took_in_proportion() {
-        let mut pace = Pace::new(100.0, 10.0);
+        let mut pace = RateLimiter::new(100.0, 10.0);
         pace.halve(seconds(0.0));
         pace.set_budget(seconds(0.0), 20.0, 2.0);
         assert_eq!(pace.rate_per_second(seconds(0.0)), 10.0);
@@ -242,14 +249,14 @@ mod tests {
 
     #[test]
     fn numbers_that_are_no_numbers_send_nothing() {
-        assert_eq!(Pace::new(f64::NAN, f64::NAN).take(seconds(1.0)), Err(LONGEST_WAIT));
-        assert_eq!(Pace::new(-3.0, 1.0).take(seconds(1.0)), Err(LONGEST_WAIT));
-        assert!(Pace::new(f64::INFINITY, f64::INFINITY).take(seconds(1.0)).is_err());
+        assert_eq!(RateLimiter::new(f64::NAN, f64::NAN).take(seconds(1.0)), Err(LONGEST_WAIT));
+        assert_eq!(RateLimiter::new(-3.0, 1.0).take(seconds(1.0)), Err(LONGEST_WAIT));
+        assert!(RateLimiter::new(f64::INFINITY, f64::INFINITY).take(seconds(1.0)).is_err());
     }
 
     #[test]
     fn time_that_goes_back_is_no_time() {
-        let mut pace = Pace::new(1.0, 5.0);
+        let mut pace = RateLimiter::new(1.0, 5.0);
         assert!(pace.take(seconds(10.0)).is_err());
         assert!(pace.take(seconds(4.0)).is_err());
         assert!(pace.take(seconds(10.0)).is_err());
@@ -263,7 +270,7 @@ mod tests {
             burst in 1.0f64..50.0,
             steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
         ) {
-            let mut pace = Pace::new(budget, burst);
+            let mut pace = RateLimiter::new(budget, burst);
             let (mut now, mut taken) = (0.0, 0.0);
             for (step, what) in steps {
                 now += step;
@@ -283,7 +290,7 @@ mod tests {
             burst in 1.0f64..50.0,
             steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
         ) {
-            let mut pace = Pace::new(budget, burst);
+            let mut pace = RateLimiter::new(budget, burst);
             let (mut now, mut taken) = (0.0, Vec::new());
             for (step, what) in steps {
                 now += step;

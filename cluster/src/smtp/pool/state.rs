@@ -1,6 +1,6 @@
 //! What the handles of a pool share: the sessions, the circuit, the pace, and the rules of the door.
 //!
-//! Used by the pool, which lets mails in, and by the permit, which brings back what they taught.
+//! Used by the pool, which lets emails in, and by the permit, which brings back what they taught.
 
 use std::{
     sync::{
@@ -18,22 +18,22 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::circuit::{Admitted, Circuit, State, Told, Trouble};
-use super::latency::Dialogues;
-use super::permit::what_it_told;
-use super::rate_limiter::Pace;
+use super::circuit::{Admitted, Circuit, CircuitEvent, CircuitState, OpenReason};
+use super::circuit_event::circuit_event;
+use super::latency::DialogueLatency;
+use super::rate_limiter::RateLimiter;
 use super::session_limit::SessionLimit;
-use super::status::{CircuitStatus, Counted, Counters, Gauge, Status};
+use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
 use super::{Limits, Unavailable};
-use crate::smtp::replies::verdict::{Scope, Verdict};
-use crate::smtp::session::deadlines::Patience;
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::session::deadlines::Deadlines;
 use crate::smtp::session::dialer::Dial;
 use crate::smtp::session::dialogue::Session;
 use crate::smtp::session::stream::Stage;
 use crate::smtp::session::target::Target;
 
 /// One relay on one node.
-pub(crate) struct Shared {
+pub(crate) struct PoolCore {
     target: Target,
     dialer: Arc<dyn Dial>,
     limits: Limits,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     slots: Arc<Semaphore>,
     /// One at a time waits for the pace, in the order of asking.
     turnstile: Turnstile<()>,
-    desk: Mutex<Desk>,
+    state: Mutex<PoolState>,
     open: Gauge,
     /// Sessions that open for longer than the mail that wanted them could wait.
     late: Gauge,
@@ -57,15 +57,15 @@ const LATE: &str = "a session has been opening for as long as an email can wait"
 /// How long after a throttle answer the status of a relay says so.
 const SLOWED_FOR: Duration = Duration::from_secs(60);
 
-struct Desk {
+struct PoolState {
     /// When it last answered that mail comes too fast, and in what words.
     slowed: Option<(Duration, String)>,
     /// Oldest first; the youngest is used first, so that what is not needed grows old.
     idle: Vec<Idle>,
     circuit: Circuit,
-    pace: Pace,
-    dialogues: Dialogues,
-    counters: Counters,
+    pace: RateLimiter,
+    dialogues: DialogueLatency,
+    counters: RelayCounters,
     /// Emails that a session may carry.
     session_limit: SessionLimit,
     /// Sessions that there may be.
@@ -73,9 +73,9 @@ struct Desk {
     jitter: StdRng,
 }
 
-impl Desk {
+impl PoolState {
     /// Tells the circuit; the ticket is used up.
-    fn note(&mut self, told: Told, ticket: &mut Ticket, now: Duration) {
+    fn note(&mut self, told: CircuitEvent, ticket: &mut Ticket, now: Duration) {
         let jitter = self.jitter.random();
         self.circuit.note(told, ticket.admitted, now, jitter);
         ticket.admitted = Admitted::Normally;
@@ -95,7 +95,7 @@ fn places(sessions: usize) -> usize {
 
 /// A dialogue that runs; over when it is dropped.
 pub(crate) struct Running {
-    shared: Arc<Shared>,
+    shared: Arc<PoolCore>,
     began: Duration,
     /// The time that it took says how long a mail keeps a session.
     used_its_session: bool,
@@ -111,7 +111,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let now = self.shared.now();
-        self.shared.desk.lock().dialogues.end(self.began, now, self.used_its_session);
+        self.shared.state.lock().dialogues.end(self.began, now, self.used_its_session);
     }
 }
 
@@ -136,25 +136,25 @@ impl Held {
 
 /// The circuit's leave for one mail, or for opening a session without one. Dropped unused, it gives a probe back.
 pub(crate) struct Ticket {
-    shared: Arc<Shared>,
+    shared: Arc<PoolCore>,
     admitted: Admitted,
 }
 
-impl Shared {
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: Limits, seed: u64) -> Shared {
-        Shared {
+impl PoolCore {
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: Limits, seed: u64) -> PoolCore {
+        PoolCore {
             target,
             dialer,
             origin: Instant::now(),
             slots: Arc::new(Semaphore::new(places(limits.max_sessions))),
             turnstile: Turnstile::new(()),
-            desk: Mutex::new(Desk {
+            state: Mutex::new(PoolState {
                 slowed: None,
                 idle: Vec::new(),
                 circuit: Circuit::new(limits.backoff),
-                pace: Pace::new(limits.rate_per_second, limits.burst),
-                dialogues: Dialogues::default(),
-                counters: Counters::default(),
+                pace: RateLimiter::new(limits.rate_per_second, limits.burst),
+                dialogues: DialogueLatency::default(),
+                counters: RelayCounters::default(),
                 session_limit: SessionLimit::new(limits.mails_per_session),
                 places: places(limits.max_sessions),
                 jitter: StdRng::seed_from_u64(seed),
@@ -171,13 +171,13 @@ impl Shared {
 
     pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
         let now = self.now();
-        self.desk.lock().pace.set_budget(now, rate_per_second, burst);
+        self.state.lock().pace.set_budget(now, rate_per_second, burst);
     }
 
-    /// Places that are taken go as soon as their dialogues are over; until then nobody else gets one.
+    /// Places that are taken go as soon as their dialogues are over; until then no other dialogue gets one.
     pub fn set_sessions(&self, sessions: usize) {
         let sessions = places(sessions);
-        let before = std::mem::replace(&mut self.desk.lock().places, sessions);
+        let before = std::mem::replace(&mut self.state.lock().places, sessions);
         match sessions.checked_sub(before) {
             Some(more) => self.slots.add_permits(more),
             None => {
@@ -192,32 +192,32 @@ impl Shared {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RelayStatus {
         let now = self.now();
-        let desk = self.desk.lock();
-        let circuit = match desk.circuit.state().clone() {
-            State::Closed if self.owes_a_greeting() => CircuitStatus::HalfOpen { cause: LATE.to_owned() },
-            State::Closed => CircuitStatus::Closed,
-            State::Open { until, trouble: Trouble::Failing(cause) } => {
+        let state = self.state.lock();
+        let circuit = match state.circuit.state().clone() {
+            CircuitState::Closed if self.owes_a_greeting() => CircuitStatus::HalfOpen { cause: LATE.to_owned() },
+            CircuitState::Closed => CircuitStatus::Closed,
+            CircuitState::Open { until, trouble: OpenReason::Failing(cause) } => {
                 CircuitStatus::Open { until: self.origin + until, cause }
             }
-            State::Open { until, trouble: Trouble::QuotaUsedUp(cause) } => {
+            CircuitState::Open { until, trouble: OpenReason::QuotaUsedUp(cause) } => {
                 CircuitStatus::Parked { until: self.origin + until, cause }
             }
-            State::HalfOpen { trouble: Trouble::Failing(cause) | Trouble::QuotaUsedUp(cause) } => {
+            CircuitState::HalfOpen { trouble: OpenReason::Failing(cause) | OpenReason::QuotaUsedUp(cause) } => {
                 CircuitStatus::HalfOpen { cause }
             }
         };
         let gate_passes = self.gate_passes.load(Ordering::Relaxed);
-        Status {
+        RelayStatus {
             sessions_open: self.open.now(),
-            sessions_idle: desk.idle.len(),
+            sessions_idle: state.idle.len(),
             waiting_dots: self.waiting.now(),
             circuit,
-            rate_per_second: desk.pace.rate_per_second(now),
-            slowed: desk.slowed(now).map(str::to_owned),
-            dialogue: desk.dialogues.last(now),
-            counters: Counters { gate_passes, ..desk.counters },
+            rate_per_second: state.pace.rate_per_second(now),
+            slowed: state.slowed(now).map(str::to_owned),
+            dialogue: state.dialogues.last(now),
+            counters: RelayCounters { gate_passes, ..state.counters },
         }
     }
 
@@ -225,7 +225,7 @@ impl Shared {
     pub fn close(&self) {
         self.closing.cancel();
         self.slots.close();
-        let idle = std::mem::take(&mut self.desk.lock().idle);
+        let idle = std::mem::take(&mut self.state.lock().idle);
         for Idle { held, .. } in idle {
             self.tasks.spawn(held.quit());
         }
@@ -244,20 +244,20 @@ impl Shared {
         }
     }
 
-    /// Tokio gives a place that comes free to whoever waits for one; only what is left is found here.
+    /// Tokio gives a slot that comes free to a waiting task; only what is left is found here.
     pub fn slot_now(&self) -> Option<OwnedSemaphorePermit> {
         self.slots.clone().try_acquire_owned().ok()
     }
 
     pub fn take_pace_now(&self) -> bool {
-        self.turnstile.try_lock().is_ok_and(|_turn| self.desk.lock().pace.take(self.now()).is_ok())
+        self.turnstile.try_lock().is_ok_and(|_turn| self.state.lock().pace.take(self.now()).is_ok())
     }
 
     pub async fn wait_for_pace(&self, deadline: Instant) -> Result<(), Unavailable> {
         let waiting = async {
             let _turn = self.turnstile.lock().await;
             loop {
-                let wait = match self.desk.lock().pace.take(self.now()) {
+                let wait = match self.state.lock().pace.take(self.now()) {
                     Ok(()) => return Ok(()),
                     Err(wait) => wait,
                 };
@@ -271,13 +271,13 @@ impl Shared {
         timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
     }
 
-    /// Asks the circuit. Where it wants a session first, somebody opens one, and no mail waits for that.
-    fn admit(self: &Arc<Shared>) -> Result<Admitted, Unavailable> {
+    /// Asks the circuit. Where it wants a session first, a task opens one, and no email waits for that.
+    fn admit(self: &Arc<PoolCore>) -> Result<Admitted, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
         }
         let now = self.now();
-        let admit = || self.desk.lock().circuit.admit(now);
+        let admit = || self.state.lock().circuit.admit(now);
         let admitted = match admit() {
             Ok(Admitted::ToGreet) => {
                 // Not under the lock: a runtime that ends drops the task at once, and the ticket asks for it.
@@ -286,30 +286,30 @@ impl Shared {
             }
             // Nothing is known against it yet. But the next mail would wait as long, or the same one again (P12).
             Ok(Admitted::Normally) if self.owes_a_greeting() => {
-                Err((now + self.limits.backoff.first, Trouble::Failing(LATE.to_owned())))
+                Err((now + self.limits.backoff.first, OpenReason::Failing(LATE.to_owned())))
             }
             admitted => admitted,
         };
         admitted.map_err(|(until, trouble)| {
             let until = self.origin + until;
             match trouble {
-                Trouble::Failing(cause) => Unavailable::CircuitOpen { until, cause },
-                Trouble::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
+                OpenReason::Failing(cause) => Unavailable::CircuitOpen { until, cause },
+                OpenReason::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
             }
         })
     }
 
     pub fn take_idle(&self) -> Option<Held> {
-        self.desk.lock().idle.pop().map(|idle| idle.held)
+        self.state.lock().idle.pop().map(|idle| idle.held)
     }
 
     /// Keeps a session for the next mail, or returns it when it is to be retired.
     pub fn keep(&self, held: Held) -> Option<Held> {
-        let mut desk = self.desk.lock();
-        let learned = desk.session_limit.get();
+        let mut state = self.state.lock();
+        let learned = state.session_limit.get();
         if held.session.mails() >= learned.min(held.session.offers().mails_max.unwrap_or(u32::MAX)) {
             if held.session.mails() >= learned {
-                desk.session_limit.reached(self.now());
+                state.session_limit.reached(self.now());
             }
             return Some(held);
         }
@@ -317,15 +317,15 @@ impl Shared {
         if self.closing.is_cancelled() {
             return Some(held);
         }
-        desk.idle.push(Idle { held, since: Instant::now() });
+        state.idle.push(Idle { held, since: Instant::now() });
         None
     }
 
     /// Opens a session, with the relay's own time for each answer.
-    pub async fn open(&self) -> Result<Held, Box<Verdict>> {
-        let patience = Patience::default();
+    pub async fn open(&self) -> Result<Held, Box<DialogueResult>> {
+        let patience = Deadlines::default();
         let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &patience).await?;
-        self.desk.lock().counters.sessions += 1;
+        self.state.lock().counters.sessions += 1;
         Ok(Held { session, _open: self.open.one_more() })
     }
 
@@ -345,77 +345,81 @@ impl Shared {
     }
 
     /// A dialogue begins.
-    pub fn begin(self: &Arc<Shared>) -> Running {
+    pub fn begin(self: &Arc<PoolCore>) -> Running {
         let now = self.now();
-        self.desk.lock().dialogues.begin(now);
+        self.state.lock().dialogues.begin(now);
         Running { shared: self.clone(), began: now, used_its_session: false }
     }
 
     /// The relay ended a session with 421 after so many emails.
     pub fn learn_session_limit(&self, emails: u32) {
         let now = self.now();
-        self.desk.lock().session_limit.ended_after(emails, now);
+        self.state.lock().session_limit.ended_after(emails, now);
     }
 
     /// Tells the circuit of an opening without a mail.
-    pub fn note(&self, told: Told, ticket: &mut Ticket) {
+    pub fn note(&self, told: CircuitEvent, ticket: &mut Ticket) {
         let now = self.now();
-        self.desk.lock().note(told, ticket, now);
+        self.state.lock().note(told, ticket, now);
     }
 
     /// Learns from the verdict of a dialogue: what it says about the relay changes circuit, pace and measures.
-    pub fn learn(&self, verdict: &Verdict, mut ticket: Ticket, told: Told, mut running: Running) {
+    pub fn learn(&self, verdict: &DialogueResult, mut ticket: Ticket, told: CircuitEvent, mut running: Running) {
         running.used_its_session = used_its_session(verdict);
         drop(running);
         let now = self.now();
-        let mut desk = self.desk.lock();
-        desk.counters.count(verdict);
-        desk.note(told, &mut ticket, now);
-        if let Verdict::Refused { scope, code, text, .. } = verdict {
+        let mut state = self.state.lock();
+        state.counters.count(verdict);
+        state.note(told, &mut ticket, now);
+        if let DialogueResult::Refused { scope, code, text, .. } = verdict {
             match scope {
-                Scope::Throttle { daily_quota: false } => {
-                    desk.pace.halve(now);
-                    desk.slowed = Some((now, format!("{code} {text}")));
+                RefusalScope::Throttle { daily_quota: false } => {
+                    state.pace.halve(now);
+                    state.slowed = Some((now, format!("{code} {text}")));
                 }
                 // A used-up day is the circuit's: a relay that takes no more is not too fast.
-                Scope::Throttle { daily_quota: true } => {}
-                // One recipient, or one message, slows nobody else.
-                Scope::Relay | Scope::Mailbox | Scope::Tenant | Scope::Content | Scope::Greylisted => {}
+                RefusalScope::Throttle { daily_quota: true } => {}
+                // One recipient, or one message, slows no other.
+                RefusalScope::Relay
+                | RefusalScope::Mailbox
+                | RefusalScope::Tenant
+                | RefusalScope::Content
+                | RefusalScope::Greylisted => {}
             }
         }
     }
 
     fn take_idle_since(&self, before: Instant) -> Vec<Held> {
-        let mut desk = self.desk.lock();
-        let old = desk.idle.iter().take_while(|idle| idle.since <= before).count();
-        desk.idle.drain(..old).map(|idle| idle.held).collect()
+        let mut state = self.state.lock();
+        let old = state.idle.iter().take_while(|idle| idle.since <= before).count();
+        state.idle.drain(..old).map(|idle| idle.held).collect()
     }
 }
 
 /// Not where no session was opened, and not where we gave up ourselves.
-fn used_its_session(verdict: &Verdict) -> bool {
+fn used_its_session(verdict: &DialogueResult) -> bool {
     match verdict {
-        Verdict::Accepted { .. } | Verdict::InDoubt { .. } => true,
-        Verdict::Refused { stage, .. } => *stage >= Stage::Mail,
-        Verdict::Broken { stage, cause } => *stage >= Stage::Mail && !cause.is_ours(),
-        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } => false,
+        DialogueResult::Accepted { .. } | DialogueResult::InDoubt { .. } => true,
+        DialogueResult::Refused { stage, .. } => *stage >= Stage::Mail,
+        DialogueResult::Broken { stage, cause } => *stage >= Stage::Mail && !cause.is_ours(),
+        DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } => false,
     }
 }
 
-impl Drop for Shared {
+impl Drop for PoolCore {
     fn drop(&mut self) {
         self.closing.cancel();
     }
 }
 
 impl Ticket {
-    pub fn new(shared: &Arc<Shared>) -> Result<Ticket, Unavailable> {
+    pub fn new(shared: &Arc<PoolCore>) -> Result<Ticket, Unavailable> {
         let admitted = shared.admit()?;
         Ok(Ticket { shared: shared.clone(), admitted })
     }
 
     /// That of a mail that went back before there was a session: the opening keeps the one that the circuit gave.
-    pub fn of_no_use(shared: &Arc<Shared>) -> Ticket {
+    pub fn of_no_use(shared: &Arc<PoolCore>) -> Ticket {
         Ticket { shared: shared.clone(), admitted: Admitted::Normally }
     }
 
@@ -432,7 +436,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if self.admitted != Admitted::Normally {
             let now = self.shared.now();
-            self.shared.desk.lock().circuit.unprobe(now);
+            self.shared.state.lock().circuit.unprobe(now);
         }
     }
 }
@@ -448,9 +452,9 @@ async fn greet(mut ticket: Ticket) {
         idle.quit().await;
     }
     let (told, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
-        None => (Told::Nothing, None),
-        Some(Ok(held)) => (Told::Greeted, shared.keep(held)),
-        Some(Err(verdict)) => (what_it_told(&verdict, Duration::ZERO, shared.has_open_session()), None),
+        None => (CircuitEvent::Nothing, None),
+        Some(Ok(held)) => (CircuitEvent::Greeted, shared.keep(held)),
+        Some(Err(verdict)) => (circuit_event(&verdict, Duration::ZERO, shared.has_open_session()), None),
     };
     shared.note(told, &mut ticket);
     if let Some(held) = retired {
@@ -459,9 +463,9 @@ async fn greet(mut ticket: Ticket) {
     drop(slot);
 }
 
-/// Says QUIT on sessions that nobody used for a while. A farewell holds a slot like any dialogue;
+/// Says QUIT on sessions that were idle for a while. A farewell holds a slot like any dialogue;
 /// when there is none, the session is needed no more than its place, and closes without a word.
-pub(crate) async fn retire_idle_sessions(shared: Weak<Shared>, every: Duration) {
+pub(crate) async fn retire_idle_sessions(shared: Weak<PoolCore>, every: Duration) {
     let Some(closing) = shared.upgrade().map(|shared| shared.closing.clone()) else { return };
     loop {
         tokio::select! {

@@ -10,33 +10,33 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::smtp::replies::verdict::{Scope, Verdict};
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 
 /// One relay on one node, at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
+pub struct RelayStatus {
     /// Connections that are open, idle ones included.
     pub sessions_open: usize,
     /// Open connections that wait for a mail.
     pub sessions_idle: usize,
-    /// Mails past the gate that have no answer yet.
+    /// Emails past the gate that have no answer yet.
     pub waiting_dots: usize,
     /// The circuit breaker.
     pub circuit: CircuitStatus,
-    /// Mails a second that are allowed now; below the budget after a throttle answer.
+    /// Emails a second that are allowed now; below the budget after a throttle answer.
     pub rate_per_second: f64,
     /// In its words, why it refused a mail within the last minute, where it was "too fast" or about the relay itself.
     pub slowed: Option<String>,
-    /// How long a dialogue takes lately; none when nobody knows.
+    /// How long a dialogue takes lately; none: not known.
     pub dialogue: Option<Duration>,
     /// Since the pool began.
-    pub counters: Counters,
+    pub counters: RelayCounters,
 }
 
 /// The circuit breaker as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitStatus {
-    /// Mails pass.
+    /// Emails pass.
     Closed,
     /// None pass.
     Open {
@@ -61,7 +61,7 @@ pub enum CircuitStatus {
 
 /// How many of what, since the pool began. Without faults `gate_passes` equals `accepted` (I14).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct RelayCounters {
     /// Sessions opened.
     pub sessions: u64,
     /// Gates that let a mail pass.
@@ -90,22 +90,22 @@ pub struct Counters {
     pub in_doubt: u64,
 }
 
-impl Counters {
-    pub(crate) fn count(&mut self, verdict: &Verdict) {
+impl RelayCounters {
+    pub(crate) fn count(&mut self, verdict: &DialogueResult) {
         let counter = match verdict {
-            Verdict::Accepted { .. } => &mut self.accepted,
-            Verdict::Refused { scope, .. } => match scope {
-                Scope::Mailbox => &mut self.refused_mailbox,
-                Scope::Relay => &mut self.refused_relay,
-                Scope::Tenant => &mut self.refused_tenant,
-                Scope::Content => &mut self.refused_content,
-                Scope::Greylisted => &mut self.greylisted,
-                Scope::Throttle { .. } => &mut self.throttled,
+            DialogueResult::Accepted { .. } => &mut self.accepted,
+            DialogueResult::Refused { scope, .. } => match scope {
+                RefusalScope::Mailbox => &mut self.refused_mailbox,
+                RefusalScope::Relay => &mut self.refused_relay,
+                RefusalScope::Tenant => &mut self.refused_tenant,
+                RefusalScope::Content => &mut self.refused_content,
+                RefusalScope::Greylisted => &mut self.greylisted,
+                RefusalScope::Throttle { .. } => &mut self.throttled,
             },
-            Verdict::Broken { .. } => &mut self.broken,
-            Verdict::GateClosed(_) => &mut self.gate_closed,
-            Verdict::NoSmtpUtf8 { .. } => &mut self.no_smtputf8,
-            Verdict::InDoubt { .. } => &mut self.in_doubt,
+            DialogueResult::Broken { .. } => &mut self.broken,
+            DialogueResult::GateClosed(_) => &mut self.gate_closed,
+            DialogueResult::NoSmtpUtf8 { .. } => &mut self.no_smtputf8,
+            DialogueResult::InDoubt { .. } => &mut self.in_doubt,
         };
         *counter += 1;
     }

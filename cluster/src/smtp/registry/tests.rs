@@ -3,8 +3,10 @@
 mod rows;
 
 use super::*;
-use crate::smtp::pool::rate_limiter::Pace;
-use crate::smtp::{Connected, Counters, Gate, GateAnswer, Mail, Patience, ReplyRules, Scope, TcpDialer, Verdict};
+use crate::smtp::pool::rate_limiter::RateLimiter;
+use crate::smtp::{
+    Connected, Deadlines, DialogueResult, Email, Gate, GateAnswer, RefusalScope, RelayCounters, ReplyRules, TcpDialer,
+};
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, VoterClock};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
@@ -70,7 +72,7 @@ async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
         relays.follow(&ledger, voters);
     };
     let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
-    let is_full = |way: Result<Way, _>| matches!(way, Err(Some(Unavailable::Busy)));
+    let is_full = |way: Result<RelayPermit, _>| matches!(way, Err(Some(Unavailable::Busy)));
     put(0, 2, 1);
     let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
     put(9_000_000, 2, 3);
@@ -89,19 +91,19 @@ async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
     drop(only);
 }
 
-fn relays_by(dialer: Arc<dyn Dial>, reply_rules: RelayRules) -> Relays {
-    Relays::new(dialer, "n1".to_owned(), None, CredentialStore::default(), reply_rules)
+fn relays_by(dialer: Arc<dyn Dial>, reply_rules: RelayRules) -> RelayRegistry {
+    RelayRegistry::new(dialer, "n1".to_owned(), None, CredentialStore::default(), reply_rules)
 }
 
-fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> Relays {
+fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> RelayRegistry {
     relays_of([0, 1].map(|place| Relay { weight: weights[place], ..relay(["a", "b"][place], sessions[place]) }))
 }
 
-fn relays_of(of_pool: impl IntoIterator<Item = Relay>) -> Relays {
+fn relays_of(of_pool: impl IntoIterator<Item = Relay>) -> RelayRegistry {
     relays_at(Arc::new(Nowhere::default()), of_pool)
 }
 
-fn relays_at(dialer: Arc<Nowhere>, of_pool: impl IntoIterator<Item = Relay>) -> Relays {
+fn relays_at(dialer: Arc<Nowhere>, of_pool: impl IntoIterator<Item = Relay>) -> RelayRegistry {
     let relays = relays_by(dialer, RelayRules::default());
     let mut ledger = led();
     of_pool.into_iter().for_each(|relay| put_relay(&mut ledger, relay));
@@ -139,7 +141,7 @@ async fn nobody_waits_for_a_busy_relay_while_another_has_room() {
 }
 
 /// Gives what it has back after a while.
-fn give_back(way: Way, after: Duration) {
+fn give_back(way: RelayPermit, after: Duration) {
     tokio::spawn(async move {
         tokio::time::sleep(after).await;
         drop(way);
@@ -189,9 +191,9 @@ async fn a_relay_that_is_left_alone_ends_nobodys_wait_for_another_and_is_tried_m
     let (relays, begun) = (relays_at(Arc::clone(&dialer), [relay("a", 1), relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
-    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
+    let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
+    let verdict = fails.permit.deliver(mail, Open, Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Broken { .. }), "{verdict:?}");
     let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
     let way = acquire().await.expect("what came free");
@@ -208,9 +210,9 @@ async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_
     let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay, "b", "a's pace begins empty");
-    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
+    let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
+    let verdict = fails.permit.deliver(mail, Open, Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Broken { .. }), "{verdict:?}");
     let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
 }
@@ -230,16 +232,16 @@ async fn rules_of_one_relay_decide_its_answers_and_no_others() {
         put_relay(&mut ledger, Relay { pool: name.to_owned(), port, ..relay(name, 1) });
     }
     relays.follow(&ledger, 1);
-    for (name, expected, counts) in [("a", Scope::Mailbox, true), ("b", Scope::Tenant, false)] {
+    for (name, expected, counts) in [("a", RefusalScope::Mailbox, true), ("b", RefusalScope::Tenant, false)] {
         let way = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
-        let mail = Mail {
+        let mail = Email {
             from: "a@example.org".into(),
             to: "b@example.net".into(),
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let verdict = way.permit.deliver(mail, Open, Patience::default()).await;
-        let Verdict::Refused { code: 554, scope, counts_attempt, .. } = verdict else { panic!("{verdict:?}") };
+        let verdict = way.permit.deliver(mail, Open, Deadlines::default()).await;
+        let DialogueResult::Refused { code: 554, scope, counts_attempt, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!((scope, counts_attempt), (expected, counts), "{name}");
     }
     sink.stop().await;
@@ -261,10 +263,18 @@ async fn rules_without_relay_are_named_once_until_relay_was_there() {
 fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
     let rate_milli_at = |circuit, rate_per_second| {
-        let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, Counters::default());
+        let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, RelayCounters::default());
         let (dialogue, slowed) = (None, None);
-        let status =
-            Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, slowed, dialogue, counters };
+        let status = RelayStatus {
+            sessions_open,
+            sessions_idle,
+            waiting_dots,
+            circuit,
+            rate_per_second,
+            slowed,
+            dialogue,
+            counters,
+        };
         flow(&status, now).rate_milli
     };
     let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
@@ -285,7 +295,7 @@ fn relay_rate_holds_in_every_second_with_burst_of_tenth() {
     let (rate_per_second, burst) = budget(&relay, 3);
     let mut sent: Vec<Duration> = Vec::new();
     for _ in 0..3 {
-        let mut pace = Pace::new(rate_per_second, burst);
+        let mut pace = RateLimiter::new(rate_per_second, burst);
         // Nothing is sent for a while, and then as much as may be for three seconds.
         assert!(pace.take(Duration::ZERO).is_err());
         let mut now = Duration::from_secs(60);

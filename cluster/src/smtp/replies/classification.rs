@@ -1,6 +1,6 @@
 //! The class of a negative SMTP reply, by ordered rules: the operator's for this relay, then those of `replies.toml`.
 //!
-//! `verdict.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::Scope`]. Invariant: the class is a pure
+//! `verdict.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::RefusalScope`]. Invariant: the class is a pure
 //! function of the rules, stage, code, enhanced code and text, and the first rule that matches decides.
 
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ enum EnhancedPattern {
     /// The reply has no enhanced code.
     None,
     /// Class, subject, detail.
-    Parts([String; 3]),
+    AudienceStore([String; 3]),
 }
 
 impl TryFrom<String> for EnhancedPattern {
@@ -197,7 +197,7 @@ impl TryFrom<String> for EnhancedPattern {
         };
         match text.split('.').collect::<Vec<_>>()[..] {
             [class, subject, detail] if [class, subject, detail].into_iter().all(is_part) => {
-                Ok(EnhancedPattern::Parts([class, subject, detail].map(str::to_owned)))
+                Ok(EnhancedPattern::AudienceStore([class, subject, detail].map(str::to_owned)))
             }
             _ => Err(format!("{text:?} is not an enhanced code like \"x.1.7\" or \"5.7.*\"")),
         }
@@ -208,8 +208,8 @@ impl EnhancedPattern {
     fn matches(&self, enhanced: Option<(u8, u16, u16)>) -> bool {
         match (self, enhanced) {
             (EnhancedPattern::None, enhanced) => enhanced.is_none(),
-            (EnhancedPattern::Parts(_), None) => false,
-            (EnhancedPattern::Parts(parts), Some((class, subject, detail))) => {
+            (EnhancedPattern::AudienceStore(_), None) => false,
+            (EnhancedPattern::AudienceStore(parts), Some((class, subject, detail))) => {
                 let numbers = [u16::from(class), subject, detail];
                 parts.iter().zip(numbers).all(|(part, number)| part == "*" || has_digits(part, &number.to_string()))
             }

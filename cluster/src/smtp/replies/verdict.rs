@@ -1,16 +1,16 @@
 //! What an answer means for the mail, the relay, the tenant and the run (P6).
 //!
-//! Called by the dialogue for each answer that is not the hoped-for one, and by nobody else; read by
-//! the lane, which acts on the [`Verdict`]. The scope is a pure function of (rules, stage, code, text): the
+//! Called by the dialogue for each answer that is not the hoped-for one; read by
+//! the lane, which acts on the [`DialogueResult`]. The scope is a pure function of (rules, stage, code, text): the
 //! rules are data (`replies.toml`, and the operator's for one relay), and the answers in `tests/replies.tsv` hold them to
 //! what relays say. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC 2034 (the class must agree with the
 //! first digit), and what relays do.
 //!
-//! It does not decide what happens then: how long to wait, when to give up, whom to alarm.
+//! It does not decide what happens then: how long to wait, when to give up, when to raise an alarm.
 
 use super::classification::{ReplyClass, ReplyRules};
 use crate::smtp::session::cause::Cause;
-use crate::smtp::session::gate::Shut;
+use crate::smtp::session::gate::GateRefusal;
 use crate::smtp::session::lines::Reply;
 use crate::smtp::session::stream::Stage;
 
@@ -19,7 +19,7 @@ pub(crate) const MAX_TEXT_CHARS: usize = 400;
 
 /// How one mail fared. Every mail that is handed to a dialogue gets exactly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DialogueResult {
     /// 2yz to the final dot: the relay took it.
     Accepted {
         /// 250, or another 2yz.
@@ -39,8 +39,8 @@ pub enum Verdict {
         text: String,
         /// By the first digit.
         permanence: Permanence,
-        /// Whom it concerns.
-        scope: Scope,
+        /// What it concerns.
+        scope: RefusalScope,
         /// True when it is about this mailbox, so that an attempt was used up.
         counts_attempt: bool,
     },
@@ -58,7 +58,7 @@ pub enum Verdict {
         asked: bool,
     },
     /// The gate stayed shut: nothing of the terminator was written, and the socket is closed.
-    GateClosed(Shut),
+    GateClosed(GateRefusal),
     /// The terminator may have been written and no whole answer is known (P5).
     InDoubt {
         /// Why.
@@ -75,9 +75,9 @@ pub enum Permanence {
     Permanent,
 }
 
-/// Whom a refusal concerns (P6).
+/// What a refusal concerns (P6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum RefusalScope {
     /// This recipient: the only scope that uses up an attempt.
     Mailbox,
     /// The relay: its circuit may open, and the mail waits or moves within the pool.
@@ -95,47 +95,57 @@ pub enum Scope {
     },
 }
 
-impl Verdict {
+impl DialogueResult {
     /// The verdict on a 4yz or 5yz answer to `stage`'s question. `rules` are the operator's for this relay.
-    pub fn refused(rules: &ReplyRules, stage: Stage, reply: &Reply) -> Verdict {
+    pub fn refused(rules: &ReplyRules, stage: Stage, reply: &Reply) -> DialogueResult {
         let enhanced = enhanced_code(reply.code, &reply.text);
         let scope = scope(rules, stage, reply.code, enhanced, &reply.text);
-        Verdict::Refused {
+        DialogueResult::Refused {
             stage,
             code: reply.code,
             enhanced,
             text: one_line(&reply.text),
             permanence: if reply.code < 500 { Permanence::Transient } else { Permanence::Permanent },
             scope,
-            counts_attempt: scope == Scope::Mailbox,
+            counts_attempt: scope == RefusalScope::Mailbox,
         }
     }
 
     /// The verdict on a 2yz answer to the final dot.
-    pub fn accepted(reply: &Reply) -> Verdict {
-        Verdict::Accepted { code: reply.code, text: one_line(&reply.text) }
+    pub fn accepted(reply: &Reply) -> DialogueResult {
+        DialogueResult::Accepted { code: reply.code, text: one_line(&reply.text) }
     }
 
     /// The verdict when a dialogue ended at `stage` without an answer.
-    pub fn lost(stage: Stage, cause: Cause) -> Verdict {
-        if stage == Stage::DotHanded { Verdict::InDoubt { cause } } else { Verdict::Broken { stage, cause } }
+    pub fn lost(stage: Stage, cause: Cause) -> DialogueResult {
+        if stage == Stage::DotHanded {
+            DialogueResult::InDoubt { cause }
+        } else {
+            DialogueResult::Broken { stage, cause }
+        }
     }
 }
 
-/// Whom a 4yz or 5yz answer concerns. `enhanced` as [`enhanced_code`] reads it from `text`.
+/// What a 4yz or 5yz answer concerns. `enhanced` as [`enhanced_code`] reads it from `text`.
 ///
 /// Of what concerns the recipient only a 5yz uses up an attempt. A 4yz waits uncounted, whatever it says: a directory that
 /// is down for a quarter of an hour must cost no recipient.
-pub fn scope(rules: &ReplyRules, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
+pub fn scope(
+    rules: &ReplyRules,
+    stage: Stage,
+    code: u16,
+    enhanced: Option<(u8, u16, u16)>,
+    text: &str,
+) -> RefusalScope {
     match rules.classify(stage, code, enhanced, text) {
         ReplyClass::RecipientPermanent | ReplyClass::RecipientTransient | ReplyClass::RecipientDomain => {
-            if code >= 500 { Scope::Mailbox } else { Scope::Greylisted }
+            if code >= 500 { RefusalScope::Mailbox } else { RefusalScope::Greylisted }
         }
-        ReplyClass::Sender => Scope::Tenant,
-        ReplyClass::Content => Scope::Content,
-        ReplyClass::Quota => Scope::Throttle { daily_quota: true },
-        ReplyClass::Throttle => Scope::Throttle { daily_quota: false },
-        ReplyClass::Relay | ReplyClass::Protocol => Scope::Relay,
+        ReplyClass::Sender => RefusalScope::Tenant,
+        ReplyClass::Content => RefusalScope::Content,
+        ReplyClass::Quota => RefusalScope::Throttle { daily_quota: true },
+        ReplyClass::Throttle => RefusalScope::Throttle { daily_quota: false },
+        ReplyClass::Relay | ReplyClass::Protocol => RefusalScope::Relay,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a dialogue ended without an answer.
 //!
 //! Used by everything in this folder. A cause never says whether the mail was sent: that depends on
-//! the stage at which it struck, and [`crate::smtp::Verdict`] keeps the two apart.
+//! the stage at which it struck, and [`crate::smtp::DialogueResult`] keeps the two apart.
 
 use thiserror::Error;
 
@@ -23,7 +23,7 @@ pub enum Cause {
     /// A session that had been idle turned out to be closed: polite, and no fault of the relay.
     #[error("closed between mails")]
     ClosedBetweenMails,
-    /// Bytes came that nobody had asked for, or an answer that does not fit its question.
+    /// Bytes came unasked, or an answer that does not fit its question.
     #[error("replies are out of step: {0}")]
     OutOfStep(String),
     /// More than [`super::lines::MAX_REPLY_BYTES`] without an end.
@@ -52,17 +52,17 @@ pub enum Cause {
     TaskGone,
 }
 
-/// What is wrong, for people, and what would mend it, for programs.
+/// What is wrong, for people, and what would fix it, for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{words}")]
 pub struct Trouble {
     /// With the next step, where there is one.
     pub words: String,
-    /// Where it is mended.
+    /// Where it is fixed.
     pub mend: Mend,
 }
 
-/// Where a way to a relay is mended.
+/// Where a way to a relay is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mend {
     /// The name that its certificate is for.

@@ -34,7 +34,7 @@ pub struct Binding {
     pub login: Login,
 }
 
-/// How a relay is told the credentials.
+/// How the credentials are sent to a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Login {
     /// By AUTH PLAIN or LOGIN.

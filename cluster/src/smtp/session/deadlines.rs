@@ -1,7 +1,7 @@
 //! How long a dialogue waits: the relay's time-outs and the caller's own limits.
 //!
 //! [`Timeouts`] bound what a relay may take for each answer; they come from the configuration.
-//! [`Patience`] is the caller's for one mail and ends only what is still before the gate: a dialogue
+//! [`Deadlines`] is the caller's for one mail and ends only what is still before the gate: a dialogue
 //! past it waits for its answer, whatever the caller would like.
 
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Default for Timeouts {
 
 /// What the caller will wait for before the gate. The default waits for ever.
 #[derive(Debug, Clone, Default)]
-pub struct Patience {
+pub struct Deadlines {
     /// A session is to be open before this, or the mail goes back (P12): a relay may take minutes to greet, and
     /// a mail has other relays to go to.
     pub open_by: Option<Instant>,
@@ -73,11 +73,11 @@ pub struct Patience {
     pub stop: CancellationToken,
 }
 
-impl Patience {
+impl Deadlines {
     /// How long the mail waits for a session.
-    pub(crate) fn to_open(&self) -> Patience {
+    pub(crate) fn to_open(&self) -> Deadlines {
         let begin_by = [self.open_by, self.begin_by].into_iter().flatten().min();
-        Patience { begin_by, ..self.clone() }
+        Deadlines { begin_by, ..self.clone() }
     }
 
     /// Runs `step` for at most `limit`.

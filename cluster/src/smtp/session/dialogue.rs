@@ -1,12 +1,12 @@
 //! One session with one relay: opened once, then mail after mail.
 //!
 //! Called by the pool, in the task that owns the session for the time of a mail. It promises exactly
-//! one [`Verdict`] for each mail, after at most one meeting with the gate; that after anything but a
+//! one [`DialogueResult`] for each mail, after at most one meeting with the gate; that after anything but a
 //! clean end the socket is closed before the verdict is out; and that it never retries, never
 //! quits inside a mail, and never holds more than one recipient in a transaction.
 //!
-//! To cancel a mail is to tell it ([`Patience::stop`]): a dropped `deliver` closes the socket and
-//! leaves no verdict behind, and if it was past the gate nobody knows what became of the mail.
+//! To cancel a mail is to tell it ([`Deadlines::stop`]): a dropped `deliver` closes the socket and
+//! leaves no verdict behind, and if it was past the gate the outcome of the email is not known.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -16,18 +16,18 @@ use reveille_raft::crash;
 use tokio::time::timeout;
 
 use super::cause::Cause;
-use super::deadlines::{Patience, Timeouts};
+use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
 use super::dot_stuffing::Stuffed;
-use super::envelope::{Mail, Offer, Offers};
+use super::envelope::{Email, Offer, Offers};
 use super::gate::Gate;
 use super::lines::Reply;
 use super::opening::Opening;
-use super::probe_report::Findings;
+use super::probe_report::ProbeReport;
 use super::stream::{Stage, Stream};
 use super::target::Target;
 use crate::smtp::replies::classification::ReplyRules;
-use crate::smtp::replies::verdict::{Scope, Verdict};
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 
 /// What is written of a text within one time-out (RFC 5321 4.5.3.2.5 speaks of a "data block").
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -52,7 +52,7 @@ pub struct Session {
 enum Offered {
     /// 354: the relay waits for the text.
     Wanted,
-    Refused(Box<Verdict>),
+    Refused(Box<DialogueResult>),
 }
 
 impl Session {
@@ -65,9 +65,9 @@ impl Session {
         target: &Target,
         dialer: &dyn Dial,
         timeouts: Timeouts,
-        patience: &Patience,
-    ) -> Result<Session, Box<Verdict>> {
-        Session::open_noting(target, dialer, timeouts, patience, &mut Findings::default()).await
+        patience: &Deadlines,
+    ) -> Result<Session, Box<DialogueResult>> {
+        Session::open_noting(target, dialer, timeouts, patience, &mut ProbeReport::default()).await
     }
 
     /// As [`Session::open`], and notes what it finds on the way, also when it fails.
@@ -78,9 +78,9 @@ impl Session {
         target: &Target,
         dialer: &dyn Dial,
         timeouts: Timeouts,
-        patience: &Patience,
-        findings: &mut Findings,
-    ) -> Result<Session, Box<Verdict>> {
+        patience: &Deadlines,
+        findings: &mut ProbeReport,
+    ) -> Result<Session, Box<DialogueResult>> {
         let dialed = AssertUnwindSafe(dialer.dial(target.host(), target.port())).catch_unwind();
         let connected = match patience.bound(timeouts.connect, dialed).await {
             Ok(Ok(Ok(connected))) => Ok(connected),
@@ -88,7 +88,7 @@ impl Session {
             Ok(Err(panic)) => Err(Cause::of_panic(panic.as_ref())),
             Err(cause) => Err(cause),
         };
-        let Connected { transport, local } = connected.map_err(|cause| Verdict::lost(Stage::Connect, cause))?;
+        let Connected { transport, local } = connected.map_err(|cause| DialogueResult::lost(Stage::Connect, cause))?;
         let opening = Opening { target, local, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
@@ -101,7 +101,7 @@ impl Session {
         self.offers
     }
 
-    /// Mails offered over this session so far.
+    /// Emails offered over this session so far.
     pub fn mails(&self) -> u32 {
         self.mails
     }
@@ -127,7 +127,7 @@ impl Session {
 
     /// Offers `mail`, meets `gate` once when the relay has taken the whole text, hands over the
     /// terminator when it passes, and waits for the answer.
-    pub async fn deliver(&mut self, mail: &Mail, gate: &mut dyn Gate, patience: &Patience) -> Verdict {
+    pub async fn deliver(&mut self, mail: &Email, gate: &mut dyn Gate, patience: &Deadlines) -> DialogueResult {
         let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, patience)).catch_unwind().await;
         let verdict = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
             Ok(verdict) => return verdict,
@@ -137,7 +137,7 @@ impl Session {
         verdict
     }
 
-    /// Says QUIT and waits a moment for the farewell. Only for a session between mails, which is the
+    /// Says QUIT and waits a moment for the farewell. Only for a session between emails, which is the
     /// only kind its owner can hold.
     pub async fn quit(mut self) {
         if self.is_open() {
@@ -151,15 +151,20 @@ impl Session {
     }
 
     /// A session that was idle and turns out to be closed at its next MAIL was closed politely.
-    fn lost(&self, cause: Cause) -> Verdict {
+    fn lost(&self, cause: Cause) -> DialogueResult {
         let gone = matches!(cause, Cause::Closed | Cause::Io(_));
         if self.stream.stage() == Stage::Mail && gone && self.mails > 1 {
-            return Verdict::lost(Stage::Mail, Cause::ClosedBetweenMails);
+            return DialogueResult::lost(Stage::Mail, Cause::ClosedBetweenMails);
         }
-        Verdict::lost(self.stream.stage(), cause)
+        DialogueResult::lost(self.stream.stage(), cause)
     }
 
-    async fn dialogue(&mut self, mail: &Mail, gate: &mut dyn Gate, patience: &Patience) -> Result<Verdict, Cause> {
+    async fn dialogue(
+        &mut self,
+        mail: &Email,
+        gate: &mut dyn Gate,
+        patience: &Deadlines,
+    ) -> Result<DialogueResult, Cause> {
         let offer = match Offer::new(mail, self.offers) {
             Ok(offer) => offer,
             Err(refusal) => return Ok(*refusal),
@@ -173,7 +178,7 @@ impl Session {
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
         if let Some(reason) = within(dot, self.stream.hand_over(gate)).await? {
-            return Ok(Verdict::GateClosed(reason));
+            return Ok(DialogueResult::GateClosed(reason));
         }
         crash::point("smtp.after-dot-before-250");
         let reply = within(dot, self.stream.answer()).await?;
@@ -182,8 +187,8 @@ impl Session {
             self.stream.close();
         }
         Ok(match reply.class() {
-            2 => Verdict::accepted(&reply),
-            _ => Verdict::refused(&self.rules, Stage::Answered, &reply),
+            2 => DialogueResult::accepted(&reply),
+            _ => DialogueResult::refused(&self.rules, Stage::Answered, &reply),
         })
     }
 
@@ -249,7 +254,7 @@ impl Session {
         Ok((rcpt, data))
     }
 
-    /// The first refusal in order counts; a text that is wanted for nobody ends with a lone dot.
+    /// The first refusal in order counts; a text without a recipient ends with a lone dot.
     async fn judge(&mut self, mail: &Reply, rcpt: &Reply, data: Option<&Reply>) -> Result<Offered, Cause> {
         let wanted = data.is_some_and(|data| data.class() == 3);
         let refused = [(Stage::Mail, mail), (Stage::Rcpt, rcpt)].into_iter().find(|(_, reply)| reply.class() != 2);
@@ -324,11 +329,11 @@ impl Session {
     /// A 421 in a session that was used before is how relays end it (RFC 5321 3.8): after so many messages, when idle, at a
     /// restart. It says nothing of this message, unless it says "too fast" or "too much".
     fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
-        let verdict = Verdict::refused(&self.rules, stage, reply);
+        let verdict = DialogueResult::refused(&self.rules, stage, reply);
         if reply.code == 421 {
             self.stream.at(stage);
             self.stream.close();
-            let about_relay = matches!(verdict, Verdict::Refused { scope: Scope::Relay, .. });
+            let about_relay = matches!(verdict, DialogueResult::Refused { scope: RefusalScope::Relay, .. });
             if self.mails > 1 && about_relay {
                 self.ended_after = Some(self.mails - 1);
                 return Err(Cause::ClosedBetweenMails);

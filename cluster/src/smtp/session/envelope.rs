@@ -1,10 +1,10 @@
 //! A mail as the dialogue takes it, and the commands that offer it.
 //!
-//! [`Mail`] is made by the lane; the rest is called by the dialogue. The commands are worded by
+//! [`Email`] is made by the lane; the rest is called by the dialogue. The commands are worded by
 //! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
 //! can be offered to no relay is refused here, before a byte is written, with the code that a
 //! relay would have used; such texts begin with "not offered:". What another relay may take is
-//! [`Verdict::NoSmtpUtf8`].
+//! [`DialogueResult::NoSmtpUtf8`].
 
 use std::panic::catch_unwind;
 
@@ -19,22 +19,22 @@ use lettre::{
 use super::dot_stuffing::Stuffed;
 use super::lines::Reply;
 use super::stream::Stage;
-use crate::smtp::replies::verdict::{Permanence, Scope, Verdict, enhanced_code};
+use crate::smtp::replies::verdict::{DialogueResult, Permanence, RefusalScope, enhanced_code};
 
 /// One mail to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mail {
+pub struct Email {
     /// The envelope sender in its wire form; empty for the null sender `<>`.
     pub from: String,
     /// The recipient in its wire form.
     pub to: String,
     /// Headers, empty line, body; every line ends with CRLF. Dots are stuffed later.
     pub data: Vec<u8>,
-    /// What a relay that offers DSN is told; none: nothing.
+    /// What a relay that offers DSN gets; none: nothing.
     pub dsn: Option<Dsn>,
 }
 
-impl Mail {
+impl Email {
     /// Is an address in envelope or header beyond ASCII? Bodies never are: composing encodes them.
     pub fn needs_smtputf8(&self) -> bool {
         !self.to.is_ascii() || !self.from.is_ascii() || !self.data.is_ascii()
@@ -124,24 +124,23 @@ impl<'a> Offer<'a> {
     ///
     /// # Errors
     /// A verdict of our own: nothing was written.
-    pub fn new(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
+    pub fn new(mail: &'a Email, offers: Offers) -> Result<Offer<'a>, Box<DialogueResult>> {
         // lettre has panicked on input before; at this border a panic is a refusal of the mail.
         let worded = catch_unwind(|| Offer::word(mail, offers));
-        worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", Scope::Content)))
+        worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", RefusalScope::Content)))
     }
 
-    fn word(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
-        let sender =
-            match mail.from.as_str() {
-                "" => None,
-                from => Some(address(from).ok_or_else(|| {
-                    not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", Scope::Content)
-                })?),
-            };
-        let recipient =
-            address(&mail.to).ok_or_else(|| not_offered(Stage::Rcpt, 553, "5.1.3 not an address", Scope::Mailbox))?;
+    fn word(mail: &'a Email, offers: Offers) -> Result<Offer<'a>, Box<DialogueResult>> {
+        let sender = match mail.from.as_str() {
+            "" => None,
+            from => Some(address(from).ok_or_else(|| {
+                not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", RefusalScope::Content)
+            })?),
+        };
+        let recipient = address(&mail.to)
+            .ok_or_else(|| not_offered(Stage::Rcpt, 553, "5.1.3 not an address", RefusalScope::Mailbox))?;
         let text = Stuffed::new(&mail.data)
-            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", Scope::Content))?;
+            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", RefusalScope::Content))?;
         let parameters = parameters(mail, offers)?;
         let dsn = mail.dsn.as_ref().filter(|_| offers.dsn);
         let notify =
@@ -155,19 +154,19 @@ impl<'a> Offer<'a> {
     }
 }
 
-fn parameters(mail: &Mail, offers: Offers) -> Result<Vec<MailParameter>, Box<Verdict>> {
+fn parameters(mail: &Email, offers: Offers) -> Result<Vec<MailParameter>, Box<DialogueResult>> {
     let mut parameters = Vec::new();
     if let Some(most) = offers.size {
         let bytes = mail.data.len();
         if most > 0 && bytes as u64 > most {
             let text = format!("5.3.4 the message has {bytes} bytes, and the relay takes {most}");
-            return Err(not_offered(Stage::Mail, 552, &text, Scope::Content));
+            return Err(not_offered(Stage::Mail, 552, &text, RefusalScope::Content));
         }
         parameters.push(MailParameter::Size(bytes));
     }
     if mail.needs_smtputf8() {
         if !offers.utf8 {
-            return Err(Box::new(Verdict::NoSmtpUtf8 { asked: offers.by_ehlo }));
+            return Err(Box::new(DialogueResult::NoSmtpUtf8 { asked: offers.by_ehlo }));
         }
         if !mail.data.is_ascii() {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
@@ -190,31 +189,31 @@ fn address(text: &str) -> Option<Address> {
     text.parse().ok()
 }
 
-impl Verdict {
+impl DialogueResult {
     /// No relay of the pool offers what sender or header need: a refusal of our own, about the content.
-    pub fn sender_needs_smtputf8() -> Verdict {
-        *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", Scope::Content)
+    pub fn sender_needs_smtputf8() -> DialogueResult {
+        *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", RefusalScope::Content)
     }
 
     /// No relay of the pool offers what an address needs, and at least one of them refused EHLO: a refusal of our
     /// own that is tried again.
-    pub fn smtputf8_is_not_known() -> Verdict {
+    pub fn smtputf8_is_not_known() -> DialogueResult {
         let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
-        *not_offered(Stage::Mail, 450, text, Scope::Greylisted)
+        *not_offered(Stage::Mail, 450, text, RefusalScope::Greylisted)
     }
 }
 
-fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict> {
+fn not_offered(stage: Stage, code: u16, text: &str, scope: RefusalScope) -> Box<DialogueResult> {
     let enhanced = enhanced_code(code, text);
     let reply = Reply { code, text: format!("not offered: {text}") };
-    Box::new(Verdict::Refused {
+    Box::new(DialogueResult::Refused {
         stage,
         code: reply.code,
         enhanced,
         text: reply.text,
         permanence: if code < 500 { Permanence::Transient } else { Permanence::Permanent },
         scope,
-        counts_attempt: scope == Scope::Mailbox,
+        counts_attempt: scope == RefusalScope::Mailbox,
     })
 }
 
@@ -224,13 +223,13 @@ mod tests {
 
     const ALL: Offers = Offers { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, mails_max: None };
 
-    fn mail(from: &str, to: &str, data: &[u8]) -> Mail {
-        Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
+    fn mail(from: &str, to: &str, data: &[u8]) -> Email {
+        Email { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
     }
 
-    fn refusal(mail: &Mail, offers: Offers) -> (Stage, Scope, bool) {
+    fn refusal(mail: &Email, offers: Offers) -> (Stage, RefusalScope, bool) {
         match Offer::new(mail, offers).map_err(|verdict| *verdict) {
-            Err(Verdict::Refused { stage, scope, counts_attempt, .. }) => (stage, scope, counts_attempt),
+            Err(DialogueResult::Refused { stage, scope, counts_attempt, .. }) => (stage, scope, counts_attempt),
             other => panic!("{other:?}"),
         }
     }
@@ -257,7 +256,7 @@ mod tests {
         let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         for mail in [from, to, data] {
             let lacks = Offer::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
-            assert_eq!(lacks.err(), Some(Verdict::NoSmtpUtf8 { asked: true }), "{mail:?}");
+            assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{mail:?}");
         }
         let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
         assert!(Offer::new(&plain, Offers::default()).is_ok());
@@ -267,7 +266,7 @@ mod tests {
     fn envelope_id_and_notify_are_sent_where_dsn_is_offered() {
         let worded = |notify, offers| {
             let dsn = Some(Dsn { envelope_id: "1.9.1050.4 +=x".to_owned(), notify });
-            let mail = Mail { dsn, ..mail("a@example.org", "b@example.com", b"hi\r\n") };
+            let mail = Email { dsn, ..mail("a@example.org", "b@example.com", b"hi\r\n") };
             let offer = Offer::new(&mail, offers).expect("a good mail");
             (offer.mail, offer.rcpt)
         };
@@ -287,7 +286,7 @@ mod tests {
             let offer = Offer::new(&three, sized(most)).expect("it fits");
             assert_eq!(offer.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
-        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, Scope::Content, false));
+        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, RefusalScope::Content, false));
     }
 
     #[test]
@@ -307,14 +306,14 @@ mod tests {
         for to in
             ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
         {
-            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, Scope::Mailbox, true), "{to:?}");
+            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, RefusalScope::Mailbox, true), "{to:?}");
         }
-        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, Scope::Content, false));
+        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, RefusalScope::Content, false));
     }
 
     #[test]
     fn a_text_that_could_smuggle_is_refused() {
         let smuggling = mail("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
-        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, Scope::Content, false));
+        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, RefusalScope::Content, false));
     }
 }

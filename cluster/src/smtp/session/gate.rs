@@ -12,7 +12,7 @@ use thiserror::Error;
 /// # Contract
 /// - `pass` is synchronous and short: it reads the applied state under a lock and, when it lets the
 ///   mail pass, has appended `begin` to the journal before it returns. It never blocks on a network.
-/// - When it answers `Pass`, the terminator is handed over at once. When it answers `Shut`, nothing
+/// - When it answers `Pass`, the terminator is handed over at once. When it answers `GateRefusal`, nothing
 ///   of it is, and the socket is closed.
 /// - A panic inside it counts as shut: nothing was written.
 pub trait Gate: Send {
@@ -26,12 +26,12 @@ pub enum GateAnswer {
     /// Hand it over.
     Pass,
     /// Do not.
-    Shut(Shut),
+    Closed(GateRefusal),
 }
 
 /// Why a gate stayed shut: the questions of P5, in the order in which it asks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Shut {
+pub enum GateRefusal {
     /// The recipient is no longer in the lane's row.
     #[error("no longer in the row")]
     NotInRow,

@@ -35,7 +35,7 @@ impl Reply {
     }
 }
 
-/// Collects bytes until they make a reply. After an error it is not to be used again: nobody can
+/// Collects bytes until they make a reply. After an error it is not to be used again: no reader can
 /// say where the next reply would begin.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyLines {

@@ -2,7 +2,7 @@
 //!
 //! Called by the dialogue, once a session. It promises that a session which was to be encrypted is: TLS
 //! that the relay does not offer, or that fails, ends the opening, and nothing falls back. What a peer (or
-//! somebody between) wrote in the clear behind its 220 to STARTTLS ends it too: it would pass for an answer
+//! an attacker between) wrote in the clear behind its 220 to STARTTLS ends it too: it would pass for an answer
 //! given under encryption (CVE-2011-0411). Credentials are read after the encryption stands, and go over
 //! it. Each step is bounded by its own time-out and by the caller's patience.
 //!
@@ -15,13 +15,13 @@ use reveille_ledger::access::Tls;
 use super::auth::{self, Mechanism};
 use super::cause::{Cause, Mend};
 use super::credentials::Login;
-use super::deadlines::{Patience, Timeouts};
+use super::deadlines::{Deadlines, Timeouts};
 use super::envelope::Offers;
 use super::lines::Reply;
-use super::probe_report::Findings;
+use super::probe_report::ProbeReport;
 use super::stream::{Stage, Stream, Transport};
 use super::target::Target;
-use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::replies::verdict::DialogueResult;
 
 /// What one opening works with.
 pub(crate) struct Opening<'a> {
@@ -29,11 +29,11 @@ pub(crate) struct Opening<'a> {
     /// Our own end of the connection.
     pub local: Option<IpAddr>,
     pub timeouts: &'a Timeouts,
-    pub patience: &'a Patience,
-    pub findings: &'a mut Findings,
+    pub patience: &'a Deadlines,
+    pub findings: &'a mut ProbeReport,
 }
 
-type Step<T> = Result<T, Box<Verdict>>;
+type Step<T> = Result<T, Box<DialogueResult>>;
 
 impl Opening<'_> {
     /// Opens a session over a connected transport.
@@ -155,12 +155,12 @@ impl Opening<'_> {
     fn expect(&self, stage: Stage, reply: Reply, class: u16) -> Step<Reply> {
         match reply.class() {
             found if found == class => Ok(reply),
-            4 | 5 => Err(Box::new(Verdict::refused(self.target.reply_rules(), stage, &reply))),
+            4 | 5 => Err(Box::new(DialogueResult::refused(self.target.reply_rules(), stage, &reply))),
             _ => Err(lost(stage, Cause::OutOfStep(reply.summary()))),
         }
     }
 }
 
-fn lost(stage: Stage, cause: Cause) -> Box<Verdict> {
-    Box::new(Verdict::lost(stage, cause))
+fn lost(stage: Stage, cause: Cause) -> Box<DialogueResult> {
+    Box::new(DialogueResult::lost(stage, cause))
 }

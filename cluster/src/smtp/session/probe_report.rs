@@ -7,7 +7,7 @@ use super::auth::Mechanism;
 
 /// What was learned of a relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct ProbeReport {
     /// The first line of its greeting, without the code.
     pub banner: String,
     /// Its EHLO keywords with their parameters; after STARTTLS those of the second EHLO.

@@ -1,24 +1,12 @@
-//! Our own stream: the one place where bytes go to a relay, and where the gate stands (P3, P5).
+//! The only place where bytes go to a relay, and where the gate stands (P3, P5). It sits above TLS and knows no time.
 //!
-//! Called by the opening and by the dialogue. It promises:
-//! - a command is written only outside a mail's text; a text is written only as `Stuffed`, which
-//!   cannot contain a line of one dot; so what ends a text is written by exactly one function,
-//!   `Stream::hand_over`, and that function meets the gate exactly once (the one other lone dot,
-//!   `Stream::dot_for_nobody`, ends no text and is refused while a recipient could be there);
-//! - the [`Stage`] is always at least what the peer may know: it moves to `DotHanded` *before* the
-//!   first byte of the terminator is offered to the transport, never after;
-//! - bytes that arrive unasked before the gate end the dialogue, since from then on nobody could
-//!   say which answer belongs to which question.
+//! - A command is written outside an email's text only, and a text only as `Stuffed`, which cannot contain a line of one
+//!   dot. So exactly one function ends a text, `Stream::hand_over`, and it asks the gate exactly once.
+//! - The [`Stage`] is at least what the peer may know: it moves to `DotHanded` *before* the first byte of the terminator.
+//! - Bytes that arrive unasked before the gate end the dialogue: answers could not be matched to questions any more.
 //!
-//! It sits above TLS: the transport it is given encrypts for itself, so that the stage always
-//! speaks of SMTP, not of records. It knows no time; the dialogue bounds each call.
-//!
-//! **Why the text does not go through lettre.** lettre's message path would make the gate guess:
-//! its two writes (text, then CRLF dot CRLF) are an accident of 0.11.23, and it appends an empty
-//! line to every text that already ends a line. Its reply path refuses what RFC 5321 4.2.1 wants
-//! tolerated (a bare `250`, `571`), reads a line of any length into memory, and returns one error
-//! kind before and after the dot; its `starttls` would put this stream below TLS. So lettre words
-//! the commands; each byte to and from the relay is ours, and the gate is a place in this file.
+//! Text does not go through lettre: its two writes would make the gate guess, it appends an empty line to each text, refuses
+//! replies that RFC 5321 4.2.1 tolerates, reads lines without bound, and has one error before and after the dot.
 
 use std::{
     io,
@@ -34,7 +22,7 @@ use tokio::{
 
 use super::cause::Cause;
 use super::dot_stuffing::Piece;
-use super::gate::{Gate, GateAnswer, Shut};
+use super::gate::{Gate, GateAnswer, GateRefusal};
 use super::lines::{Reply, ReplyLines};
 
 /// A connected byte stream to a relay: TCP, TLS over TCP, or a simulated one.
@@ -69,7 +57,7 @@ pub enum Stage {
     Body,
     /// The terminator may be on its way: without an answer, in doubt.
     DotHanded,
-    /// The final dot has a whole answer; the session is between mails.
+    /// The final dot has a whole answer; the session is between emails.
     Answered,
 }
 
@@ -169,7 +157,7 @@ impl Stream {
         poll_fn(|cx| self.poll_reply(cx)).await
     }
 
-    /// Writes a piece of the text, and watches for bytes that nobody asked for whenever the peer
+    /// Writes a piece of the text, and watches for unasked bytes whenever the peer
     /// does not take more.
     pub async fn text(&mut self, piece: Piece<'_>) -> Result<(), Cause> {
         if !matches!(self.stage, Stage::Data | Stage::Body) {
@@ -190,7 +178,7 @@ impl Stream {
     ///
     /// Once the gate has passed, every error leaves the stage at `DotHanded`: even a write that
     /// failed at its first byte, since a transport that encrypts may have taken it before it failed.
-    pub async fn hand_over(&mut self, gate: &mut dyn Gate) -> Result<Option<Shut>, Cause> {
+    pub async fn hand_over(&mut self, gate: &mut dyn Gate) -> Result<Option<GateRefusal>, Cause> {
         if self.stage != Stage::Body {
             return Err(Cause::OutOfStep("a terminator without a text".to_owned()));
         }
@@ -203,7 +191,7 @@ impl Stream {
                     return Poll::Ready(Err(cause));
                 }
                 ready!(self.poll_flush(cx))?;
-                if let GateAnswer::Shut(reason) = gate.pass() {
+                if let GateAnswer::Closed(reason) = gate.pass() {
                     self.close();
                     return Poll::Ready(Ok(Some(reason)));
                 }
@@ -234,7 +222,7 @@ impl Stream {
 
     /// The lone dot of RFC 2920 3.1: it ends a text that the relay asked for although it had
     /// refused the only recipient. It is no hand-off and meets no gate: with `refusal` in hand there
-    /// is nobody to deliver to.
+    /// is no recipient to deliver to.
     pub async fn dot_for_nobody(&mut self, refusal: &Reply) -> Result<Reply, Cause> {
         if self.stage != Stage::Data || refusal.class() < 4 {
             return Err(Cause::OutOfStep("a dot that could land somewhere".to_owned()));

@@ -1,4 +1,4 @@
-//! Which relay, as whom we greet it, and how it is entered. Made from the ledger's relay object by whoever
+//! Which relay, as whom we greet it, and how it is entered. Made from the ledger's relay object by the code that
 //! builds the pool; checked once, here.
 
 use std::net::IpAddr;

@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::smtp::session::dot_stuffing::Stuffed;
-    use crate::smtp::session::gate::{Gate, GateAnswer, Shut};
+    use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
     use crate::smtp::session::stream::{Stage, Stream};
 
     /// The gate of a run that may be paused.
@@ -119,7 +119,7 @@ mod tests {
         fn pass(&mut self) -> GateAnswer {
             self.asked.fetch_add(1, Ordering::SeqCst);
             match self.paused.load(Ordering::SeqCst) {
-                true => GateAnswer::Shut(Shut::RunPaused),
+                true => GateAnswer::Closed(GateRefusal::RunPaused),
                 false => GateAnswer::Pass,
             }
         }
@@ -154,7 +154,7 @@ mod tests {
         paused.store(true, Ordering::SeqCst);
         let mut seen = Vec::new();
         let (closed, _) = tokio::join!(stream.hand_over(&mut gate), theirs.read_to_end(&mut seen));
-        assert_eq!(closed, Ok(Some(Shut::RunPaused)));
+        assert_eq!(closed, Ok(Some(GateRefusal::RunPaused)));
         assert!(!seen.ends_with(b"\n.\r\n"), "no terminator");
     }
 }

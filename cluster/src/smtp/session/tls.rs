@@ -6,7 +6,7 @@
 //! can change it. The stream, and with it the gate, sits above (P5).
 //!
 //! The roots are read when the first session opens, and again after each handshake that failed: a CA file
-//! that was mended needs no restart. What is wrong with a certificate is said by [`super::tls_errors`].
+//! that was fixed needs no restart. What is wrong with a certificate is said by [`super::tls_errors`].
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is wrong with a relay's TLS, in words, with the next step, and where it is mended.
+//! What is wrong with a relay's TLS, in words, with the next step, and where it is fixed.
 //!
 //! Called by [`super::tls`] when a handshake failed; read by people, in `relay test` and in the cause of an
 //! open circuit. It decides nothing.

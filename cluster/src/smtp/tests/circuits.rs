@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use crate::smtp::pool::circuit::Admitted::{AsProbe, Normally, ToGreet};
-use crate::smtp::pool::circuit::{Backoff, Circuit, State, Told, Trouble};
+use crate::smtp::pool::circuit::{Backoff, Circuit, CircuitEvent, CircuitState, OpenReason};
 
 fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-fn not_opened() -> Told {
-    Told::NotOpened("refused".to_owned())
+fn not_opened() -> CircuitEvent {
+    CircuitEvent::NotOpened("refused".to_owned())
 }
 
-fn lost_after() -> Told {
-    Told::LostAfter("closed".to_owned())
+fn lost_after() -> CircuitEvent {
+    CircuitEvent::LostAfter("closed".to_owned())
 }
 
 /// A session can be opened.
 fn greets(circuit: &mut Circuit, now: Duration) {
     assert_eq!(circuit.admit(now), Ok(ToGreet));
-    circuit.note(Told::Greeted, ToGreet, now, 0.0);
+    circuit.note(CircuitEvent::Greeted, ToGreet, now, 0.0);
 }
 
 fn circuit() -> Circuit {
@@ -32,7 +32,7 @@ fn a_session_that_does_not_open_opens_the_circuit_at_once() {
     let mut circuit = circuit();
     assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    assert_eq!(circuit.admit(seconds(0)), Err((seconds(1), Trouble::Failing("refused".to_owned()))));
+    assert_eq!(circuit.admit(seconds(0)), Err((seconds(1), OpenReason::Failing("refused".to_owned()))));
 }
 
 #[test]
@@ -41,10 +41,10 @@ fn after_the_back_off_a_session_is_opened_and_then_one_mail_decides() {
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
     assert!(circuit.admit(seconds(1)).is_err(), "no mail waits for it, and there is one at a time");
-    circuit.note(Told::Greeted, ToGreet, seconds(2), 0.0);
+    circuit.note(CircuitEvent::Greeted, ToGreet, seconds(2), 0.0);
     assert_eq!(circuit.admit(seconds(2)), Ok(AsProbe), "a greeting alone proves nothing");
     assert!(circuit.admit(seconds(2)).is_err(), "one at a time");
-    circuit.note(Told::Accepted, AsProbe, seconds(2), 0.0);
+    circuit.note(CircuitEvent::Accepted, AsProbe, seconds(2), 0.0);
     assert_eq!(circuit.admit(seconds(2)), Ok(Normally));
 }
 
@@ -67,7 +67,7 @@ fn jitter_stretches_the_wait_by_up_to_half() {
     circuit.note(not_opened(), Normally, seconds(0), 1.0);
     assert_eq!(
         *circuit.state(),
-        State::Open { until: Duration::from_millis(1500), trouble: Trouble::Failing("refused".to_owned()) }
+        CircuitState::Open { until: Duration::from_millis(1500), trouble: OpenReason::Failing("refused".to_owned()) }
     );
 }
 
@@ -86,10 +86,10 @@ fn three_losses_after_the_dot_without_a_250_between_open_it() {
     for _ in 0..2 {
         circuit.note(lost_after(), Normally, seconds(0), 0.0);
     }
-    circuit.note(Told::Accepted, Normally, seconds(0), 0.0);
+    circuit.note(CircuitEvent::Accepted, Normally, seconds(0), 0.0);
     for _ in 0..2 {
         circuit.note(lost_after(), Normally, seconds(61), 0.0);
-        circuit.note(Told::Reached, Normally, seconds(61), 0.0);
+        circuit.note(CircuitEvent::Reached, Normally, seconds(61), 0.0);
     }
     assert_eq!(circuit.admit(seconds(61)), Ok(Normally));
     circuit.note(lost_after(), Normally, seconds(61), 0.0);
@@ -102,7 +102,7 @@ fn one_loss_in_a_thousand_within_a_minute_opens_it() {
     let mut losses = 0;
     while circuit.admit(seconds(0)).is_ok() {
         for _ in 0..900 {
-            circuit.note(Told::Accepted, Normally, seconds(0), 0.0);
+            circuit.note(CircuitEvent::Accepted, Normally, seconds(0), 0.0);
         }
         circuit.note(lost_after(), Normally, seconds(0), 0.0);
         losses += 1;
@@ -119,32 +119,34 @@ fn after_losses_a_greeting_proves_nothing() {
     }
     greets(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
-    circuit.note(Told::Reached, AsProbe, seconds(1), 0.0);
+    circuit.note(CircuitEvent::Reached, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next mail probes");
-    circuit.note(Told::Answered, AsProbe, seconds(1), 0.0);
+    circuit.note(CircuitEvent::Answered, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(Normally));
 }
 
 #[test]
 fn mail_that_can_ask_nothing_over_its_session_closes_what_a_missing_session_opened_and_nothing_else() {
-    let mail_failed = || Told::MailFailed("refused".to_owned());
-    for (told, closes) in [(not_opened(), true), (mail_failed(), false), (Told::LostAfter(String::new()), false)] {
+    let mail_failed = || CircuitEvent::MailFailed("refused".to_owned());
+    for (told, closes) in
+        [(not_opened(), true), (mail_failed(), false), (CircuitEvent::LostAfter(String::new()), false)]
+    {
         let mut circuit = circuit();
         for _ in 0..3 {
             circuit.note(told.clone(), Normally, seconds(0), 0.0);
         }
         greets(&mut circuit, seconds(1));
         assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
-        circuit.note(Told::Greeted, AsProbe, seconds(1), 0.0);
+        circuit.note(CircuitEvent::Greeted, AsProbe, seconds(1), 0.0);
         let next = if closes { Normally } else { AsProbe };
         assert_eq!(circuit.admit(seconds(1)), Ok(next), "after {told:?}");
     }
     let mut circuit = circuit();
     circuit.note(mail_failed(), Normally, seconds(0), 0.0);
-    circuit.note(Told::NotOpened(String::new()), AsProbe, seconds(1), 0.0);
+    circuit.note(CircuitEvent::NotOpened(String::new()), AsProbe, seconds(1), 0.0);
     greets(&mut circuit, seconds(3));
     assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe));
-    circuit.note(Told::Greeted, AsProbe, seconds(3), 0.0);
+    circuit.note(CircuitEvent::Greeted, AsProbe, seconds(3), 0.0);
     assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe), "MAIL has not been answered since");
 }
 
@@ -158,7 +160,7 @@ fn a_probe_that_was_not_used_is_given_back() {
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.unprobe(seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
-    circuit.note(Told::Nothing, AsProbe, seconds(1), 0.0);
+    circuit.note(CircuitEvent::Nothing, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
 }
 
@@ -171,7 +173,7 @@ fn a_mail_that_probes_and_fails_is_not_the_next_probe() {
     circuit.note(not_opened(), AsProbe, seconds(2), 0.0);
     assert!(circuit.admit(seconds(3)).is_err(), "twice as long");
     assert_eq!(circuit.admit(seconds(4)), Ok(ToGreet));
-    circuit.note(Told::Nothing, ToGreet, seconds(4), 0.0);
+    circuit.note(CircuitEvent::Nothing, ToGreet, seconds(4), 0.0);
     assert!(circuit.admit(seconds(4)).is_err(), "one that told nothing is not followed at once");
     assert_eq!(circuit.admit(seconds(5)), Ok(ToGreet));
 }
@@ -181,7 +183,7 @@ fn losses_in_a_row_before_the_dot_open_it() {
     let mut circuit = circuit();
     for _ in 0..3 {
         assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
-        circuit.note(Told::LostBefore("closed".to_owned()), Normally, seconds(0), 0.0);
+        circuit.note(CircuitEvent::LostBefore("closed".to_owned()), Normally, seconds(0), 0.0);
     }
     assert!(circuit.admit(seconds(0)).is_err());
 }
@@ -189,8 +191,8 @@ fn losses_in_a_row_before_the_dot_open_it() {
 #[test]
 fn a_used_up_day_parks_until_a_probe_gets_a_mail_through() {
     let mut circuit = circuit();
-    let full = || Told::QuotaUsedUp("454 enough".to_owned());
-    let parked = Trouble::QuotaUsedUp("454 enough".to_owned());
+    let full = || CircuitEvent::QuotaUsedUp("454 enough".to_owned());
+    let parked = OpenReason::QuotaUsedUp("454 enough".to_owned());
     circuit.note(full(), Normally, seconds(0), 1.0);
     circuit.note(full(), Normally, seconds(60), 1.0);
     assert_eq!(circuit.admit(seconds(899)), Err((seconds(900), parked.clone())), "those under way add nothing");
@@ -199,10 +201,10 @@ fn a_used_up_day_parks_until_a_probe_gets_a_mail_through() {
     circuit.note(full(), AsProbe, seconds(901), 1.0);
     assert_eq!(circuit.admit(seconds(902)), Err((seconds(1801), parked.clone())), "no longer than the first time");
     assert_eq!(circuit.admit(seconds(1801)), Ok(AsProbe));
-    circuit.note(Told::Reached, AsProbe, seconds(1802), 0.0);
+    circuit.note(CircuitEvent::Reached, AsProbe, seconds(1802), 0.0);
     let next = Err((seconds(1803), parked));
     assert_eq!(circuit.admit(seconds(1802)), next, "a shut gate proves nothing, and is not probed again at once");
     assert_eq!(circuit.admit(seconds(1803)), Ok(AsProbe));
-    circuit.note(Told::Accepted, AsProbe, seconds(1804), 0.0);
+    circuit.note(CircuitEvent::Accepted, AsProbe, seconds(1804), 0.0);
     assert_eq!(circuit.admit(seconds(1804)), Ok(Normally));
 }

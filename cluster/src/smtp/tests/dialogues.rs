@@ -5,20 +5,20 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing};
-use crate::smtp::replies::verdict::{Scope, Verdict};
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
-use crate::smtp::session::deadlines::{Patience, Timeouts};
-use crate::smtp::session::envelope::{Mail, Offers};
+use crate::smtp::session::deadlines::{Deadlines, Timeouts};
+use crate::smtp::session::envelope::{Email, Offers};
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
 const SHORT: Duration = Duration::from_millis(40);
 
-async fn deliver_once(script: Script, timeouts: Timeouts) -> (Verdict, Exchange, usize) {
+async fn deliver_once(script: Script, timeouts: Timeouts) -> (DialogueResult, Exchange, usize) {
     let exchange = Exchange::new(script);
     let mut gate = Counting::open(&exchange);
     let verdict = match exchange.session_within(timeouts).await {
-        Ok(mut session) => session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await,
+        Ok(mut session) => session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await,
         Err(verdict) => *verdict,
     };
     let met = gate.times_met();
@@ -49,9 +49,9 @@ async fn ehlo_not_understood_falls_back_to_helo() {
         let mut session = exchange.session().await.expect("a session");
         assert_eq!(session.offers(), Offers::default(), "nothing is offered");
         assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
-        let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
-        let verdict = session.deliver(&beyond, &mut Counting::open(&exchange), &Patience::default()).await;
-        assert_eq!(verdict, Verdict::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
+        let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
+        let verdict = session.deliver(&beyond, &mut Counting::open(&exchange), &Deadlines::default()).await;
+        assert_eq!(verdict, DialogueResult::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
     }
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("554 5.3.2 no service\r\n")));
     assert!(exchange.session().await.is_err(), "a refusal of the service is none of the command");
@@ -65,7 +65,7 @@ async fn a_refusal_is_definite_at_every_stage_also_after_the_dot() {
             for act in [Act::Say(words), Act::SayAndClose(words)] {
                 for script in [when(moment, act.clone()), stepwise(when(moment, act.clone()))] {
                     let (verdict, _, met) = deliver_once(script, Timeouts::default()).await;
-                    let Verdict::Refused { stage, code, .. } = &verdict else {
+                    let DialogueResult::Refused { stage, code, .. } = &verdict else {
                         panic!("{moment:?} {words}: {verdict:?}")
                     };
                     assert_eq!((*stage, code.to_string().as_str()), (stage_of(moment), &words[..3]));
@@ -92,10 +92,10 @@ async fn a_loss_is_in_doubt_after_the_dot_and_nowhere_else() {
             for script in [when(moment, act.clone()), stepwise(when(moment, act.clone()))] {
                 let (verdict, _, met) = deliver_once(script, *timeouts).await;
                 match &verdict {
-                    Verdict::InDoubt { .. } => {
+                    DialogueResult::InDoubt { .. } => {
                         assert_eq!(moment, Moment::Dot, "{act:?}: {verdict:?}")
                     }
-                    Verdict::Broken { stage, .. } => {
+                    DialogueResult::Broken { stage, .. } => {
                         assert_eq!(*stage, stage_of(moment), "{act:?}: {verdict:?}")
                     }
                     other => panic!("{moment:?} {act:?}: {other:?}"),
@@ -119,9 +119,9 @@ async fn an_answer_of_the_wrong_kind_is_out_of_step() {
         for script in [when(moment, Act::Say(words)), stepwise(when(moment, Act::Say(words)))] {
             let (verdict, _, _) = deliver_once(script, Timeouts::default()).await;
             let cause = match &verdict {
-                Verdict::Broken { stage, cause } if *stage == stage_of(moment) => cause,
-                Verdict::Broken { stage: Stage::Ehlo, cause } if moment == Moment::Banner => cause,
-                Verdict::InDoubt { cause } if moment == Moment::Dot => cause,
+                DialogueResult::Broken { stage, cause } if *stage == stage_of(moment) => cause,
+                DialogueResult::Broken { stage: Stage::Ehlo, cause } if moment == Moment::Banner => cause,
+                DialogueResult::InDoubt { cause } if moment == Moment::Dot => cause,
                 other => panic!("{moment:?}: {other:?}"),
             };
             assert!(matches!(cause, Cause::OutOfStep(_)), "{moment:?}: {cause:?}");
@@ -140,7 +140,7 @@ async fn bare_codes_are_enough_everywhere() {
         (Moment::Dot, Act::Say("250\r\n")),
     ];
     let (verdict, exchange, met) = deliver_once(script(&BARE), Timeouts::default()).await;
-    assert_eq!(verdict, Verdict::Accepted { code: 250, text: String::new() });
+    assert_eq!(verdict, DialogueResult::Accepted { code: 250, text: String::new() });
     assert_eq!((exchange.seen.lock().accepted.len(), met), (1, 1));
 }
 
@@ -160,7 +160,7 @@ async fn an_opening_in_strange_words_is_understood() {
 #[tokio::test]
 async fn a_banner_of_ten_megabytes_is_refused_before_it_is_read() {
     let (verdict, exchange, _) = deliver_once(when(Moment::Banner, Act::Flood(10_000_000)), Timeouts::default()).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Banner, cause: Cause::ReplyTooLong });
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Banner, cause: Cause::ReplyTooLong });
     until("the connection is closed", || exchange.seen.lock().open == 0).await;
 }
 
@@ -169,10 +169,10 @@ async fn pipelining_needs_three_writes_a_mail() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let before = exchange.tape.lock().writes;
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Accepted { .. }));
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.tape.lock().writes - before, 3, "the offer, the text, the terminator");
-    session.deliver(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Patience::default()).await;
+    session.deliver(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     assert_eq!(exchange.tape.lock().writes - before, 6);
     assert!(!exchange.commands().contains(&"RSET".to_owned()), "there was nothing to reset");
 }
@@ -181,7 +181,7 @@ async fn pipelining_needs_three_writes_a_mail() {
 async fn without_pipelining_each_command_waits_for_its_answer() {
     let (verdict, exchange, _) =
         deliver_once(stepwise(when(Moment::Rcpt, Act::Say("550 5.1.1 no\r\n"))), Timeouts::default()).await;
-    assert!(matches!(verdict, Verdict::Refused { stage: Stage::Rcpt, scope: Scope::Mailbox, .. }));
+    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Rcpt, scope: RefusalScope::Mailbox, .. }));
     assert_eq!(
         exchange.commands(),
         ["EHLO node-1.example.org", "MAIL FROM:<news@example.org>", "RCPT TO:<anna@example.com>"],
@@ -201,8 +201,8 @@ async fn a_refused_recipient_does_not_harm_the_next_mail() {
         let mut session = exchange.session().await.expect("a session");
         let mut gate = Counting::open(&exchange);
         for _ in 0..2 {
-            let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
-            assert!(matches!(verdict, Verdict::Refused { code: 550, counts_attempt: true, .. }), "{verdict:?}");
+            let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+            assert!(matches!(verdict, DialogueResult::Refused { code: 550, counts_attempt: true, .. }), "{verdict:?}");
         }
         assert_eq!(exchange.commands().iter().filter(|line| *line == "RSET").count(), 1, "before the second");
         exchange.script = willing();
@@ -216,11 +216,14 @@ async fn our_own_refusals_do_not_touch_the_wire() {
     let mut session = exchange.session().await.expect("a session");
     let written = exchange.tape.lock().bytes.len();
     let mut gate = Counting::open(&exchange);
-    let utf8 = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
-    assert_eq!(session.deliver(&utf8, &mut gate, &Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
-    for bad in [Mail { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
-        let verdict = session.deliver(&bad, &mut gate, &Patience::default()).await;
-        assert!(matches!(verdict, Verdict::Refused { .. }), "{verdict:?}");
+    let utf8 = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
+    assert_eq!(
+        session.deliver(&utf8, &mut gate, &Deadlines::default()).await,
+        DialogueResult::NoSmtpUtf8 { asked: true }
+    );
+    for bad in [Email { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
+        let verdict = session.deliver(&bad, &mut gate, &Deadlines::default()).await;
+        assert!(matches!(verdict, DialogueResult::Refused { .. }), "{verdict:?}");
     }
     assert_eq!(exchange.tape.lock().bytes.len(), written);
     assert!(session.is_open());
@@ -236,17 +239,17 @@ async fn a_late_answer_is_an_answer() {
     });
     let timeouts = Timeouts { mail: Duration::from_secs(60), ..Timeouts::default() };
     let (verdict, _, _) = deliver_once(late, timeouts).await;
-    assert!(matches!(verdict, Verdict::Accepted { .. }));
+    assert!(matches!(verdict, DialogueResult::Accepted { .. }));
 }
 
 #[tokio::test]
 async fn a_farewell_behind_the_answer_is_polite_and_anything_else_makes_it_doubtful() {
     for words in ["250 queued\r\n421 4.3.2 that was enough\r\n", "250 queued\r\n42"] {
         let (verdict, _, _) = deliver_once(when(Moment::Dot, Act::Say(words)), Timeouts::default()).await;
-        assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
     }
     let (verdict, _, _) = deliver_once(when(Moment::Dot, Act::Say("250 a\r\n550 b\r\n")), Timeouts::default()).await;
-    assert!(matches!(verdict, Verdict::InDoubt { cause: Cause::OutOfStep(_) }), "{verdict:?}");
+    assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::OutOfStep(_) }), "{verdict:?}");
 }
 
 #[tokio::test]
@@ -254,10 +257,13 @@ async fn a_relay_may_close_between_mails() {
     let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    assert!(matches!(session.deliver(&mail(b"a"), &mut gate, &Patience::default()).await, Verdict::Accepted { .. }));
+    assert!(matches!(
+        session.deliver(&mail(b"a"), &mut gate, &Deadlines::default()).await,
+        DialogueResult::Accepted { .. }
+    ));
     until("the server has left", || exchange.seen.lock().open == 0).await;
-    let verdict = session.deliver(&mail(b"b"), &mut gate, &Patience::default()).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenMails });
+    let verdict = session.deliver(&mail(b"b"), &mut gate, &Deadlines::default()).await;
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenMails });
     assert_eq!(gate.times_met(), 1);
 }
 
@@ -265,7 +271,7 @@ async fn a_relay_may_close_between_mails() {
 async fn a_farewell_between_mails_is_seen_before_the_next() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Say("250 queued\r\n421 enough\r\n")));
     let mut session = exchange.session().await.expect("a session");
-    session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Patience::default()).await;
+    session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     assert!(!session.is_still_idle().await);
 }
 
@@ -273,7 +279,7 @@ async fn a_farewell_between_mails_is_seen_before_the_next() {
 async fn quit_is_said_between_mails() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Patience::default()).await;
+    session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     session.quit().await;
     until("the server has left", || exchange.seen.lock().open == 0).await;
     assert_eq!(exchange.commands().last().map(String::as_str), Some("QUIT"));
@@ -283,15 +289,15 @@ async fn quit_is_said_between_mails() {
 async fn the_callers_time_ends_a_dialogue_before_the_gate() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
     let mut session = exchange.session().await.expect("a session");
-    let patience = Patience { begin_by: Some(Instant::now() + SHORT), ..Patience::default() };
+    let patience = Deadlines { begin_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
     let verdict = session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
     assert!(!session.is_open());
 }
 
 #[tokio::test]
 async fn a_dialogue_that_is_told_to_stop_stops_before_the_gate_and_not_after_it() {
-    struct Stopping(Patience);
+    struct Stopping(Deadlines);
     impl Gate for Stopping {
         fn pass(&mut self) -> GateAnswer {
             self.0.stop.cancel();
@@ -300,9 +306,9 @@ async fn a_dialogue_that_is_told_to_stop_stops_before_the_gate_and_not_after_it(
     }
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let patience = Patience::default();
+    let patience = Deadlines::default();
     let verdict = session.deliver(&mail(b"a"), &mut Stopping(patience.clone()), &patience).await;
-    assert!(matches!(verdict, Verdict::Accepted { .. }), "past the gate it waits: {verdict:?}");
+    assert!(matches!(verdict, DialogueResult::Accepted { .. }), "past the gate it waits: {verdict:?}");
     let verdict = session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Mail, cause: Cause::Stopped });
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::Stopped });
 }

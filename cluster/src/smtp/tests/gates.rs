@@ -5,10 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::server::{Act, Counting, Exchange, Moment, mail, script, stepwise, until, when, willing};
-use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::replies::verdict::DialogueResult;
 use crate::smtp::session::cause::Cause;
-use crate::smtp::session::deadlines::{Patience, Timeouts};
-use crate::smtp::session::gate::{Gate, GateAnswer, Shut};
+use crate::smtp::session::deadlines::{Deadlines, Timeouts};
+use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::session::stream::Stage;
 
 /// The text as the server must have it: unchanged, with its last line ended.
@@ -27,8 +27,8 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
     let mut session = exchange.session().await.expect("a session");
     for round in 1..=2 {
         let mut gate = Counting::open(&exchange);
-        let verdict = session.deliver(&mail(text), &mut gate, &Patience::default()).await;
-        assert!(matches!(verdict, Verdict::Accepted { code: 250, .. }), "{verdict:?}");
+        let verdict = session.deliver(&mail(text), &mut gate, &Deadlines::default()).await;
+        assert!(matches!(verdict, DialogueResult::Accepted { code: 250, .. }), "{verdict:?}");
         assert_eq!(gate.times_met(), 1, "once a mail");
         let tape = exchange.tape.lock().bytes.clone();
         let (before, after) = tape.split_at(gate.met.lock()[0]);
@@ -97,8 +97,8 @@ async fn a_shut_gate_leaves_no_byte_of_the_terminator_and_closes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::shut(&exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
-    assert_eq!(verdict, Verdict::GateClosed(Shut::RunPaused));
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert_eq!(verdict, DialogueResult::GateClosed(GateRefusal::RunPaused));
     assert_eq!(gate.times_met(), 1);
     assert_eq!(exchange.tape.lock().bytes.len(), gate.met.lock()[0], "nothing was written after the answer");
     assert!(!session.is_open());
@@ -124,8 +124,11 @@ async fn unasked_bytes_before_the_gate_mean_that_it_is_never_met() {
 async fn never_meets_the_gate(exchange: Exchange) {
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(50)), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Broken { stage: Stage::Body, cause: Cause::OutOfStep(_) }), "{verdict:?}");
+    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(50)), &mut gate, &Deadlines::default()).await;
+    assert!(
+        matches!(verdict, DialogueResult::Broken { stage: Stage::Body, cause: Cause::OutOfStep(_) }),
+        "{verdict:?}"
+    );
     assert_eq!(gate.times_met(), 0);
     assert!(!session.is_open());
     assert!(exchange.seen.lock().texts.is_empty());
@@ -136,8 +139,8 @@ async fn a_relay_that_leaves_in_the_text_is_noticed_before_the_gate() {
     let exchange = Exchange { buffer: 64, ..Exchange::new(when(Moment::InText, Act::SayAndClose(""))) };
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(50)), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Broken { stage: Stage::Body, .. }), "{verdict:?}");
+    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(50)), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Broken { stage: Stage::Body, .. }), "{verdict:?}");
     assert_eq!(gate.times_met(), 0);
 }
 
@@ -148,12 +151,12 @@ async fn a_dot_for_nobody_does_not_meet_the_gate() {
     let exchange = Exchange::new(script(&ACTS));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Refused { stage: Stage::Rcpt, code: 550, .. }), "{verdict:?}");
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Rcpt, code: 550, .. }), "{verdict:?}");
     assert_eq!(gate.times_met(), 0);
     assert_eq!(exchange.seen.lock().texts, [b""], "the text that was asked for ended empty");
     assert!(session.is_open(), "and the session goes on");
-    assert_eq!(session.deliver(&mail(b"x"), &mut gate, &Patience::default()).await, verdict);
+    assert_eq!(session.deliver(&mail(b"x"), &mut gate, &Deadlines::default()).await, verdict);
 }
 
 #[tokio::test]
@@ -161,8 +164,8 @@ async fn no_dot_is_written_when_it_could_land_somewhere() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("451 4.3.0 later\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Refused { stage: Stage::Mail, code: 451, .. }), "{verdict:?}");
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Mail, code: 451, .. }), "{verdict:?}");
     assert!(!session.is_open(), "RCPT and DATA were taken without a MAIL");
     assert!(!exchange.tape.lock().bytes.ends_with(b".\r\n"));
     assert_eq!(gate.times_met(), 0);
@@ -173,8 +176,8 @@ async fn a_terminator_that_fails_to_go_out_is_in_doubt() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = FailingWire(Counting::open(&exchange));
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::InDoubt { cause: Cause::Io(_) }), "{verdict:?}");
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{verdict:?}");
 }
 
 /// Lets the mail pass and breaks the wire behind it.
@@ -197,9 +200,9 @@ async fn a_gate_that_panics_counts_as_shut() {
     }
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Panicking, &Patience::default()).await;
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Panicking, &Deadlines::default()).await;
     assert!(
-        matches!(&verdict, Verdict::Broken { stage: Stage::Body, cause: Cause::Panicked(text) } if text.contains("upside")),
+        matches!(&verdict, DialogueResult::Broken { stage: Stage::Body, cause: Cause::Panicked(text) } if text.contains("upside")),
         "{verdict:?}"
     );
     assert!(!session.is_open());
@@ -215,7 +218,7 @@ async fn a_relay_that_takes_no_terminator_is_in_doubt_after_the_dots_time() {
     let mut session = hang.session_within(timeouts).await.expect("a session");
     let mut gate = Counting::open(&hang);
     // The server reads up to 4,096 bytes at once and then hangs; the rest fits the pipe to the byte.
-    let verdict = session.deliver(&mail(&b"0123456789abcd\r\n".repeat(16)), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::InDoubt { cause: Cause::TimedOut }), "{verdict:?}");
+    let verdict = session.deliver(&mail(&b"0123456789abcd\r\n".repeat(16)), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::TimedOut }), "{verdict:?}");
     assert_eq!(gate.times_met(), 1);
 }

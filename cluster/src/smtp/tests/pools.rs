@@ -25,11 +25,11 @@ use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::permit::Permit;
 use crate::smtp::pool::status::CircuitStatus;
 use crate::smtp::pool::{Limits, Pool, Unavailable};
-use crate::smtp::replies::verdict::{Scope, Verdict};
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
-use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
-use crate::smtp::session::envelope::Mail;
+use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
@@ -54,9 +54,9 @@ fn quick() -> Limits {
     Limits { rate_per_second: 1e6, burst: 1e6, ..Limits::default() }
 }
 
-async fn send(pool: &Pool, text: &str) -> Verdict {
+async fn send(pool: &Pool, text: &str) -> DialogueResult {
     let permit = pool.acquire(soon()).await.expect("a permit");
-    permit.deliver(mail(text.as_bytes()), Open, Patience::default()).await
+    permit.deliver(mail(text.as_bytes()), Open, Deadlines::default()).await
 }
 
 /// Connects to nothing: to read from it panics.
@@ -81,7 +81,7 @@ impl AsyncRead for PanicsAtRead {
 async fn panic_before_gate_is_not_in_doubt() {
     let pool = Pool::new(target(), Arc::new(Panics), quick(), 7);
     let verdict = send(&pool, "x").await;
-    assert!(matches!(verdict, Verdict::Broken { cause: Cause::TaskGone, .. }), "{verdict:?}");
+    assert!(matches!(verdict, DialogueResult::Broken { cause: Cause::TaskGone, .. }), "{verdict:?}");
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn one_session_serves_many_mails_and_then_quits() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, Limits { mails_per_session: 5, ..quick() });
     for number in 0..10 {
-        assert!(matches!(send(&pool, &number.to_string()).await, Verdict::Accepted { .. }));
+        assert!(matches!(send(&pool, &number.to_string()).await, DialogueResult::Accepted { .. }));
     }
     until("both sessions have quit", || exchange.seen.lock().open == 0).await;
     assert_eq!(exchange.seen.lock().connections, 2);
@@ -104,7 +104,7 @@ async fn session_ends_after_emails_that_relay_allows() {
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(ehlo)));
     let pool = pool(&exchange, quick());
     for text in ["a", "b", "c", "d"] {
-        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }));
+        assert!(matches!(send(&pool, text).await, DialogueResult::Accepted { .. }));
     }
     assert_eq!(exchange.seen.lock().connections, 2);
 }
@@ -118,13 +118,13 @@ async fn closing_reply_teaches_emails_per_session() {
     let pool = pool(&exchange, quick());
     for _ in 0..2 {
         for text in ["a", "b", "c"] {
-            assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }));
+            assert!(matches!(send(&pool, text).await, DialogueResult::Accepted { .. }));
         }
         let ended = send(&pool, "d").await;
-        assert!(matches!(ended, Verdict::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+        assert!(matches!(ended, DialogueResult::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
     }
     for text in ["d", "e", "f", "g", "h", "i", "j"] {
-        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }), "{text}");
+        assert!(matches!(send(&pool, text).await, DialogueResult::Accepted { .. }), "{text}");
     }
     assert_eq!(exchange.seen.lock().connections, 5, "two, and three for seven emails");
 }
@@ -135,7 +135,7 @@ async fn open_connections_never_exceed_the_limit() {
     let pool = pool(&exchange, Limits { max_sessions: 3, mails_per_session: 4, ..quick() });
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let verdicts = join_all(texts.iter().map(|text| send(&pool, text))).await;
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Accepted { .. })));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, DialogueResult::Accepted { .. })));
     let seen = exchange.seen.lock();
     assert!((1..=3).contains(&seen.most_open), "{}", seen.most_open);
     assert_eq!(seen.accepted.len(), 100);
@@ -148,7 +148,7 @@ async fn a_waiting_dot_keeps_its_session() {
     let mut deliveries = Vec::new();
     for text in ["a", "b"] {
         let permit = pool.acquire(soon()).await.expect("a permit");
-        deliveries.push(permit.deliver(mail(text.as_bytes()), Open, Patience::default()));
+        deliveries.push(permit.deliver(mail(text.as_bytes()), Open, Deadlines::default()));
     }
     until("both wait for their answer", || pool.status().waiting_dots == 2).await;
     let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
@@ -161,7 +161,7 @@ async fn a_farewell_keeps_its_session_too() {
     let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
     let pool = pool(&exchange, Limits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
-    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }), "the verdict does not wait for it");
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the verdict does not wait for it");
     let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
     assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));
 }
@@ -173,7 +173,7 @@ async fn idle_sessions_quit_after_a_while() {
     send(&pool, "a").await;
     until("it has quit", || exchange.commands().iter().any(|line| line == "QUIT")).await;
     until("it is gone", || pool.status().sessions_open == 0).await;
-    assert!(matches!(send(&pool, "b").await, Verdict::Accepted { .. }), "and the next mail opens another");
+    assert!(matches!(send(&pool, "b").await, DialogueResult::Accepted { .. }), "and the next mail opens another");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_relay_that_closes_after_each_mail_is_no_fault() {
     let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
     let pool = pool(&exchange, quick());
     for number in 0..5 {
-        assert!(matches!(send(&pool, &number.to_string()).await, Verdict::Accepted { .. }));
+        assert!(matches!(send(&pool, &number.to_string()).await, DialogueResult::Accepted { .. }));
         until("it has left", || exchange.seen.lock().open == 0).await;
     }
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
@@ -218,7 +218,7 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     let backoff =
         Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60), ..Backoff::default() };
     let pool = Pool::new(target(), dialer.clone(), Limits { backoff, ..quick() }, 7);
-    assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Broken { .. }));
     let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
         panic!("the circuit is open");
     };
@@ -231,8 +231,8 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
         assert!(Instant::now() < limit, "it never recovers");
         match pool.acquire(soon()).await {
             Ok(permit) => {
-                let verdict = permit.deliver(mail(b"c"), Open, Patience::default()).await;
-                assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+                let verdict = permit.deliver(mail(b"c"), Open, Deadlines::default()).await;
+                assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
                 break;
             }
             Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
@@ -245,7 +245,7 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
 
 /// The permit of the email that probes a relay whose first session could not be opened.
 async fn probe_after_lost_session(pool: &Pool) -> Permit {
-    assert!(matches!(send(pool, "a").await, Verdict::Broken { .. }));
+    assert!(matches!(send(pool, "a").await, DialogueResult::Broken { .. }));
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
         assert!(Instant::now() < limit, "no probe");
@@ -267,8 +267,8 @@ async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n")));
     let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
-    let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
-    assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
+    let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert_eq!(permit.deliver(beyond, Open, Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
@@ -277,9 +277,9 @@ async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("552 5.3.4 message too big for system\r\n")));
     let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
-    let verdict = permit.deliver(mail(b"b"), Open, Patience::default()).await;
+    let verdict = permit.deliver(mail(b"b"), Open, Deadlines::default()).await;
     assert!(
-        matches!(&verdict, Verdict::Refused { stage: Stage::Mail, scope, .. } if *scope != Scope::Relay),
+        matches!(&verdict, DialogueResult::Refused { stage: Stage::Mail, scope, .. } if *scope != RefusalScope::Relay),
         "{verdict:?}"
     );
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
@@ -296,25 +296,25 @@ async fn used_session_is_no_evidence_against_smtputf8() {
         _ => None,
     }));
     let pool = pool(&exchange, quick());
-    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
-    let beyond = || Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
+    let beyond = || Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert_eq!(permit.deliver(beyond(), Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
-    assert!(matches!(send(&pool, "c").await, Verdict::Accepted { .. }));
+    assert_eq!(permit.deliver(beyond(), Open, Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
+    assert!(matches!(send(&pool, "c").await, DialogueResult::Accepted { .. }));
     upgraded.store(true, Ordering::SeqCst);
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let verdict = permit.deliver(beyond(), Open, Patience::default()).await;
-    assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+    let verdict = permit.deliver(beyond(), Open, Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
 }
 
 #[tokio::test]
 async fn session_ends_after_email_that_it_cannot_carry() {
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("502 5.5.1 not now\r\n")));
     let pool = pool(&exchange, quick());
-    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
-    assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: false });
+    let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert_eq!(permit.deliver(beyond, Open, Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: false });
     until("it has quit", || pool.status().sessions_open == 0).await;
 }
 
@@ -335,11 +335,11 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     let seconds = Duration::from_secs;
     let patience = || {
         let (open_by, begin_by) = (Some(Instant::now() + seconds(10)), Some(Instant::now() + seconds(60)));
-        Patience { open_by, begin_by, ..Patience::default() }
+        Deadlines { open_by, begin_by, ..Deadlines::default() }
     };
     let permit = pool.acquire(soon()).await.expect("a permit");
     let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
     let CircuitStatus::HalfOpen { cause } = pool.status().circuit else { panic!("it has not had its time yet") };
     assert_eq!(cause, "a session has been opening for as long as an email can wait");
@@ -364,7 +364,7 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
         assert!(begun.elapsed() < seconds(600), "it never comes back");
     };
     assert_eq!(pool.status().sessions_open, 1, "the mail that probes has a session that greets");
-    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
+    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, DialogueResult::Accepted { .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
@@ -373,15 +373,15 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
 async fn greeting_after_six_seconds_does_not_open_circuit() {
     let exchange = Exchange::new(when(Moment::Banner, Act::SayAfter(Duration::from_secs(6), "220 relay ESMTP\r\n")));
     let pool = pool(&exchange, quick());
-    let patience = || Patience { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Patience::default() };
+    let patience = || Deadlines { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Deadlines::default() };
     let permit = pool.acquire(soon()).await.expect("a permit");
     let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     tokio::time::sleep(Duration::from_secs(3)).await;
     let status = pool.status();
     assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next mail");
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
+    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.seen.lock().connections, 1);
 }
 
@@ -390,7 +390,7 @@ async fn three_losses_after_the_dot_open_the_circuit() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Close));
     let pool = pool(&exchange, quick());
     for text in ["a", "b", "c"] {
-        assert!(matches!(send(&pool, text).await, Verdict::InDoubt { .. }));
+        assert!(matches!(send(&pool, text).await, DialogueResult::InDoubt { .. }));
     }
     assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })));
     assert_eq!(pool.status().counters.in_doubt, 3);
@@ -443,7 +443,7 @@ async fn a_pace_that_cannot_be_kept_says_when() {
     };
     assert!(until > before + Duration::from_secs(900));
     pool.set_rate(1e6, 1e6);
-    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }), "another share");
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "another share");
 }
 
 #[tokio::test]
@@ -451,7 +451,7 @@ async fn a_forgotten_delivery_is_delivered_all_the_same() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, quick());
     let permit = pool.acquire(soon()).await.expect("a permit");
-    drop(permit.deliver(mail(b"a"), Open, Patience::default()));
+    drop(permit.deliver(mail(b"a"), Open, Deadlines::default()));
     assert!(pool.close(Duration::from_secs(60)).await);
     assert_eq!(exchange.seen.lock().accepted.len(), 1);
     assert_eq!(pool.status().counters.accepted, 1);
@@ -485,7 +485,7 @@ async fn closing_waits_no_longer_than_asked_for_a_dot_without_an_answer() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
     let pool = pool(&exchange, quick());
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let _delivery = permit.deliver(mail(b"a"), Open, Patience::default());
+    let _delivery = permit.deliver(mail(b"a"), Open, Deadlines::default());
     until("it waits for its answer", || pool.status().waiting_dots == 1).await;
     assert!(!pool.close(Duration::from_millis(20)).await);
     assert_eq!(pool.status().waiting_dots, 1, "and is not cut off");
@@ -497,7 +497,7 @@ async fn relay_refusal_of_one_recipient_keeps_rate() {
         let exchange = Exchange::new(when(Moment::Rcpt, Act::Say(words)));
         let pool = pool(&exchange, quick());
         let before = pool.status().rate_per_second;
-        assert!(matches!(send(&pool, "a").await, Verdict::Refused { .. }), "{words}");
+        assert!(matches!(send(&pool, "a").await, DialogueResult::Refused { .. }), "{words}");
         assert!(pool.status().rate_per_second >= before, "{words}");
         assert_eq!(pool.status().slowed, None, "{words}");
     }
@@ -515,10 +515,10 @@ async fn closing_reply_in_used_session_is_no_throttle() {
     }));
     let pool = pool(&exchange, quick());
     let before = pool.status().rate_per_second;
-    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let ended = send(&pool, "b").await;
-    assert!(matches!(ended, Verdict::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
-    assert!(matches!(send(&pool, "c").await, Verdict::Accepted { .. }), "in a session of its own");
+    assert!(matches!(ended, DialogueResult::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+    assert!(matches!(send(&pool, "c").await, DialogueResult::Accepted { .. }), "in a session of its own");
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
     assert!(pool.status().rate_per_second >= before && pool.status().slowed.is_none());
 }
@@ -536,9 +536,9 @@ async fn one_more_session_than_the_relay_likes_slows_it_only() {
     });
     let exchange = Exchange::new(picky);
     let pool = pool(&exchange, quick());
-    let first = pool.acquire(soon()).await.expect("a permit").deliver(mail(b"a"), Open, Patience::default());
+    let first = pool.acquire(soon()).await.expect("a permit").deliver(mail(b"a"), Open, Deadlines::default());
     until("the first waits", || pool.status().waiting_dots == 1).await;
-    assert!(matches!(send(&pool, "b").await, Verdict::Refused { code: 421, .. }));
+    assert!(matches!(send(&pool, "b").await, DialogueResult::Refused { code: 421, .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
     assert!(pool.status().rate_per_second < 0.6e6);
     drop(first);
@@ -577,12 +577,12 @@ async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
         let pool = pool(&exchange, Limits { max_sessions: 4, backoff, timeouts, ..quick() });
         let verdicts = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
         assert!(pool.close(Duration::from_secs(60)).await);
-        let texts_with = |wanted: fn(&Verdict) -> bool| -> HashSet<Vec<u8>> {
+        let texts_with = |wanted: fn(&DialogueResult) -> bool| -> HashSet<Vec<u8>> {
             let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
             chosen.map(|(number, _)| format!("{number}\r\n").into_bytes()).collect()
         };
-        let accepted = texts_with(|verdict| matches!(verdict, Verdict::Accepted { .. }));
-        let in_doubt = texts_with(|verdict| matches!(verdict, Verdict::InDoubt { .. }));
+        let accepted = texts_with(|verdict| matches!(verdict, DialogueResult::Accepted { .. }));
+        let in_doubt = texts_with(|verdict| matches!(verdict, DialogueResult::InDoubt { .. }));
         let seen = exchange.seen.lock();
         let arrived: HashSet<Vec<u8>> = seen.accepted.iter().cloned().collect();
         assert_eq!(seen.accepted.len(), arrived.len(), "seed {seed}: nothing arrives twice (I1)");
@@ -597,12 +597,12 @@ async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
 }
 
 /// Asks for permits until there is one, then sends once.
-async fn persistent(pool: Pool, number: usize) -> Verdict {
+async fn persistent(pool: Pool, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(soon()).await {
             Ok(permit) => {
                 let text = format!("{number}\r\n").into_bytes();
-                return permit.deliver(mail(&text), Open, Patience::default()).await;
+                return permit.deliver(mail(&text), Open, Deadlines::default()).await;
             }
             Err(Unavailable::CircuitOpen { until, .. }) => {
                 tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(3))).await;

@@ -2,27 +2,27 @@
 
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
 use crate::smtp::replies::verdict::{
-    self, MAX_TEXT_CHARS, Permanence, Scope, Verdict, enhanced_code, without_enhanced_code,
+    self, DialogueResult, MAX_TEXT_CHARS, Permanence, RefusalScope, enhanced_code, without_enhanced_code,
 };
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::lines::Reply;
 use crate::smtp::session::stream::Stage;
 
 /// By the embedded rules alone.
-fn refused(stage: Stage, reply: &Reply) -> Verdict {
-    Verdict::refused(&ReplyRules::default(), stage, reply)
+fn refused(stage: Stage, reply: &Reply) -> DialogueResult {
+    DialogueResult::refused(&ReplyRules::default(), stage, reply)
 }
 
-fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
+fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> RefusalScope {
     verdict::scope(&ReplyRules::default(), stage, code, enhanced, text)
 }
 
-const QUICK: Scope = Scope::Throttle { daily_quota: false };
-const QUOTA: Scope = Scope::Throttle { daily_quota: true };
+const QUICK: RefusalScope = RefusalScope::Throttle { daily_quota: false };
+const QUOTA: RefusalScope = RefusalScope::Throttle { daily_quota: true };
 
 #[test]
 fn each_answer_has_its_scope() {
-    use Scope::*;
+    use RefusalScope::*;
     use Stage::*;
     let table = [
         // Before MAIL everything is the relay's, or a throttle.
@@ -100,7 +100,7 @@ fn each_answer_has_its_scope() {
     ];
     for (stage, code, text, expected) in table {
         let verdict = refused(stage, &Reply { code, text: text.to_owned() });
-        let Verdict::Refused { scope, counts_attempt, permanence, .. } = verdict else {
+        let DialogueResult::Refused { scope, counts_attempt, permanence, .. } = verdict else {
             panic!("a refusal is a refusal");
         };
         assert_eq!(scope, expected, "{stage:?} {code} {text}");
@@ -158,7 +158,7 @@ fn transient_reply_never_counts_as_attempt() {
         for code in 400..500 {
             for text in texts {
                 let found = scope(stage, code, enhanced_code(code, text), text);
-                assert_ne!(found, Scope::Mailbox, "{stage:?} {code} {text}");
+                assert_ne!(found, RefusalScope::Mailbox, "{stage:?} {code} {text}");
             }
         }
     }
@@ -172,7 +172,11 @@ fn reply_about_the_recipients_domain_never_concerns_the_relay() {
                 let text = format!("{}.{subject}.0 x", code / 100);
                 scope(stage, code, enhanced_code(code, &text), &text)
             };
-            assert_eq!((says(450), says(550)), (Scope::Greylisted, Scope::Mailbox), "{stage:?} x.{subject}.0");
+            assert_eq!(
+                (says(450), says(550)),
+                (RefusalScope::Greylisted, RefusalScope::Mailbox),
+                "{stage:?} x.{subject}.0"
+            );
         }
     }
 }
@@ -184,7 +188,7 @@ fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
         for code in 400..600 {
             for text in texts {
                 let enhanced = enhanced_code(code, text);
-                assert_ne!(scope(stage, code, enhanced, text), Scope::Mailbox, "{stage:?} {code} {text}");
+                assert_ne!(scope(stage, code, enhanced, text), RefusalScope::Mailbox, "{stage:?} {code} {text}");
             }
         }
     }
@@ -215,8 +219,8 @@ fn enhanced_codes_are_read_strictly() {
 #[test]
 fn a_loss_is_in_doubt_exactly_when_the_dot_was_handed_over() {
     for stage in Stage::ALL {
-        let verdict = Verdict::lost(stage, Cause::Closed);
-        assert_eq!(matches!(verdict, Verdict::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
+        let verdict = DialogueResult::lost(stage, Cause::Closed);
+        assert_eq!(matches!(verdict, DialogueResult::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
     }
 }
 
@@ -234,7 +238,7 @@ fn the_words_of_an_answer_come_without_its_enhanced_code() {
 #[test]
 fn long_texts_are_cut() {
     let reply = Reply { code: 550, text: "x\n".repeat(1000) };
-    let Verdict::Refused { text, .. } = refused(Stage::Rcpt, &reply) else {
+    let DialogueResult::Refused { text, .. } = refused(Stage::Rcpt, &reply) else {
         panic!("a refusal is a refusal");
     };
     assert_eq!(text.chars().count(), MAX_TEXT_CHARS);

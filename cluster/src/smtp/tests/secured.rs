@@ -7,13 +7,13 @@ use reveille_ledger::access::{Access, Tls, Trust};
 use super::certificates::Authority;
 use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing};
 use crate::node::secret::Secret;
-use crate::smtp::replies::verdict::Verdict;
+use crate::smtp::replies::verdict::DialogueResult;
 use crate::smtp::session::auth::Mechanism;
 use crate::smtp::session::cause::{Cause, Mend};
 use crate::smtp::session::credentials::{Binding, Login};
-use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialogue::Session;
-use crate::smtp::session::probe_report::Findings;
+use crate::smtp::session::probe_report::ProbeReport;
 use crate::smtp::session::stream::Stage;
 use crate::smtp::session::target::Target;
 
@@ -65,12 +65,12 @@ impl Scene {
         }
     }
 
-    async fn open(&self) -> (Result<Session, Box<Verdict>>, Findings) {
+    async fn open(&self) -> (Result<Session, Box<DialogueResult>>, ProbeReport) {
         self.open_by(true).await
     }
 
     /// The same from a node whose configuration has anna's credentials for this relay, or for another one.
-    async fn open_by(&self, bound_here: bool) -> (Result<Session, Box<Verdict>>, Findings) {
+    async fn open_by(&self, bound_here: bool) -> (Result<Session, Box<DialogueResult>>, ProbeReport) {
         let anna = Binding {
             host: if bound_here { self.host } else { "another.example.org" }.to_owned(),
             port: 25,
@@ -79,16 +79,16 @@ impl Scene {
         };
         let target = Target::new(self.host, 25, "node-1.example.org", &self.access).expect("a good target");
         let target = target.with_credentials(Arc::new([("anna".to_owned(), anna)].into_iter().collect()));
-        let mut findings = Findings::default();
-        let (timeouts, patience) = (Timeouts::default(), Patience::default());
+        let mut findings = ProbeReport::default();
+        let (timeouts, patience) = (Timeouts::default(), Deadlines::default());
         let opened = Session::open_noting(&target, &self.exchange, timeouts, &patience, &mut findings).await;
         (opened, findings)
     }
 
-    /// Where that is mended, the stage and the words of an opening that has to fail for TLS or a login.
+    /// Where that is fixed, the stage and the words of an opening that has to fail for TLS or a login.
     async fn is_mended(&self) -> (Mend, Stage, String) {
         match self.open().await.0.err().map(|verdict| *verdict) {
-            Some(Verdict::Broken { stage, cause: Cause::Tls(trouble) | Cause::Credentials(trouble) }) => {
+            Some(DialogueResult::Broken { stage, cause: Cause::Tls(trouble) | Cause::Credentials(trouble) }) => {
                 (trouble.mend, stage, trouble.words)
             }
             other => panic!("it has to fail for that: {other:?}"),
@@ -98,8 +98,8 @@ impl Scene {
     /// The stage and the words of an opening that has to fail.
     async fn fails(&self) -> (Stage, String) {
         match self.open().await.0.err().map(|verdict| *verdict) {
-            Some(Verdict::Broken { stage, cause }) => (stage, cause.to_string()),
-            Some(Verdict::Refused { stage, code, text, .. }) => (stage, format!("{code} {text}")),
+            Some(DialogueResult::Broken { stage, cause }) => (stage, cause.to_string()),
+            Some(DialogueResult::Refused { stage, code, text, .. }) => (stage, format!("{code} {text}")),
             other => panic!("it has to fail: {other:?}"),
         }
     }
@@ -113,8 +113,8 @@ async fn delivers_once(scene: Scene) {
     assert!(encryption.expires_at_s > 7_000_000_000, "{encryption:?}");
     for round in 1..=2 {
         let mut gate = Counting::open(&scene.exchange);
-        let verdict = session.deliver(&mail(b"hello\r\n.\r\n"), &mut gate, &Patience::default()).await;
-        assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+        let verdict = session.deliver(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default()).await;
+        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
         assert_eq!(gate.times_met(), 1, "once a mail");
         let tape = scene.exchange.tape.lock().bytes.clone();
         let (_, after) = tape.split_at(gate.met.lock()[0]);
@@ -139,8 +139,8 @@ async fn a_shut_gate_lets_nothing_out_over_tls_either() {
     let scene = Scene::implicit(willing());
     let mut session = scene.open().await.0.expect("a session");
     let mut gate = Counting::shut(&scene.exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Patience::default()).await;
-    assert!(matches!(verdict, Verdict::GateClosed(_)), "{verdict:?}");
+    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(verdict, DialogueResult::GateClosed(_)), "{verdict:?}");
     assert_eq!(scene.exchange.tape.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");
 }
 
@@ -173,7 +173,7 @@ async fn what_was_slipped_in_behind_the_220_closes_the_session() {
     let scene = Scene::start_tls(when(Moment::StartTls, Act::Say(words))).logging_in();
     let verdict = scene.open().await.0.err().map(|verdict| *verdict);
     assert!(
-        matches!(&verdict, Some(Verdict::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
+        matches!(&verdict, Some(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
         "CVE-2011-0411: {verdict:?}"
     );
     assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS"], "nothing was said after it");
@@ -302,7 +302,7 @@ async fn credentials_bound_to_another_relay_are_never_sent() {
     let scene = Scene::implicit(willing()).logging_in();
     let (opened, _) = scene.open_by(false).await;
     let Err(verdict) = opened else { panic!("it logged in") };
-    let Verdict::Broken { stage: Stage::Auth, cause: Cause::Credentials(trouble) } = *verdict else {
+    let DialogueResult::Broken { stage: Stage::Auth, cause: Cause::Credentials(trouble) } = *verdict else {
         panic!("{verdict:?}")
     };
     assert!(trouble.words.contains("are for another.example.org port 25 alone"), "{}", trouble.words);

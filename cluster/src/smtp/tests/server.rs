@@ -20,12 +20,12 @@ use tokio_rustls::TlsAcceptor;
 
 use reveille_ledger::access::Access;
 
-use crate::smtp::replies::verdict::Verdict;
-use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
 use crate::smtp::session::dialogue::Session;
-use crate::smtp::session::envelope::Mail;
-use crate::smtp::session::gate::{Gate, GateAnswer, Shut};
+use crate::smtp::session::envelope::Email;
+use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::session::stream::Transport;
 use crate::smtp::session::target::Target;
 
@@ -151,12 +151,12 @@ impl Exchange {
         }
     }
 
-    pub async fn session(&self) -> Result<Session, Box<Verdict>> {
+    pub async fn session(&self) -> Result<Session, Box<DialogueResult>> {
         self.session_within(Timeouts::default()).await
     }
 
-    pub async fn session_within(&self, timeouts: Timeouts) -> Result<Session, Box<Verdict>> {
-        Session::open(&target(), self, timeouts, &Patience::default()).await
+    pub async fn session_within(&self, timeouts: Timeouts) -> Result<Session, Box<DialogueResult>> {
+        Session::open(&target(), self, timeouts, &Deadlines::default()).await
     }
 
     pub fn commands(&self) -> Vec<String> {
@@ -391,8 +391,8 @@ pub fn target() -> Target {
     Target::new("relay.example.org", 25, "node-1.example.org", &Access::default()).expect("a good target")
 }
 
-pub fn mail(text: &[u8]) -> Mail {
-    Mail { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec(), dsn: None }
+pub fn mail(text: &[u8]) -> Email {
+    Email { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec(), dsn: None }
 }
 
 /// A gate that counts how often it was met, and remembers how much was on the tape then.
@@ -412,7 +412,7 @@ impl Counting {
     }
 
     pub fn shut(exchange: &Exchange) -> Counting {
-        Counting::new(exchange, GateAnswer::Shut(Shut::RunPaused))
+        Counting::new(exchange, GateAnswer::Closed(GateRefusal::RunPaused))
     }
 
     pub fn times_met(&self) -> usize {

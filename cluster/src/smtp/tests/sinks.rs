@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use super::server::until;
 use crate::smtp::pool::circuit::Backoff;
-use crate::smtp::pool::status::{CircuitStatus, Counters};
+use crate::smtp::pool::status::{CircuitStatus, RelayCounters};
 use crate::smtp::pool::{Limits, Pool, Unavailable};
-use crate::smtp::replies::verdict::Verdict;
-use crate::smtp::session::deadlines::{Patience, Timeouts};
+use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::TcpDialer;
-use crate::smtp::session::envelope::Mail;
+use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::target::Target;
 
@@ -46,8 +46,8 @@ fn pool(sink: &Handle) -> Pool {
     Pool::new(target, Arc::new(TcpDialer::default()), limits, 7)
 }
 
-fn mail(number: usize) -> Mail {
-    Mail {
+fn mail(number: usize) -> Email {
+    Email {
         from: "news@example.org".to_owned(),
         to: format!("r{number}@example.com"),
         data: format!("Message-ID: <{number}@example.org>\r\nSubject: hello\r\n\r\n.dots\r\n.\r\nend\r\n").into_bytes(),
@@ -56,10 +56,10 @@ fn mail(number: usize) -> Mail {
 }
 
 /// Asks for permits until there is one, then sends once.
-async fn send(pool: Pool, number: usize) -> Verdict {
+async fn send(pool: Pool, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(Instant::now() + Duration::from_secs(60)).await {
-            Ok(permit) => return permit.deliver(mail(number), Open, Patience::default()).await,
+            Ok(permit) => return permit.deliver(mail(number), Open, Deadlines::default()).await,
             Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
             Err(other) => panic!("{other}"),
         }
@@ -70,7 +70,7 @@ fn recorded(sink: &Handle) -> Vec<String> {
     sink.find(|_| true).iter().map(|accepted| accepted.recipient.clone()).collect()
 }
 
-async fn books_agree(faults: &str, mails: usize) -> Counters {
+async fn books_agree(faults: &str, mails: usize) -> RelayCounters {
     let sink = sink(faults);
     let handle = sink.handle();
     let pool = pool(&handle);
@@ -78,12 +78,12 @@ async fn books_agree(faults: &str, mails: usize) -> Counters {
     assert!(pool.close(Duration::from_secs(60)).await, "{faults}");
     let status = pool.status();
     sink.stop().await;
-    let with = |wanted: fn(&Verdict) -> bool| -> HashSet<String> {
+    let with = |wanted: fn(&DialogueResult) -> bool| -> HashSet<String> {
         let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
         chosen.map(|(number, _)| mail(number).to).collect()
     };
-    let accepted = with(|verdict| matches!(verdict, Verdict::Accepted { .. }));
-    let in_doubt = with(|verdict| matches!(verdict, Verdict::InDoubt { .. }));
+    let accepted = with(|verdict| matches!(verdict, DialogueResult::Accepted { .. }));
+    let in_doubt = with(|verdict| matches!(verdict, DialogueResult::InDoubt { .. }));
     let recorded = recorded(&handle);
     let arrived: HashSet<String> = recorded.iter().cloned().collect();
     assert_eq!(arrived.len(), recorded.len(), "{faults}: nothing arrives twice (I1)");
@@ -132,11 +132,11 @@ async fn a_held_answer_is_a_waiting_dot() {
     let pool = pool(&handle);
     let mut hold = handle.hold_next_answer(HoldRequest { point: HoldPoint::AfterCommit, ..HoldRequest::default() });
     let permit = pool.acquire(Instant::now() + Duration::from_secs(60)).await.expect("a permit");
-    let delivery = permit.deliver(mail(1), Open, Patience::default());
+    let delivery = permit.deliver(mail(1), Open, Deadlines::default());
     let held = hold.next(Duration::from_secs(30)).await.expect("a held mail");
     until("it waits", || pool.status().waiting_dots == 1).await;
     assert!(held.release());
-    assert!(matches!(delivery.await, Verdict::Accepted { .. }));
+    assert!(matches!(delivery.await, DialogueResult::Accepted { .. }));
     assert_eq!(pool.status().waiting_dots, 0);
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
     sink.stop().await;

@@ -89,7 +89,7 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
 /// machine, so that what a power cut left of it is not believed. It costs a disk's time for each mail.
 ///
 /// # Errors
-/// When the folder cannot be looked at.
+/// When the folder cannot be listed.
 pub fn in_memory(folder: &Path) -> io::Result<bool> {
     let file_system = rustix::fs::statfs(folder)?.f_type as u64;
     Ok(IN_MEMORY.contains(&(file_system & 0xFFFF_FFFF)))

@@ -1,22 +1,15 @@
 //! The journal: what a node is about to do for each recipient, written before it does it (P11).
 //!
-//! A lane writes it in the order of P5: `open`, compose, `left`, then the dialogue, gate, `begin`, terminator, answer,
-//! `accepted` or `refused`. It is the second tier of evidence: after `kill -9` it tells the few recipients that were
-//! past the gate from all others ([`Reading`]), and those that were being composed, which may have killed the process;
-//! the ledger is the first tier, and after a power cut the only one.
+//! It is the second tier of evidence after the ledger. After `kill -9` it tells recipients past the gate from all
+//! others ([`Reading`]), and names those that were being composed. After a power cut only the ledger counts. It
+//! promises:
+//! - One file an incarnation, meant to lie in memory (`/dev/shm`): a record costs one `write`, never a sync.
+//! - [`Journal::append`] returned: the records survive this process. It failed: the act may not be done, and the node
+//!   stops.
+//! - One `begin` for each recipient of a claim (P5): a second one is refused here.
+//! - Bounded: records of closed claims go when the file is rewritten.
 //!
-//! What it promises:
-//! - One file an incarnation, in a folder that is meant to lie in memory (`/dev/shm`): a record is as
-//!   durable as the kernel's memory, and costs one `write`, never a sync.
-//! - [`Journal::append`] returned: the records survive the death of this process. It failed: no act that
-//!   it announced may be done, and the journal is broken for good: the gate is shut, and the node stops.
-//! - One `begin` for each recipient of a row (P5): a second one is refused here, whatever the lane thinks.
-//! - Bounded: what belongs to rows that are closed goes when the file is written anew.
-//!
-//! What it is not: no truth about rows of other incarnations, and no log. Nobody else reads it while its
-//! process lives; the data folder's lock sees to that (P10).
-//!
-//! Reading order: this page, `record.rs` (the file), `rows.rs` (what it means), `reading.rs` (what it proves).
+//! No other process reads it while its own lives (P10). Reading order: `record.rs`, `rows.rs`, `reading.rs`.
 
 mod folder;
 mod reading;
@@ -34,7 +27,7 @@ use reveille_raft::crash;
 pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
 pub use reading::Reading;
 pub use record::{Act, Answer, Place, Record, TEXT_BYTES_MAX};
-pub use rows::{Fate, Rows};
+pub use rows::{JournaledState, Rows};
 
 use record::{FORMAT, Header, write_frame};
 

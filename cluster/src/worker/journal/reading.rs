@@ -1,17 +1,15 @@
-//! What a journal that was left behind proves.
+//! What a journal that an earlier process left behind proves.
 //!
-//! Called when a process starts, once its `NodeUp` is applied, for each incarnation of its node that has
-//! open rows (P10). The file's survival is the proof that memory survived (P11): it is there, its header
-//! names this incarnation and this boot of the machine, and the chain is whole. Then every record counts,
-//! **and so does the absence of one**. In every other case it proves nothing, and whatever the rows still
-//! hold is in doubt.
+//! Called at start, once `NodeUp` is applied, for each incarnation of this node with open claims (P10). Where the file
+//! is there, names this incarnation and this boot of the machine, and its chain is whole, every record counts, **and so
+//! does the absence of one** (P11). In every other case it proves nothing, and whatever the claims still hold is in
+//! doubt.
 //!
-//! **A torn end.** A process that is killed inside `write` leaves at most an unfinished last frame. Its
-//! append did not return, so the act that it announced was not done: the frame is dropped, the rest
-//! counts. Bytes that differ anywhere else, a length among them, were never written so: nothing counts.
-//!
-//! **A power cut** takes a memory-backed file with it; a file on a disk may come back in any state. The
-//! header carries the kernel's boot id, so a file from before a reboot proves nothing wherever it lay.
+//! **Truncated end.** A process that is killed inside `write` leaves at most one unfinished frame. Its append did not
+//! return, so its act was not done: the frame is dropped. A difference anywhere else was never written so, and nothing
+//! counts.
+//! **Power cut.** A memory-backed file is gone; a file on a disk may come back in any state. The header carries the
+//! kernel's boot id, so a file from before a reboot proves nothing.
 
 use std::io;
 use std::path::Path;

@@ -62,7 +62,7 @@ pub struct Answer {
     pub code: u16,
     /// Enhanced status code, where the answer had one.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// Whom it concerns (P6).
+    /// What it concerns (P6).
     pub scope: ReplyScope,
     /// Its text; the journal keeps the first [`TEXT_BYTES_MAX`] bytes.
     pub text: String,

@@ -13,7 +13,7 @@ use super::record::{Act, Answer, Place, Record};
 
 /// How far a recipient came in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum JournaledState {
     /// Composing had begun, the hand-off had not.
     OpenOnly,
     /// The terminator may have been written; no answer is known.
@@ -34,7 +34,7 @@ pub struct Rows(BTreeMap<Fence, Row>);
 struct Row {
     page: RunId,
     chunk: u32,
-    fates: BTreeMap<u16, Fate>,
+    states: BTreeMap<u16, JournaledState>,
     begun: Bitmap,
 }
 
@@ -42,13 +42,13 @@ impl Rows {
     /// Takes in one record. `accepted` is true for ever (P4); `open` never takes back what is known.
     pub(super) fn note(&mut self, record: &Record) {
         let Place { page, chunk, fence, slot } = record.place;
-        let new = || Row { page, chunk, fates: BTreeMap::new(), begun: Bitmap::new() };
+        let new = || Row { page, chunk, states: BTreeMap::new(), begun: Bitmap::new() };
         let row = self.0.entry(fence).or_insert_with(new);
         if record.act == Act::Begin {
             row.begun.insert(slot);
         }
-        let former = row.fates.remove(&slot);
-        row.fates.insert(slot, after(former, &record.act));
+        let former = row.states.remove(&slot);
+        row.states.insert(slot, after(former, &record.act));
     }
 
     /// Was a `begin` noted for this recipient in this row?
@@ -64,14 +64,14 @@ impl Rows {
     /// The shortest list of records that says the same.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.0.iter().flat_map(|(fence, row)| {
-            row.fates.iter().map(|(slot, fate)| {
+            row.states.iter().map(|(slot, state)| {
                 let place = Place { page: row.page, chunk: row.chunk, fence: *fence, slot: *slot };
-                let act = match fate {
-                    Fate::OpenOnly => Act::Open,
-                    Fate::Begun => Act::Begin,
-                    Fate::Accepted => Act::Accepted,
-                    Fate::Refused(answer) => Act::Refused(answer.clone()),
-                    Fate::Left => Act::Left,
+                let act = match state {
+                    JournaledState::OpenOnly => Act::Open,
+                    JournaledState::Begun => Act::Begin,
+                    JournaledState::Accepted => Act::Accepted,
+                    JournaledState::Refused(answer) => Act::Refused(answer.clone()),
+                    JournaledState::Left => Act::Left,
                 };
                 Record { place, act }
             })
@@ -79,14 +79,14 @@ impl Rows {
     }
 
     /// How far a recipient came; none when nothing was written about it.
-    pub fn fate(&self, fence: Fence, slot: u16) -> Option<&Fate> {
-        self.0.get(&fence)?.fates.get(&slot)
+    pub fn state(&self, fence: Fence, slot: u16) -> Option<&JournaledState> {
+        self.0.get(&fence)?.states.get(&slot)
     }
 
     /// Who was accepted in a row.
     pub fn accepted(&self, fence: Fence) -> Bitmap {
-        let fates = self.0.get(&fence).into_iter().flat_map(|row| &row.fates);
-        fates.filter(|(_, fate)| **fate == Fate::Accepted).map(|(slot, _)| *slot).collect()
+        let states = self.0.get(&fence).into_iter().flat_map(|row| &row.states);
+        states.filter(|(_, state)| **state == JournaledState::Accepted).map(|(slot, _)| *slot).collect()
     }
 
     /// Page and chunk of a row, if anything is known of it.
@@ -105,12 +105,12 @@ impl Rows {
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(page, chunk, fence) };
         for slot in slots.iter() {
-            match self.fate(fence, slot) {
-                Some(Fate::Accepted) => drop(outcome.accepted.insert(slot)),
-                Some(Fate::Begun) => drop(outcome.in_doubt.insert(slot)),
-                Some(Fate::OpenOnly) => outcome.release(ReleaseReason::OwnerDiedPreparing, slot),
-                Some(Fate::Left) | None => outcome.release(ReleaseReason::OwnerDied, slot),
-                Some(Fate::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
+            match self.state(fence, slot) {
+                Some(JournaledState::Accepted) => drop(outcome.accepted.insert(slot)),
+                Some(JournaledState::Begun) => drop(outcome.in_doubt.insert(slot)),
+                Some(JournaledState::OpenOnly) => outcome.release(ReleaseReason::OwnerDiedPreparing, slot),
+                Some(JournaledState::Left) | None => outcome.release(ReleaseReason::OwnerDied, slot),
+                Some(JournaledState::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
             }
         }
         outcome.alone = !outcome.was_open().is_empty() && self.open_count() == 1;
@@ -119,8 +119,8 @@ impl Rows {
 
     /// Recipients that are open, in all rows.
     fn open_count(&self) -> usize {
-        let fates = self.0.values().flat_map(|row| row.fates.values());
-        fates.filter(|fate| **fate == Fate::OpenOnly).count()
+        let states = self.0.values().flat_map(|row| row.states.values());
+        states.filter(|state| **state == JournaledState::OpenOnly).count()
     }
 }
 
@@ -129,13 +129,13 @@ fn refused(slot: u16, answer: &Answer) -> Refused {
     Refused { slot, code, enhanced, text, scope, words }
 }
 
-fn after(former: Option<Fate>, act: &Act) -> Fate {
+fn after(former: Option<JournaledState>, act: &Act) -> JournaledState {
     match (former, act) {
-        (Some(Fate::Accepted), _) | (_, Act::Accepted) => Fate::Accepted,
-        (None | Some(Fate::Left), Act::Open) => Fate::OpenOnly,
-        (None | Some(Fate::OpenOnly), Act::Left) => Fate::Left,
+        (Some(JournaledState::Accepted), _) | (_, Act::Accepted) => JournaledState::Accepted,
+        (None | Some(JournaledState::Left), Act::Open) => JournaledState::OpenOnly,
+        (None | Some(JournaledState::OpenOnly), Act::Left) => JournaledState::Left,
         (Some(known), Act::Open | Act::Left) => known,
-        (_, Act::Begin) => Fate::Begun,
-        (_, Act::Refused(answer)) => Fate::Refused(answer.clone()),
+        (_, Act::Begin) => JournaledState::Begun,
+        (_, Act::Refused(answer)) => JournaledState::Refused(answer.clone()),
     }
 }

@@ -86,7 +86,7 @@ fn a_row_of_a_dead_life_is_settled_from_its_journal() {
     assert_eq!(outcome.all_released(), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
-    assert_eq!(whole(&folder).fate(fence(50), 0), Some(&Fate::OpenOnly));
+    assert_eq!(whole(&folder).state(fence(50), 0), Some(&JournaledState::OpenOnly));
     let other_row = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
     assert_eq!(other_row.all_released(), Bitmap::range(0, 5), "the absence of a record counts");
 }
@@ -208,7 +208,7 @@ fn a_second_begin_in_a_row_is_stopped_and_breaks_nothing() {
     }
     let twice = journal.append(&[record(50, 4, Act::Begin), record(50, 4, Act::Begin)]);
     assert!(matches!(twice, Err(JournalFault::BegunTwice(_))));
-    assert_eq!(whole(&folder).fate(fence(50), 4), None, "nothing of the group was written");
+    assert_eq!(whole(&folder).state(fence(50), 4), None, "nothing of the group was written");
     assert!(
         journal.append(&[record(50, 4, Act::Begin), record(51, 1, Act::Begin)]).is_ok(),
         "another row is another matter"
@@ -222,9 +222,9 @@ fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
     let acts = [record(50, 2, refused(450)), record(50, 1, Act::Open), record(50, 3, Act::Open)];
     assert!(journal.append(&acts).is_ok());
     let rows = whole(&folder);
-    assert_eq!(rows.fate(fence(50), 2), Some(&Fate::Accepted));
-    assert_eq!(rows.fate(fence(50), 1), Some(&Fate::Begun));
-    assert!(matches!(rows.fate(fence(50), 3), Some(Fate::Refused(answer)) if answer.code == 550));
+    assert_eq!(rows.state(fence(50), 2), Some(&JournaledState::Accepted));
+    assert_eq!(rows.state(fence(50), 1), Some(&JournaledState::Begun));
+    assert!(matches!(rows.state(fence(50), 3), Some(JournaledState::Refused(answer)) if answer.code == 550));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_long_answer_is_cut_at_the_edge_of_a_character() {
     let long = Answer { code: 550, enhanced: None, scope: ReplyScope::Policy, text: "é".repeat(100_000), words: 7 };
     assert!(journal.append(&[record(50, 0, Act::Refused(Answer { text: format!("x{}", long.text), ..long }))]).is_ok());
     let rows = whole(&folder);
-    let Some(Fate::Refused(kept)) = rows.fate(fence(50), 0) else { panic!("{rows:?}") };
+    let Some(JournaledState::Refused(kept)) = rows.state(fence(50), 0) else { panic!("{rows:?}") };
     assert_eq!(kept.text, format!("x{}", "é".repeat(99)));
 }
 
@@ -275,7 +275,7 @@ fn a_file_that_cannot_be_written_anew_goes_on() {
     std::fs::create_dir(&blocked).unwrap_or_else(|error| panic!("{error}"));
     journal.rewrite_at = 0;
     assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok());
-    assert_eq!(whole(&folder).fate(fence(50), 1), Some(&Fate::Accepted));
+    assert_eq!(whole(&folder).state(fence(50), 1), Some(&JournaledState::Accepted));
 }
 
 #[test]
@@ -330,7 +330,8 @@ fn what_was_appended_survives_kill_9() {
         victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
         let last = said.last().or(first.last().copied()).unwrap_or_default();
         let rows = whole(&folder);
-        let begun = (0..u16::MAX).take_while(|slot| rows.fate(fence(50), *slot) == Some(&Fate::Begun)).count();
+        let begun =
+            (0..u16::MAX).take_while(|slot| rows.state(fence(50), *slot) == Some(&JournaledState::Begun)).count();
         assert!(begun > usize::from(last), "{last} was appended, {begun} are there");
         assert_eq!(begun, rows.records().count(), "and nothing behind a gap");
     }
@@ -367,16 +368,16 @@ proptest! {
             let place = (row, slot);
             prop_assert_eq!(written.is_err(), act == Act::Begin && model.get(&place).is_some_and(|(begun, _)| *begun));
             if written.is_ok() {
-                let (begun, fate) = model.entry(place).or_insert((false, Fate::OpenOnly));
+                let (begun, state) = model.entry(place).or_insert((false, JournaledState::OpenOnly));
                 *begun |= act == Act::Begin;
                 match act {
-                    Act::Open if *fate == Fate::Left => *fate = Fate::OpenOnly,
-                    Act::Left if *fate == Fate::OpenOnly => *fate = Fate::Left,
+                    Act::Open if *state == JournaledState::Left => *state = JournaledState::OpenOnly,
+                    Act::Left if *state == JournaledState::OpenOnly => *state = JournaledState::Left,
                     Act::Open | Act::Left => {}
-                    _ if *fate == Fate::Accepted => {}
-                    Act::Begin => *fate = Fate::Begun,
-                    Act::Accepted => *fate = Fate::Accepted,
-                    Act::Refused(answer) => *fate = Fate::Refused(answer),
+                    _ if *state == JournaledState::Accepted => {}
+                    Act::Begin => *state = JournaledState::Begun,
+                    Act::Accepted => *state = JournaledState::Accepted,
+                    Act::Refused(answer) => *state = JournaledState::Refused(answer),
                 }
             }
             if rewrites {
@@ -386,8 +387,8 @@ proptest! {
         drop(journal);
         let rows = whole(&folder);
         prop_assert_eq!(rows.records().count(), model.len());
-        for ((row, slot), (_, fate)) in &model {
-            prop_assert_eq!(rows.fate(fence(*row), *slot), Some(fate));
+        for ((row, slot), (_, state)) in &model {
+            prop_assert_eq!(rows.state(fence(*row), *slot), Some(state));
         }
     }
 }

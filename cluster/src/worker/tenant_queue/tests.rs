@@ -8,18 +8,18 @@ use tokio::sync::Semaphore;
 use super::*;
 
 /// Rows that each want sessions again and again, by tenant, with its share; answers how many each tenant got.
-async fn got(turns: Arc<Turns>, tenants: [(u32, u32); 2]) -> [u32; 2] {
+async fn got(turns: Arc<TenantQueues>, tenants: [(u32, u32); 2]) -> [u32; 2] {
     let (sessions, got) = (Arc::new(Semaphore::new(2)), Arc::new([AtomicU32::new(0), AtomicU32::new(0)]));
     let mut tasks = tokio::task::JoinSet::new();
     for (tenant, (rows, share)) in tenants.into_iter().enumerate() {
         for _ in 0..rows {
             let (sessions, got) = (Arc::clone(&sessions), Arc::clone(&got));
-            let mut waiting = turns.of(&tenant.to_string(), "default", share);
+            let mut waiting = turns.join(&tenant.to_string(), "default", share);
             tasks.spawn(async move {
                 loop {
                     let turn = waiting.turn(Instant::now() + Duration::from_secs(60)).await.expect("a turn");
                     let session = Arc::clone(&sessions).acquire_owned().await.expect("a session");
-                    waiting.again(turn);
+                    waiting.requeue(turn);
                     got[tenant].fetch_add(1, Ordering::Relaxed);
                     tokio::spawn(async move {
                         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -106,8 +106,8 @@ fn who_comes_and_goes_has_no_more_turns_than_its_share_and_those_it_saved() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
-    let turns = Turns::default();
-    let of = |tenant, pool| turns.of(tenant, pool, 1);
+    let turns = TenantQueues::default();
+    let of = |tenant, pool| turns.join(tenant, pool, 1);
     let (soon, late) = (Duration::from_secs(1), Duration::from_secs(60));
     let first = of("a", "default").turn(Instant::now() + late).await.expect("a turn");
     assert!(of("a", "default").turn(Instant::now() + soon).await.is_none());
@@ -115,8 +115,8 @@ async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
     assert!(of("a", "other").turn(Instant::now()).await.is_some(), "another pool");
     // One that waits on, and one that has the turn without having looked.
     let (mut stays, mut leaves) = (of("a", "default"), of("b", "default"));
-    leaves.asked = Some(leaves.door.0.lock().stand(&leaves.tenant, leaves.share));
-    stays.asked = Some(stays.door.0.lock().stand(&stays.tenant, stays.share));
+    leaves.asked = Some(leaves.queue.0.lock().stand(&leaves.tenant, leaves.share));
+    stays.asked = Some(stays.queue.0.lock().stand(&stays.tenant, stays.share));
     drop(first);
     leaves.leave();
     assert!(stays.turn(Instant::now() + soon).await.is_some());
@@ -125,16 +125,16 @@ async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
 
 #[test]
 fn what_nobody_waits_for_is_forgotten() {
-    let turns = Turns::default();
-    let kept = turns.of("kept", "default", 1);
+    let turns = TenantQueues::default();
+    let kept = turns.join("kept", "default", 1);
     for number in 0..2 * KNOWN_MAX {
-        drop(turns.of("kept", &number.to_string(), 1));
-        let waiting = turns.of(&number.to_string(), "default", 1);
-        let mut queue = waiting.door.0.lock();
+        drop(turns.join("kept", &number.to_string(), 1));
+        let waiting = turns.join(&number.to_string(), "default", 1);
+        let mut queue = waiting.queue.0.lock();
         queue.begin(&waiting.tenant, waiting.share);
         queue.last += STEP;
     }
     assert!(turns.0.lock().len() <= KNOWN_MAX);
-    assert!(Arc::ptr_eq(&kept.door, &turns.of("kept", "default", 1).door));
-    assert!(kept.door.0.lock().tenants.len() <= KNOWN_MAX);
+    assert!(Arc::ptr_eq(&kept.queue, &turns.join("kept", "default", 1).queue));
+    assert!(kept.queue.0.lock().tenants.len() <= KNOWN_MAX);
 }

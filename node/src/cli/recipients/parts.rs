@@ -240,7 +240,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
-    use reveille_cluster::audience::Parts;
+    use reveille_cluster::audience::AudienceStore;
 
     fn list<'a>(path: &'a Path, read: &'a AtomicU64) -> List<'a> {
         List { path, report: None, read }
@@ -259,7 +259,7 @@ mod tests {
         let mut list = list(path, &read);
         let survey = list.survey().expect("it can be used");
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Parts::open(folder.path().to_owned()).expect("it opens");
+        let store = AudienceStore::open(folder.path().to_owned()).expect("it opens");
         let mut addresses = Vec::new();
         let all = list.parts(&survey, |part| {
             store.admit(part.hash, &part.bytes).expect("a node takes it");

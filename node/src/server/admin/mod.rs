@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::leader::barrier;
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_cluster::smtp::{Dial, TcpDialer};
 use reveille_proto::admin::v1;
@@ -58,7 +58,7 @@ const WATCHERS_MAX: usize = 256;
 const UPLOADS_MAX: usize = 4;
 /// What all services of the API share.
 pub struct Admin {
-    site: Arc<Site>,
+    site: Arc<NodeContext>,
     /// Peer addresses of the other founders, as this node's configuration names them.
     join: Vec<String>,
     dialer: Arc<dyn Dial>,
@@ -72,7 +72,7 @@ pub struct Admin {
 
 impl Admin {
     /// The API of this node. `join`: the founders that `InitCluster` takes where it names none.
-    pub fn new(site: Arc<Site>, join: Vec<String>) -> Admin {
+    pub fn new(site: Arc<NodeContext>, join: Vec<String>) -> Admin {
         Admin {
             site,
             join,

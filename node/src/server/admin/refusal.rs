@@ -1,7 +1,7 @@
 //! What the lower layers say, as faults of the API: the one place where their words become codes.
 
 use reveille_cluster::leader::barrier::BarrierError;
-use reveille_cluster::leader::transfer::HandoverError;
+use reveille_cluster::leader::transfer::TransferError;
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::Refusal;
@@ -115,10 +115,10 @@ pub fn not_changed(error: &MembershipError) -> ApiError {
 }
 
 /// Why leadership did not move.
-pub fn not_handed_over(error: &HandoverError) -> ApiError {
+pub fn not_handed_over(error: &TransferError) -> ApiError {
     match error {
-        HandoverError::NoLeader => not_reachable(error, None).next(LOOK_AT_CLUSTER),
-        HandoverError::Refused(why) => {
+        TransferError::NoLeader => not_reachable(error, None).next(LOOK_AT_CLUSTER),
+        TransferError::Refused(why) => {
             not_possible(format!("leadership was not handed over: {why}")).next(LOOK_AT_CLUSTER)
         }
     }

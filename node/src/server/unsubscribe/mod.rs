@@ -23,7 +23,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::ops::unsubscribe::Leaver;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -47,18 +47,18 @@ const RETRY_AFTER_SECONDS: &str = "10";
 #[derive(Clone)]
 struct Desk {
     admin: Arc<Admin>,
-    site: Arc<Site>,
+    site: Arc<NodeContext>,
     at_work: Arc<Semaphore>,
     turns: Arc<SingleFlight<Outcome>>,
 }
 
 /// Answers on `listener` until `stop`.
-pub async fn serve(admin: Arc<Admin>, site: Arc<Site>, listener: TcpListener, stop: CancellationToken) {
+pub async fn serve(admin: Arc<Admin>, site: Arc<NodeContext>, listener: TcpListener, stop: CancellationToken) {
     http::serve("unsubscribe", router(admin, site, AT_WORK_MAX), listener, stop).await;
 }
 
 /// Whatever stands before the token in the path is the proxy's business.
-fn router(admin: Arc<Admin>, site: Arc<Site>, at_work: usize) -> Router {
+fn router(admin: Arc<Admin>, site: Arc<NodeContext>, at_work: usize) -> Router {
     let desk = Desk { admin, site, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(SingleFlight::new()) };
     Router::new().fallback(answer).with_state(desk)
 }

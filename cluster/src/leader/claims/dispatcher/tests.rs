@@ -30,9 +30,9 @@ const CAP: u32 = 64;
 struct World {
     ledger: Ledger,
     now: Time,
-    on_the_way: OnTheWay,
-    paces: Paces,
-    fair: Fair,
+    on_the_way: InFlightClaims,
+    paces: ClaimRates,
+    fair: FairQueue,
     /// A clock that nobody sets.
     boot: Duration,
 }
@@ -70,9 +70,9 @@ impl World {
         let mut world = World {
             ledger: Ledger::new(),
             now: Time(0),
-            on_the_way: OnTheWay::default(),
-            paces: Paces::default(),
-            fair: Fair::new(),
+            on_the_way: InFlightClaims::default(),
+            paces: ClaimRates::default(),
+            fair: FairQueue::new(),
             boot: Duration::ZERO,
         };
         let readings =
@@ -153,7 +153,7 @@ impl World {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
-        let mut work = Work::of(&self.ledger, &lacking, &self.on_the_way, self.now);
+        let mut work = Claimable::of(&self.ledger, &lacking, &self.on_the_way, self.now);
         let caps = self.views().caps(&self.ledger, &holders);
         let given = self.paces.bounds(&self.ledger, &self.on_the_way, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
@@ -223,11 +223,11 @@ fn part(number: u32) -> Hash {
 }
 
 /// What a node says of the relay.
-fn said(holder: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> Report {
+fn said(holder: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
-    Report { holder, measured, behind: false, stopping: false }
+    NodeReport { holder, measured, behind: false, stopping: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {
@@ -286,8 +286,8 @@ fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&offers, &Bounds::default()));
-    let grants = Fair::new().grants(&offers, &credits, &mut Bounds::default(), CLAIMS_MAX);
+    let credits = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&offers, &ClaimLimits::default()));
+    let grants = FairQueue::new().grants(&offers, &credits, &mut ClaimLimits::default(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
 
@@ -315,7 +315,7 @@ fn a_node_that_died_three_times_holds_nothing_and_the_other_one_goes_on() {
     assert_eq!(world.held(), [(1, CAP)].into());
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let until = OPENED_AT.plus_ms(600_000);
-    assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), Rest { name: "n2".into(), until })].into());
+    assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), CrashBackoff { name: "n2".into(), until })].into());
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let (holders, views) = (world.holders(), world.views());
     let allowances = allowances_of(&world.ledger, &holders, 3, world.now);
     let caps = views.caps(&world.ledger, &holders);
-    let left = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&[], &Bounds::default()));
+    let left = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&[], &ClaimLimits::default()));
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -504,7 +504,7 @@ fn whatever_is_late_what_is_on_time_is_offered() {
 fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
     let mut world = World::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
     assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
-    world.paces = Paces::default();
+    world.paces = ClaimRates::default();
     assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
     assert!((1..=50).contains(&claimed_in_a_second(&mut world)), "what two seconds bring");
 }
@@ -514,7 +514,7 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     let mut world = World::sealed(10 * CHUNK);
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
-        let work = Work::of(&world.ledger, lacking, &OnTheWay::default(), world.now);
+        let work = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
         work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
     };
     let nobody = BTreeSet::new();
@@ -543,7 +543,7 @@ fn what_a_node_lacks_hides_nothing_that_it_has() {
     let world = World::sealed(chunks * CHUNK);
     let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
     lacking.insert(NodeId(2), (0..290).map(part).collect());
-    let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now);
+    let work = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
     let for_it: Vec<u32> =
         work.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
@@ -555,7 +555,7 @@ fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
     let offers_of = |world: &World, named: u32| {
         let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
         lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
-        let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now);
+        let work = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
         work.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
     };
     let full = crate::audience::NAMED_MAX as u32;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
+use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::limits::limits;
 
 use super::*;
@@ -28,22 +29,25 @@ fn shared(node: u64, recipients: u32) -> Credit {
     Credit { tenant: None, ..credit("", node, recipients) }
 }
 
-fn late_credits(pool: &str, recipients: u32) -> Bounds {
-    Bounds { late: [(pool.to_owned(), recipients)].into(), ..Bounds::default() }
+fn late_credits(pool: &str, recipients: u32) -> ClaimLimits {
+    ClaimLimits { late: [(pool.to_owned(), recipients)].into(), ..ClaimLimits::default() }
 }
 
-fn shares(shares: &[(&str, u32)]) -> Bounds {
-    Bounds { shares: shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect(), ..Bounds::default() }
+fn shares(shares: &[(&str, u32)]) -> ClaimLimits {
+    ClaimLimits {
+        shares: shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect(),
+        ..ClaimLimits::default()
+    }
 }
 
-fn pages(grants: &[Grant]) -> Vec<(u64, u32)> {
+fn pages(grants: &[ClaimGrant]) -> Vec<(u64, u32)> {
     grants.iter().map(|grant| (grant.page.index, grant.recipients)).collect()
 }
 
 #[test]
 fn a_small_tenant_does_not_wait_for_a_large_one() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
-    let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut Bounds::default(), 4);
+    let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut ClaimLimits::default(), 4);
     assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
 }
 
@@ -51,8 +55,8 @@ fn a_small_tenant_does_not_wait_for_a_large_one() {
 fn slice_is_as_large_as_the_level_of_the_ledger_allows() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
     for slice in [16, 512] {
-        let mut bounds = Bounds { slice, ..Bounds::default() };
-        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 3);
+        let mut bounds = ClaimLimits { slice, ..ClaimLimits::default() };
+        let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 3);
         assert_eq!(pages(&grants), [(1, slice), (2, 3), (1, slice)]);
     }
 }
@@ -66,7 +70,7 @@ fn within_a_tenant_priority_goes_before_on_time_before_age() {
         Offer { due: Time(90), priority: 7, ..offer("a", 4, 1) },
         Offer { due: Time(5), late: true, ..offer("a", 5, 1) },
     ];
-    let grants = Fair::new().grants(&offers, &[credit("a", 1, 100)], &mut Bounds::default(), 100);
+    let grants = FairQueue::new().grants(&offers, &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100);
     assert_eq!(pages(&grants), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
 }
 
@@ -75,13 +79,13 @@ fn late_mail_keeps_to_its_own_credit_and_holds_up_nothing() {
     let late = |page, priority| Offer { late: true, priority, ..offer("a", page, 1_000) };
     let offers = [late(1, 9), late(2, 0), offer("a", 3, 40), Offer { late: true, ..offer("b", 4, 1_000) }];
     let mut credits = late_credits("default", 30);
-    let grants = Fair::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
+    let grants = FairQueue::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
     assert_eq!(pages(&grants), [(1, 30), (3, 40)], "priority goes first, and what is on time is not behind it");
     assert_eq!(credits.late["default"], 0);
-    let grants = Fair::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
+    let grants = FairQueue::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
     assert_eq!(pages(&grants), [(3, 40)]);
     let mut of_another = late_credits("other", 0);
-    let grants = Fair::new().grants(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
+    let grants = FairQueue::new().grants(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
     assert_eq!(pages(&grants), [(2, 256), (2, 244)], "a pool that is not named has no bound");
 }
 
@@ -90,11 +94,11 @@ fn a_tenant_keeps_to_its_own_bound_in_all_its_pools_and_holds_up_nobody() {
     let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
     let offers = [offer("a", 1, 1_000), fast, offer("b", 3, 1_000)];
     let credits = [shared(1, 500), Credit { pool: "fast".to_owned(), ..shared(1, 500) }];
-    let mut bounds = Bounds { tenants: [("a".to_owned(), 300)].into(), ..Bounds::default() };
-    let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
+    let mut bounds = ClaimLimits { tenants: [("a".to_owned(), 300)].into(), ..ClaimLimits::default() };
+    let grants = FairQueue::new().grants(&offers, &credits, &mut bounds, 100);
     assert_eq!(pages(&grants), [(1, 256), (2, 44), (3, 244)], "the rest of the credit is for the other one");
     assert_eq!(bounds.tenants["a"], 0);
-    let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
+    let grants = FairQueue::new().grants(&offers, &credits, &mut bounds, 100);
     assert_eq!(pages(&grants), [(3, 256), (3, 244)]);
 }
 
@@ -103,20 +107,20 @@ fn a_pool_keeps_to_the_days_cap_whosever_turn_it_is() {
     let fast = Offer { pool: "fast".to_owned(), ..offer("a", 3, 1_000) };
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000), fast];
     let credits = [shared(1, 900), Credit { pool: "fast".to_owned(), ..shared(1, 200) }];
-    let mut bounds = Bounds { pools: [("default".to_owned(), 300)].into(), ..Bounds::default() };
-    let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
+    let mut bounds = ClaimLimits { pools: [("default".to_owned(), 300)].into(), ..ClaimLimits::default() };
+    let grants = FairQueue::new().grants(&offers, &credits, &mut bounds, 100);
     assert_eq!(pages(&grants), [(1, 256), (3, 200), (2, 44)]);
     assert_eq!(bounds.pools["default"], 0);
-    assert_eq!(pages(&Fair::new().grants(&offers, &credits, &mut bounds, 100)), [(3, 200)]);
+    assert_eq!(pages(&FairQueue::new().grants(&offers, &credits, &mut bounds, 100)), [(3, 200)]);
 }
 
 #[test]
 fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
     let offers = [offer("a", 1, 9_000), offer("b", 2, 9_000), offer("c", 3, 9_000)];
     let mut bounds = shares(&[("a", 4), ("c", 2)]);
-    let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 6);
+    let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 6);
     assert_eq!(pages(&grants), [(1, 256), (2, 64), (3, 128), (1, 256), (2, 64), (3, 128)]);
-    let grants = Fair::new().grants(&offers[1..], &[shared(1, 10_000)], &mut bounds, 4);
+    let grants = FairQueue::new().grants(&offers[1..], &[shared(1, 10_000)], &mut bounds, 4);
     assert_eq!(pages(&grants), [(2, 128), (3, 256), (2, 128), (3, 256)], "of those that wait");
 }
 
@@ -124,22 +128,24 @@ fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
 fn a_pool_without_credit_holds_up_neither_the_tenant_nor_the_others() {
     let dead = Offer { pool: "dead".to_owned(), priority: 9, ..offer("a", 1, 500) };
     let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
-    let grants = Fair::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], &mut Bounds::default(), 100);
+    let grants =
+        FairQueue::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], &mut ClaimLimits::default(), 100);
     assert_eq!(pages(&grants), [(2, 5), (3, 5)]);
-    assert_eq!(Fair::new().grants(&offers, &[], &mut Bounds::default(), 100), [], "no credit, no claim");
+    assert_eq!(FairQueue::new().grants(&offers, &[], &mut ClaimLimits::default(), 100), [], "no credit, no claim");
 }
 
 #[test]
 fn both_credits_bound_a_tenant_that_has_both() {
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-    let grants = Fair::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut Bounds::default(), 100);
+    let grants =
+        FairQueue::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut ClaimLimits::default(), 100);
     assert_eq!(pages(&grants), [(1, 40), (2, 110)]);
 }
 
 #[test]
 fn slices_go_where_the_most_room_is() {
     let credits = [credit("a", 1, 300), credit("a", 2, 400), credit("a", 3, 0)];
-    let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, &mut Bounds::default(), 100);
+    let grants = FairQueue::new().grants(&[offer("a", 1, 10_000)], &credits, &mut ClaimLimits::default(), 100);
     let nodes: Vec<(u64, u32)> = grants.iter().map(|grant| (grant.node.0, grant.recipients)).collect();
     assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
 }
@@ -148,28 +154,33 @@ fn slices_go_where_the_most_room_is() {
 fn a_node_that_lacks_a_part_serves_other_offers_and_others_serve_this_one() {
     let part = Offer { barred: [NodeId(2)].into(), ..offer("a", 1, 300) };
     let offers = [part, offer("a", 2, 300)];
-    let grants = Fair::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut Bounds::default(), 100);
+    let grants =
+        FairQueue::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut ClaimLimits::default(), 100);
     let mut who: Vec<(u64, u64)> = grants.iter().map(|grant| (grant.page.index, grant.node.0)).collect();
     who.dedup();
     assert_eq!(who, [(1, 1), (2, 2)], "what nobody may serve holds up nothing");
     let nobody = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
-    assert_eq!(Fair::new().grants(&[nobody], &[credit("a", 1, 100)], &mut Bounds::default(), 100), []);
+    assert_eq!(FairQueue::new().grants(&[nobody], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
 }
 
 #[test]
 fn a_turn_that_was_cut_short_goes_on_in_the_next_call() {
-    let mut fair = Fair::new();
+    let mut fair = FairQueue::new();
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], &mut Bounds::default(), 9)), [(1, 100)], "by a credit");
-    assert_eq!(pages(&fair.grants(&offers, &[], &mut Bounds::default(), 9)), [], "or by none");
     assert_eq!(
-        pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), 1)),
+        pages(&fair.grants(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)),
+        [(1, 100)],
+        "by a credit"
+    );
+    assert_eq!(pages(&fair.grants(&offers, &[], &mut ClaimLimits::default(), 9)), [], "or by none");
+    assert_eq!(
+        pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 1)),
         [(1, 156)],
         "or by the number of slices"
     );
-    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), 2)), [(2, 256), (1, 256)]);
+    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2)), [(2, 256), (1, 256)]);
     assert_eq!(
-        pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], &mut Bounds::default(), 1)),
+        pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], &mut ClaimLimits::default(), 1)),
         [(1, 256)],
         "alone, it has all turns"
     );
@@ -179,8 +190,12 @@ fn a_turn_that_was_cut_short_goes_on_in_the_next_call() {
 fn pools_take_turns_slice_by_slice() {
     let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
     let credit_fast = Credit { pool: "fast".to_owned(), ..shared(1, 9_000) };
-    let grants =
-        Fair::new().grants(&[offer("a", 1, 1_000), fast], &[shared(1, 9_000), credit_fast], &mut Bounds::default(), 4);
+    let grants = FairQueue::new().grants(
+        &[offer("a", 1, 1_000), fast],
+        &[shared(1, 9_000), credit_fast],
+        &mut ClaimLimits::default(),
+        4,
+    );
     assert_eq!(pages(&grants), [(1, 256), (2, 256), (1, 256), (2, 256)]);
 }
 
@@ -190,18 +205,20 @@ fn names(count: usize) -> Vec<String> {
 
 #[test]
 fn whose_pages_all_have_claims_on_their_way_keeps_its_turn_and_what_is_left_of_it() {
-    let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], Fair::new());
-    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], &mut Bounds::default(), 9)), [(1, 100)]);
-    let mut waiting = Bounds { waiting: [(("a".to_owned(), "default".to_owned()), 900)].into(), ..Bounds::default() };
+    let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], FairQueue::new());
+    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)), [(1, 100)]);
+    let mut waiting =
+        ClaimLimits { waiting: [(("a".to_owned(), "default".to_owned()), 900)].into(), ..ClaimLimits::default() };
     assert_eq!(fair.grants(&[], &[shared(1, 100)], &mut waiting, 9), []);
-    let grants = fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), 2);
+    let grants = fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2);
     assert_eq!(pages(&grants), [(1, 156), (2, 256)]);
 }
 
 #[test]
 fn beside_a_larger_share_whose_claims_are_on_their_way_a_turn_is_as_short_as_beside_its_offers() {
     let mut bounds = shares(&[("a", 16)]);
-    let slice = |bounds: &mut Bounds| Fair::new().grants(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], bounds, 1);
+    let slice =
+        |bounds: &mut ClaimLimits| FairQueue::new().grants(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], bounds, 1);
     assert_eq!(pages(&slice(&mut bounds)), [(2, 256)], "a has nothing to send");
     bounds.waiting = [(("a".to_owned(), "default".to_owned()), 1)].into();
     assert_eq!(pages(&slice(&mut bounds)), [(2, 16)]);
@@ -226,13 +243,13 @@ proptest! {
         let covers = |credit: &Credit, offer: &Offer, node: NodeId| {
             credit.pool == offer.pool && credit.node == node && credit.tenant.as_ref().is_none_or(|tenant| *tenant == offer.tenant)
         };
-        let mut fair = Fair::new();
+        let mut fair = FairQueue::new();
         for slices in calls {
-            let grants = fair.grants(&offers, &credits, &mut Bounds::default(), slices);
+            let grants = fair.grants(&offers, &credits, &mut ClaimLimits::default(), slices);
             prop_assert!(grants.len() <= slices);
             let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
             for grant in &grants {
-                prop_assert!((1..=Bounds::default().slice).contains(&grant.recipients));
+                prop_assert!((1..=ClaimLimits::default().slice).contains(&grant.recipients));
                 let offer = &mut offers_left[grant.page.index as usize];
                 offer.claimable = offer.claimable.checked_sub(grant.recipients).expect("no more than is claimable");
                 let mut covered = false;
@@ -255,7 +272,7 @@ proptest! {
         tenants in 2_usize..7,
         calls in prop::collection::vec((0_usize..9, 0_u32..900, 0_u32..900, prop::collection::vec((1_u32..600, 0_u8..3), 12)), 1..60),
     ) {
-        let mut fair = Fair::new();
+        let mut fair = FairQueue::new();
         let names = names(tenants);
         let mut got = vec![0; tenants];
         for (slices, here, there, chunks) in calls {
@@ -267,11 +284,11 @@ proptest! {
                 let rest = Offer { chunk: 99, ..offer(name, number as u64, 9_000) };
                 chunks.iter().enumerate().map(piece).chain([rest]).collect::<Vec<_>>()
             }).collect();
-            for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], &mut Bounds::default(), slices) {
+            for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], &mut ClaimLimits::default(), slices) {
                 got[grant.page.index as usize] += grant.recipients;
             }
             let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
-            prop_assert!(most - least <= Bounds::default().slice, "{:?}", got);
+            prop_assert!(most - least <= ClaimLimits::default().slice, "{:?}", got);
         }
     }
 
@@ -283,7 +300,7 @@ proptest! {
         let names = names(weights.len());
         let named: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights.iter().copied()).collect();
         let mut bounds = shares(&named);
-        let mut fair = Fair::new();
+        let mut fair = FairQueue::new();
         let mut got = vec![0_u32; weights.len()];
         for (slices, room) in calls {
             let offers: Vec<Offer> = names.iter().zip(0..).map(|(name, page)| offer(name, page, 9_000)).collect();
@@ -293,7 +310,7 @@ proptest! {
             let each = got.iter().zip(&weights).map(|(got, weight)| f64::from(*got) / f64::from(*weight));
             let (least, most) = each.clone().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
             let largest = weights.iter().copied().max().unwrap_or(1);
-            prop_assert!(most - least <= f64::from(Bounds::default().slice / largest), "{:?} by {:?}", got, weights);
+            prop_assert!(most - least <= f64::from(ClaimLimits::default().slice / largest), "{:?} by {:?}", got, weights);
         }
     }
 
@@ -307,23 +324,23 @@ proptest! {
     ) {
         let names = names(tenants);
         let patient = patient % tenants;
-        let mut fair = Fair::new();
+        let mut fair = FairQueue::new();
         let others = names.iter().enumerate().filter(|(number, _)| *number != patient).flat_map(|(number, name)| {
             pieces.iter().map(move |(claimable, priority)| Offer { priority: *priority, ..offer(name, number as u64, *claimable) })
         });
         let mut offers: Vec<Offer> = others.collect();
-        fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), before);
+        fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), before);
         offers.push(offer(&names[patient], patient as u64, 1));
         let mut waited = 0;
         loop {
             // One slice a call: the sharpest cut.
-            let grants = fair.grants(&offers, &[shared(1, room)], &mut Bounds::default(), 1);
+            let grants = fair.grants(&offers, &[shared(1, room)], &mut ClaimLimits::default(), 1);
             prop_assert_eq!(grants.len(), 1);
             if grants[0].page.index == patient as u64 {
                 break;
             }
             waited += grants[0].recipients;
-            prop_assert!(waited <= Bounds::default().slice * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
+            prop_assert!(waited <= ClaimLimits::default().slice * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! beside the next one's wait. Each tenant has so many claimed ahead, and what ends is claimed anew a while later.
 
 use super::*;
-use crate::worker::tenant_queue::Turns;
+use crate::worker::tenant_queue::TenantQueues;
 
 /// Between a dialogue's end and the claim that takes its place.
 const AROUND: Duration = Duration::from_millis(50);
@@ -19,8 +19,8 @@ struct Tenant {
 
 /// What is between the rows of one node.
 struct Node {
-    relays: Relays,
-    turns: Turns,
+    relays: RelayRegistry,
+    turns: TenantQueues,
     /// How long a dialogue of each relay takes.
     dialogues: BTreeMap<&'static str, Duration>,
     /// Dialogues that have ended, by tenant and relay.
@@ -32,12 +32,12 @@ struct Node {
 impl Node {
     async fn work_row(self: Arc<Node>, (tenant, share): (usize, u32), recipients: u32) {
         let deadline = Instant::now() + Duration::from_secs(3_600);
-        let mut waiting = self.turns.of(&tenant.to_string(), "default", share);
+        let mut waiting = self.turns.join(&tenant.to_string(), "default", share);
         for number in 1..=recipients {
             let turn = waiting.turn(deadline).await.expect("a turn");
             let way = self.relays.acquire("default", deadline).await.expect("a session");
             if number < recipients {
-                waiting.again(turn);
+                waiting.requeue(turn);
             }
             let node = Arc::clone(&self);
             tokio::spawn(async move {
@@ -58,7 +58,7 @@ async fn ended(
 ) -> BTreeMap<(usize, String), u32> {
     let node = Arc::new(Node {
         relays: relays_of(dialogues.keys().map(|name| relay(name, 10))),
-        turns: Turns::default(),
+        turns: TenantQueues::default(),
         dialogues,
         ended: Mutex::default(),
         credit: tenants.iter().map(|tenant| AtomicU32::new(tenant.claimed)).collect(),

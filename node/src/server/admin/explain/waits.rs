@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::leader::claims::catch_up::{is_late, late_rate};
-use reveille_cluster::smtp::{CircuitStatus, Status};
+use reveille_cluster::leader::claims::claimable::is_late;
+use reveille_cluster::leader::claims::limits::late_rate;
+use reveille_cluster::smtp::{CircuitStatus, RelayStatus};
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::CanaryState;
 use reveille_ledger::command::Relay;
@@ -20,7 +21,7 @@ pub struct WaitContext {
     /// Its name.
     pub node: String,
     /// Its relays, by name.
-    pub relays: BTreeMap<String, Status>,
+    pub relays: BTreeMap<String, RelayStatus>,
     /// Parts of audiences that it lacks (P20).
     pub lacking: BTreeSet<Hash>,
 }
@@ -134,7 +135,7 @@ fn for_a_node(
 }
 
 /// What keeps a relay from taking anything now.
-fn shut(name: &str, status: &Status) -> Option<String> {
+fn shut(name: &str, status: &RelayStatus) -> Option<String> {
     match &status.circuit {
         CircuitStatus::Closed => None,
         CircuitStatus::Open { cause, .. } => Some(format!("relay {name} fails, {cause}")),

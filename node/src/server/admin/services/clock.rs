@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::ops::test_clock::{WalkError, Walked, walk};
+use reveille_cluster::ops::test_clock::{AdvanceError, AdvanceProgress, advance};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::clock_service_server::ClockService;
 use reveille_proto::admin::v1::{
@@ -58,12 +58,12 @@ impl ClockService for Admin {
         let (words, heard) = mpsc::channel(WAITING_MAX);
         let (site, stop) = (Arc::clone(&self.site), self.stop.clone());
         tokio::spawn(async move {
-            let tell = |walked: Walked| {
+            let tell = |walked: AdvanceProgress| {
                 // Where it stood does not matter any more when the next word comes.
                 let _ = words.try_send(Ok(told(to, &walked, false)));
             };
             let last = tokio::select! {
-                walked = walk(&site, to, jump, tell) => walked.map(|walked| told(to, &walked, true)).map_err(fault),
+                walked = advance(&site, to, jump, tell) => walked.map(|walked| told(to, &walked, true)).map_err(fault),
                 () = words.closed() => return,
                 () = stop.cancelled() => Err(stopping()),
             };
@@ -74,7 +74,7 @@ impl ClockService for Admin {
     }
 }
 
-fn told(to: Time, walked: &Walked, done: bool) -> AdvanceClockResponse {
+fn told(to: Time, walked: &AdvanceProgress, done: bool) -> AdvanceClockResponse {
     AdvanceClockResponse {
         from: Some(views::timestamp(walked.from)),
         now: Some(views::timestamp(walked.now)),
@@ -89,11 +89,11 @@ fn told(to: Time, walked: &Walked, done: bool) -> AdvanceClockResponse {
     }
 }
 
-fn fault(error: WalkError) -> ApiError {
+fn fault(error: AdvanceError) -> ApiError {
     match error {
-        WalkError::Refused(refusal) => refusal::refused(&refusal),
-        WalkError::NotProposed(error) => refusal::not_proposed(&error, None, ""),
-        WalkError::NotRead(error) => refusal::not_read(error, None),
+        AdvanceError::Refused(refusal) => refusal::refused(&refusal),
+        AdvanceError::NotProposed(error) => refusal::not_proposed(&error, None, ""),
+        AdvanceError::NotRead(error) => refusal::not_read(error, None),
     }
 }
 

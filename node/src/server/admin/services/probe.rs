@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use reveille_cluster::smtp::{Cause, Dial, Findings, Patience, Session, Stage, Target, Timeouts, Verdict};
+use reveille_cluster::smtp::{Cause, Deadlines, Dial, DialogueResult, ProbeReport, Session, Stage, Target, Timeouts};
 use reveille_ledger::access::Tls;
 use reveille_ledger::command::Relay;
 
@@ -23,15 +23,15 @@ pub struct ProbeResult {
     /// What to do about it; empty where nothing failed.
     pub next: String,
     /// What was learned, up to there.
-    pub findings: Findings,
+    pub findings: ProbeReport,
 }
 
 /// Looks at a relay.
 pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeResult {
     let (connect, tls, banner, ehlo, auth) = (STEP, STEP, STEP, STEP, STEP);
     let timeouts = Timeouts { connect, tls, banner, ehlo, auth, quit: FAREWELL, ..Timeouts::default() };
-    let mut findings = Findings::default();
-    let opened = Session::open_noting(target, dialer, timeouts, &Patience::default(), &mut findings).await;
+    let mut findings = ProbeReport::default();
+    let opened = Session::open_noting(target, dialer, timeouts, &Deadlines::default(), &mut findings).await;
     match opened {
         Ok(session) => {
             session.quit().await;
@@ -47,12 +47,12 @@ pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeRe
 }
 
 /// A greeting, or words of TLS: somebody is there.
-fn has_answered(verdict: &Verdict, tls: &Tls) -> bool {
+fn has_answered(verdict: &DialogueResult, tls: &Tls) -> bool {
     match verdict {
-        Verdict::Refused { stage, .. } => *stage != Stage::Banner,
-        Verdict::Broken { stage: Stage::Connect | Stage::Banner, .. } => false,
+        DialogueResult::Refused { stage, .. } => *stage != Stage::Banner,
+        DialogueResult::Broken { stage: Stage::Connect | Stage::Banner, .. } => false,
         // Without a greeting before it, silence is all that a time-out heard.
-        Verdict::Broken { stage: Stage::Tls, cause } => {
+        DialogueResult::Broken { stage: Stage::Tls, cause } => {
             matches!(tls, Tls::StartTls(_)) || matches!(cause, Cause::Tls(_))
         }
         _ => true,
@@ -60,12 +60,12 @@ fn has_answered(verdict: &Verdict, tls: &Tls) -> bool {
 }
 
 /// Where and why a session did not open.
-fn in_words(verdict: &Verdict) -> String {
+fn in_words(verdict: &DialogueResult) -> String {
     match verdict {
-        Verdict::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
-        Verdict::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
-        Verdict::InDoubt { cause } => format!("failed: {cause}"),
-        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Accepted { .. } => {
+        DialogueResult::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
+        DialogueResult::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
+        DialogueResult::InDoubt { cause } => format!("failed: {cause}"),
+        DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } | DialogueResult::Accepted { .. } => {
             "an answer to a mail that was not offered".to_owned()
         }
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use reveille_cluster::smtp::{Cause, Mend, Stage, Verdict};
+use reveille_cluster::smtp::{Cause, DialogueResult, Mend, Stage};
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::command::Relay;
@@ -15,16 +15,17 @@ use reveille_ledger::command::Relay;
 const IMPLICIT_PORT: u16 = 465;
 
 /// The next step after a session that did not open.
-pub fn of(verdict: &Verdict, relay: &Relay) -> String {
+pub fn of(verdict: &DialogueResult, relay: &Relay) -> String {
     let again = format!("reveille relay test {}", relay.name);
     match verdict {
-        Verdict::Broken { cause: Cause::Tls(trouble) | Cause::Credentials(trouble), .. } => {
+        DialogueResult::Broken { cause: Cause::Tls(trouble) | Cause::Credentials(trouble), .. } => {
             mended(trouble.mend, relay, &again)
         }
-        Verdict::Refused { stage, .. } | Verdict::Broken { stage, .. } => of_stage(*stage, relay, &again),
-        Verdict::InDoubt { .. } | Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Accepted { .. } => {
-            again
-        }
+        DialogueResult::Refused { stage, .. } | DialogueResult::Broken { stage, .. } => of_stage(*stage, relay, &again),
+        DialogueResult::InDoubt { .. }
+        | DialogueResult::GateClosed(_)
+        | DialogueResult::NoSmtpUtf8 { .. }
+        | DialogueResult::Accepted { .. } => again,
     }
 }
 
@@ -141,8 +142,8 @@ pub mod tests {
         Relay { port, access, pool: "bulk".into(), rate_milli: 1_500, ..relay() }
     }
 
-    fn broken(stage: Stage, cause: Cause) -> Verdict {
-        Verdict::Broken { stage, cause }
+    fn broken(stage: Stage, cause: Cause) -> DialogueResult {
+        DialogueResult::Broken { stage, cause }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::{Unfit, fetch, spread};
+use reveille_cluster::audience::{AudienceFault, fetch, spread};
 use reveille_ledger::content::{PARTS_MAX, Seal};
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{
@@ -166,9 +166,9 @@ impl Admin {
             site.parts.check(&seal, tell)
         });
         let checked = checked.await;
-        checked.unwrap_or_else(|panic| Err(Unfit::Disk(panic.to_string()))).map_err(|unfit| match unfit {
-            Unfit::Wrong(why) => ApiError::of_field("parts", why),
-            Unfit::Part(_) | Unfit::Disk(_) | Unfit::Left => {
+        checked.unwrap_or_else(|panic| Err(AudienceFault::Disk(panic.to_string()))).map_err(|unfit| match unfit {
+            AudienceFault::Wrong(why) => ApiError::of_field("parts", why),
+            AudienceFault::Part(_) | AudienceFault::Disk(_) | AudienceFault::Left => {
                 ApiError::new(Code::Unavailable, ErrorReason::Busy, unfit.to_string()).next(AGAIN)
             }
         })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::node::context::Site;
+use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
 use tokio::sync::mpsc;
@@ -49,7 +49,7 @@ impl Admin {
     }
 }
 
-async fn follow(site: &Site, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
+async fn follow(site: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
     let mut applied = site.replica.applied();
     let mut known = None;
     loop {

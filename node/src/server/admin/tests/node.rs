@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::Parts;
+use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::Site;
-use reveille_cluster::node::lifecycle::{self, Leading, Station};
-use reveille_cluster::node::peer_handler::{Desk, Introduction};
+use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::node::context::NodeIntroduction;
+use reveille_cluster::node::lifecycle::{self, Candidacy, NodeRuntime};
+use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 use reveille_cluster::ops::zones::Zones;
@@ -83,9 +84,9 @@ impl Clock for SetClock {
 
 /// A node before there is a cluster, with its API.
 pub struct Founder {
-    pub site: Arc<Site>,
+    pub site: Arc<NodeContext>,
     pub channel: Channel,
-    leading: Leading,
+    leading: Candidacy,
     stop: CancellationToken,
     folder: TempDir,
 }
@@ -98,27 +99,27 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let folder = tempfile::tempdir().expect("a folder");
     let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let transport = GrpcTransport::bind(loopback).expect("a port");
-    let introduction = Introduction {
+    let introduction = NodeIntroduction {
         name: format!("node-{number}"),
         address: transport.address().to_string(),
         version: "0.1.0".to_owned(),
         tzdb: "2026x".to_owned(),
     };
-    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+    let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
     let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(incarnation) };
     let mut options = Options::new(folder.path().join("data"), me, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
-    let parts = Parts::open(folder.path().join("parts")).expect("a folder");
+    let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
     let replica = Replica::start(options, desk.clone()).await.expect("a replica");
     let key = folder.path().join("unsubscribe.key");
     std::fs::write(&key, "k".repeat(32)).expect("written");
     let key = Secret::File(key.to_string_lossy().into_owned());
     let unsubscribe = Unsubscribe::new(UNSUBSCRIBE, None, &[key]).expect("an address and a key");
-    let site = Site::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
+    let site = NodeContext::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
     let site = Arc::new(site.unsubscribe_by(Some(unsubscribe)));
     desk.open(&site);
-    let leading = Station::lead(&site);
+    let leading = NodeRuntime::lead(&site);
     let listener = TcpListener::bind(loopback).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
@@ -133,7 +134,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
 pub struct Node {
     pub channel: Channel,
     pub sink: Sink,
-    station: Option<Station>,
+    station: Option<NodeRuntime>,
     stop: CancellationToken,
     pub folder: TempDir,
 }
@@ -141,7 +142,7 @@ pub struct Node {
 impl Founder {
     /// Starts its actors; the cluster was made.
     pub async fn work(self, faults: &str) -> Node {
-        let options = lifecycle::Options {
+        let options = lifecycle::RuntimeOptions {
             name: "node-1".to_owned(),
             hello_name: Some("node-1".to_owned()),
             credentials: CredentialStore::default(),
@@ -150,7 +151,7 @@ impl Founder {
             dialer: Arc::new(TcpDialer::default()),
         };
         let (site, cancel) = (Arc::clone(&self.site), CancellationToken::new());
-        let station = Station::start(site, self.leading, options, &cancel).await.expect("a station");
+        let station = NodeRuntime::start(site, self.leading, options, &cancel).await.expect("a station");
         let faults = faults.parse().expect("a fault plan");
         let options = SinkOptions { faults, keep_bodies: MAILS_KEPT, ..SinkOptions::default() };
         let sink = Sink::start(options).expect("a mailbox");
@@ -278,13 +279,13 @@ impl Node {
     }
 
     /// What its actors share.
-    pub fn site(&self) -> &Site {
-        &self.station.as_ref().expect("it is at work").site
+    pub fn site(&self) -> &NodeContext {
+        &self.station.as_ref().expect("it is at work").context
     }
 
     /// The same, to be kept.
-    pub fn shared_site(&self) -> Arc<Site> {
-        Arc::clone(&self.station.as_ref().expect("it is at work").site)
+    pub fn shared_site(&self) -> Arc<NodeContext> {
+        Arc::clone(&self.station.as_ref().expect("it is at work").context)
     }
 
     /// The API takes its leave; the actors go on.
@@ -294,7 +295,7 @@ impl Node {
 
     pub async fn stop(mut self) {
         if let Some(station) = self.station.take() {
-            let site = Arc::clone(&station.site);
+            let site = Arc::clone(&station.context);
             station.stop(Duration::from_secs(10)).await;
             self.stop.cancel();
             assert!(site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica ends");

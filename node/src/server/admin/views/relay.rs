@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reveille_cluster::smtp::{CircuitStatus, Status};
+use reveille_cluster::smtp::{CircuitStatus, RelayStatus};
 use reveille_ledger::access::{Tls, Trust};
 use reveille_ledger::command::Relay;
 use reveille_ledger::ids::Time;
@@ -37,7 +37,7 @@ pub fn relay(relay: &Relay) -> v1::Relay {
 }
 
 /// What `node` makes of a relay at `now`.
-pub fn health(node: &str, now: Time, status: Status) -> v1::RelayHealth {
+pub fn health(node: &str, now: Time, status: RelayStatus) -> v1::RelayHealth {
     let at = |until: Instant| {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_secs(365 * 24 * 3_600));
         timestamp(now.plus_ms(i64::try_from(left.as_millis()).unwrap_or_default()))

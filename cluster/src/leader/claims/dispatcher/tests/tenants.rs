@@ -5,7 +5,7 @@ use reveille_ledger::tenant::TenantSet;
 use super::*;
 
 impl World {
-    /// Bounds of a tenant: mails a second in thousandths, at once, share; zero binds nothing.
+    /// Bounds of a tenant: emails a second in thousandths, at once, share; zero binds nothing.
     fn bound(&mut self, name: &str, (rate_milli, concurrency, share): (u64, u32, u32)) {
         let set = TenantSet {
             request: None,
@@ -70,7 +70,7 @@ fn a_tenants_rate_holds_across_a_fail_over() {
     for _ in 0..4 {
         claimed.extend((0..3).map(|_| claimed_in_a_second(&mut world)));
         // What the former leader had claimed is open and counted as spent; the new one's bucket is empty.
-        world.paces = Paces::default();
+        world.paces = ClaimRates::default();
     }
     let all: u32 = claimed.iter().sum();
     assert!((4 * 2 * 20 - 20..=12 * 20).contains(&all), "{claimed:?}");
@@ -137,7 +137,7 @@ fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
     assert_eq!(world.look().1, NAP_FOR_CREDIT);
 }
 
-/// I12: one tenant has a backlog of 655,360 and a relay that is away, another one sends a hundred mails. Counted is
+/// I12: one tenant has a backlog of 655,360 and a relay that is away, another one sends a hundred emails. Counted is
 /// how often the dispatcher looks until the last of them is claimed, not how long that takes.
 #[test]
 fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_longer() {
@@ -182,8 +182,8 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
 
 /// Puts on their way what was made for this tenant's pages, as long as nobody has answered.
 fn goes_for(world: &mut World, tenant: &str, made: Claims) {
-    let is_own = |grant: &Grant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
-    let grants: Vec<Grant> = made.grants.into_iter().filter(is_own).collect();
+    let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
+    let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();
     assert!(!grants.is_empty(), "{tenant} was to have some");
     world.on_the_way.goes(grants);
 }

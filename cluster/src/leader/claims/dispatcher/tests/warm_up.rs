@@ -56,8 +56,8 @@ fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
     let (claims, nap) = world.look();
     assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and nobody is kept awake");
     // Another leader finds the same in the state.
-    world.paces = Paces::default();
-    world.fair = Fair::new();
+    world.paces = ClaimRates::default();
+    world.fair = FairQueue::new();
     assert_eq!(world.sent(), 0);
     world.wait(DAY_MS);
     assert_eq!(world.sent(), 300);

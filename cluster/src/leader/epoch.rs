@@ -1,0 +1,141 @@
+//! Starts an epoch whenever Raft makes this node the leader, runs the leader's actors, and ends them with it (P13).
+//!
+//! The first leader of a cluster goes through the same lines as every later one: fail-over is no special case.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::agreed_time;
+use reveille_ledger::command::Command;
+use reveille_ledger::reply::CommandOutcome;
+use reveille_raft::{Role, crash};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::claims::dispatcher;
+use super::leadership::{Leadership, PATIENCE};
+use super::{auditor, clock_steering, fitness, timer};
+use crate::node::context::{Concerns, NodeContext, concerns};
+
+/// An idle leader commits a `Tick` this often, so that ledger time moves (P18).
+const TICK_EVERY: Duration = Duration::from_secs(10);
+/// Pause after an epoch could not be started.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Stands for this node's leaderships, one after the other, until the node stops.
+pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
+    let mut role = context.replica.role();
+    loop {
+        let raft_term = raft_term_of(*role.borrow_and_update());
+        match raft_term {
+            Some(raft_term) => {
+                let over = stop.child_token();
+                let changed =
+                    async { while role.changed().await.is_ok() && raft_term_of(*role.borrow()) == Some(raft_term) {} };
+                tokio::select! {
+                    () = lead(&context, raft_term, over.clone()) => {}
+                    () = stop.cancelled() => {}
+                    () = changed => {}
+                }
+                over.cancel();
+                crash::point("lifecycle.leadership-lost");
+                context.end_leadership();
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+            None => {
+                tokio::select! {
+                    // The replica is gone, and the node is about to stop: nothing is left to lead.
+                    changed = role.changed() => if changed.is_err() { stop.cancelled().await },
+                    () = stop.cancelled() => {}
+                }
+            }
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+    }
+}
+
+fn raft_term_of(role: Role) -> Option<u64> {
+    match role {
+        Role::Leader { term } => Some(term),
+        Role::Follower { .. } | Role::Candidate | Role::Stopped => None,
+    }
+}
+
+/// One epoch from its start to its end. Returns when another epoch is needed.
+async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) {
+    let Some(leadership) = begin(context, raft_term, ended.clone()).await else { return };
+    let leadership = Arc::new(leadership);
+    tracing::info!(epoch = leadership.epoch().0, clocks_agree = leadership.clocks_agree(), "this node leads");
+    context.begin_leadership(Arc::clone(&leadership));
+    let mut actors = JoinSet::new();
+    actors.spawn(timer::run(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(dispatcher::run(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(auditor::run(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(fitness::run(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(tick(Arc::clone(&leadership)));
+    actors.spawn(listen(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(clock_steering::run(Arc::clone(context), Arc::clone(&leadership)));
+    // An actor that held the state of a leadership is never revived: the leadership ends with its first.
+    if let Some(Err(panic)) = actors.join_next().await {
+        tracing::error!(%panic, epoch = leadership.epoch().0, "an actor of the leadership failed: the leadership ends");
+    }
+    ended.cancel();
+    context.end_leadership();
+    while actors.join_next().await.is_some() {}
+}
+
+async fn tick(leadership: Arc<Leadership>) {
+    while !leadership.ended() {
+        leadership.ended.run_until_cancelled(tokio::time::sleep(TICK_EVERY)).await;
+        if !leadership.ended() {
+            leadership.propose(Command::Tick).await;
+        }
+    }
+}
+
+/// Rings the bell when an entry made work; ends the leadership when another epoch was applied.
+async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
+    let mut hints = context.replica.effects();
+    while let Some(Some(hint)) = leadership.ended.run_until_cancelled(hints.next()).await {
+        let current = context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+        if current != Some(leadership.epoch()) {
+            tracing::info!(epoch = leadership.epoch().0, "another epoch began: the leadership ends");
+            return;
+        }
+        match concerns(&hint) {
+            Concerns::Timer => leadership.due.notify_one(),
+            Concerns::Dispatcher => leadership.work.notify_one(),
+            Concerns::Everybody => {
+                leadership.due.notify_one();
+                leadership.work.notify_one();
+                leadership.late.notify_one();
+            }
+            Concerns::Nobody => {}
+        }
+    }
+}
+
+/// Commits the `EpochStart` and makes the leadership from what was applied.
+async fn begin(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) -> Option<Leadership> {
+    let (start, read_at) = clock_steering::epoch_start(context).await;
+    let agreed = agreed_time(start.voters, &start.readings);
+    let command = Command::EpochStart(start);
+    let reply = match context.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PATIENCE).await
+    {
+        Ok(reply) => reply,
+        Err(error) => {
+            tracing::debug!(%error, "no epoch yet");
+            return None;
+        }
+    };
+    let CommandOutcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
+    let applied_at = context.clock.boot();
+    // No entry but this one was applied under the epoch: the offset is the one that went into its base (P19).
+    let base = base.plus_ms(-context.offset_ms());
+    // A base that the clocks agreed on is the time at which they were read; what the commit took has passed since.
+    let base_at = if agreed == Some(base) { read_at } else { applied_at };
+    let (replica, lease_clock) = (context.replica.clone(), Arc::clone(&context.lease_clock));
+    Some(Leadership::new(replica, lease_clock, (epoch, clocks_agree), (base, base_at), applied_at, ended))
+}

@@ -1,0 +1,49 @@
+//! Measures the backlog of this node's applied state every few seconds, for operators and for metrics (P16).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::backlog::{BacklogWatch, Seen, add_waiting};
+use crate::node::context::NodeContext;
+
+/// How often the state is read.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Looks until `stop`.
+pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
+    let mut watch = BacklogWatch::default();
+    let mut gauges = BTreeMap::new();
+    let mut every = tokio::time::interval(LOOK_EVERY);
+    while stop.run_until_cancelled(every.tick()).await.is_some() {
+        let (now, looks) = (context.clock.boot(), Arc::clone(&context));
+        // Off the threads on which mail goes: calendars are asked one after the other, outside the state's lock.
+        let seen = tokio::task::spawn_blocking(move || {
+            let mut seen = looks.replica.read(Seen::of);
+            add_waiting(&mut seen.late, &seen.missed, &looks.zones, seen.now);
+            seen
+        });
+        let seen = match seen.await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::error!(%error, "the backlog was not looked at");
+                continue;
+            }
+        };
+        let backlogs = watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), now);
+        for (pool, _) in std::mem::take(&mut gauges) {
+            gauges.insert(pool, (0.0, 0.0));
+        }
+        for backlog in &backlogs {
+            let age = seen.now.since_ms(backlog.oldest).max(0) as f64 / 1_000.0;
+            gauges.insert(backlog.pool.clone(), (backlog.recipients as f64, age));
+        }
+        for (pool, (recipients, age)) in &gauges {
+            metrics::gauge!("reveille_backlog_recipients", "pool" => pool.clone()).set(*recipients);
+            metrics::gauge!("reveille_backlog_age_seconds", "pool" => pool.clone()).set(*age);
+        }
+        context.note_backlogs(backlogs);
+    }
+}

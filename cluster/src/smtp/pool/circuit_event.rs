@@ -1,0 +1,46 @@
+//! What the end of a dialogue tells the circuit breaker about the relay as such.
+
+use std::time::Duration;
+
+use super::circuit::CircuitEvent;
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::session::cause::Cause;
+use crate::smtp::session::stream::Stage;
+
+/// A relay that had this long after MAIL, and did not get as far as the caller's limit demanded, is slow: that
+/// counts against it. With less, the caller simply came late.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// What a verdict says about the relay as such. A relay that is too busy for one more session, while
+/// others are open, works: it is slowed, not shut off.
+pub(crate) fn circuit_event(verdict: &DialogueResult, tried_for: Duration, others_open: bool) -> CircuitEvent {
+    match verdict {
+        DialogueResult::Accepted { .. } => CircuitEvent::Accepted,
+        DialogueResult::GateClosed(_) => CircuitEvent::Reached,
+        DialogueResult::NoSmtpUtf8 { .. } => CircuitEvent::Greeted,
+        DialogueResult::InDoubt { cause } => CircuitEvent::LostAfter(cause.to_string()),
+        DialogueResult::Refused { stage, scope, text, code, .. } => match (stage, scope) {
+            (_, RefusalScope::Throttle { daily_quota: true }) => CircuitEvent::QuotaUsedUp(format!("{code} {text}")),
+            (Stage::Answered, _) => CircuitEvent::Answered,
+            (stage, RefusalScope::Throttle { .. }) if *stage < Stage::Mail && others_open => CircuitEvent::Nothing,
+            (stage, _) if *stage < Stage::Mail => CircuitEvent::NotOpened(format!("{stage:?}: {code} {text}")),
+            (Stage::Mail, RefusalScope::Relay) => CircuitEvent::MailFailed(format!("{stage:?}: {code} {text}")),
+            (Stage::Mail, _) => CircuitEvent::Greeted,
+            _ => CircuitEvent::Reached,
+        },
+        DialogueResult::Broken { cause: Cause::NotBegunInTime, stage } if tried_for >= SLOW => {
+            loss(*stage, &format!("no answer within {} s", tried_for.as_secs()))
+        }
+        DialogueResult::Broken { cause, .. } if cause.is_ours() => CircuitEvent::Nothing,
+        DialogueResult::Broken { cause, stage } => loss(*stage, &cause.to_string()),
+    }
+}
+
+fn loss(stage: Stage, cause: &str) -> CircuitEvent {
+    let cause = format!("{stage:?}: {cause}");
+    match stage {
+        stage if stage < Stage::Mail => CircuitEvent::NotOpened(cause),
+        Stage::Mail => CircuitEvent::MailFailed(cause),
+        _ => CircuitEvent::LostBefore(cause),
+    }
+}

@@ -1,0 +1,109 @@
+//! Bugs that tests inject into the order of claim and send, to prove that the judge finds them (`reveille_ledger::planted`).
+//!
+//! Called by the claim workers; does nothing in a build without the feature `planted-bugs`. The gate has no branch for it: a
+//! claim that was never granted brings a check of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reveille_ledger::Claim;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::claim_history::ClaimHistory;
+use reveille_ledger::command::ReleaseReason;
+use reveille_ledger::ids::{ClaimOwner, Fence, GROUP, RunId};
+use reveille_ledger::injected_bugs::{self, Bug};
+use tokio::time::Instant;
+
+use super::claim::WorkedClaim;
+use super::claim_tasks::ClaimTasks;
+use super::context::WorkerContext;
+use super::delivery::{PREPARE_WITHIN, outcome_of};
+use super::journal::Place;
+use super::outcome::DeliveryOutcome;
+use crate::leader::claims::claimable::claimable;
+use crate::node::limits::BEGIN_WITHIN;
+
+/// The place in an entry of a claim that no entry has granted.
+const NOT_GRANTED: u32 = u32::MAX;
+/// Recipients that are sent at once before their claim.
+const AHEAD_MAX: u32 = 4;
+
+/// Recipients that a process has sent before their claim, and what came of it; none while nothing has.
+type Sent = BTreeMap<(ClaimOwner, RunId, u32, u16), Option<DeliveryOutcome>>;
+
+/// Several nodes may share a process.
+static SENT: Mutex<Sent> = Mutex::new(BTreeMap::new());
+
+/// Takes a recipient over from its worker: settles what came of it before its claim ([`Bug::ClaimAfterSend`]), or keeps it
+/// claimed for a minute ([`Bug::IdleClaim`]).
+pub(crate) async fn takes_over(
+    context: &Arc<WorkerContext>,
+    tasks: &ClaimTasks,
+    place: Place,
+    is_last_of_several: bool,
+) -> bool {
+    let key = (context.node.me, place.page, place.chunk, place.slot);
+    let sent = if injected_bugs::is(Bug::ClaimAfterSend) { SENT.lock().get(&key).cloned().flatten() } else { None };
+    if let Some(outcome) = sent {
+        context.settler.settle(place, outcome).await;
+        return true;
+    }
+    let idles = injected_bugs::is(Bug::IdleClaim) && is_last_of_several;
+    if idles {
+        let context = Arc::clone(context);
+        tasks.spawn(async move {
+            tokio::time::sleep(PREPARE_WITHIN).await;
+            context.settler.settle(place, DeliveryOutcome::Released(ReleaseReason::Busy)).await;
+        });
+    }
+    idles
+}
+
+/// [`Bug::ClaimAfterSend`]: where this node leads, sends some of what is pending; the claim comes afterwards.
+pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks) {
+    if !injected_bugs::is(Bug::ClaimAfterSend) {
+        return;
+    }
+    let Some(leadership) = context.node.leadership() else { return };
+    let (me, now) = (context.node.me, leadership.now());
+    let claim = context.node.replica.read(|ledger| {
+        let mut sent = SENT.lock();
+        let parts = ledger
+            .open_pages()
+            .flat_map(|(id, page)| claimable(ledger, id, page, now).map(move |part| (id, part.number, part.slots)));
+        let fresh = parts.map(|(page, chunk, slots)| {
+            let is_new = |slot: &u16| !sent.contains_key(&(me, page, chunk, *slot));
+            (page, chunk, slots.iter().filter(is_new).collect::<Bitmap>().first(AHEAD_MAX))
+        });
+        let (page, chunk, slots) = fresh.into_iter().find(|(_, _, slots)| !slots.is_empty())?;
+        sent.extend(slots.iter().map(|slot| ((me, page, chunk, slot), None)));
+        let fence = Fence { group: GROUP, epoch: leadership.epoch(), index: ledger.head().applied, place: NOT_GRANTED };
+        let row = Claim {
+            page,
+            chunk,
+            owner: me,
+            claimed_at: now,
+            granted: slots.clone(),
+            claimed: slots,
+            in_doubt: Bitmap::new(),
+            sent: Bitmap::new(),
+            assumed: Bitmap::new(),
+            history: ClaimHistory::default(),
+        };
+        WorkedClaim::new(ledger, fence, &row)
+    });
+    let Some(claim) = claim else { return };
+    let claim = Arc::new(WorkedClaim { check: |_, _| Ok(()), ..claim });
+    for number in 0..claim.recipients.len() {
+        let (context, claim) = (Arc::clone(context), Arc::clone(&claim));
+        tasks.spawn(async move {
+            let (recipient, deadline) = (&claim.recipients[number], Instant::now() + BEGIN_WITHIN);
+            let Ok(permit) = context.relays.acquire(&claim.pool, deadline).await else { return };
+            if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
+                let Place { page, chunk, slot, .. } = recipient.place;
+                SENT.lock().insert((context.node.me, page, chunk, slot), Some(outcome));
+            }
+        });
+    }
+}

@@ -1,0 +1,179 @@
+//! Sees one email through: its dialogue, what the answer means for the recipient, and the outcome that is settled.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::command::{Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
+use reveille_raft::crash;
+use tokio::time::Instant;
+
+use super::claim::{ClaimedRecipient, WorkedClaim};
+use super::composition::compose;
+use super::context::WorkerContext;
+use super::gate::WorkerGate;
+use super::in_flight_handoffs::HandOff;
+use super::journal::{Act, Answer, Place};
+use super::outcome::{DeliveryOutcome, clip, no_relay};
+use crate::smtp::registry::RelayPermit;
+use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Unavailable};
+
+/// A dialogue that has not reached its gate by then ends without a hand-off.
+pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
+
+/// One recipient, from composing to its settled outcome.
+pub(crate) async fn send(
+    context: Arc<WorkerContext>,
+    claim: Arc<WorkedClaim>,
+    number: usize,
+    permit: RelayPermit,
+    deadline: Instant,
+) {
+    let recipient = &claim.recipients[number];
+    if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
+        context.settler.settle(recipient.place, outcome).await;
+    }
+}
+
+/// The outcome of one recipient; `None` if nothing may be settled of it.
+pub(crate) async fn outcome_of(
+    context: &Arc<WorkerContext>,
+    claim: &WorkedClaim,
+    recipient: &ClaimedRecipient,
+    permit: RelayPermit,
+    deadline: Instant,
+) -> Option<DeliveryOutcome> {
+    let (hand_off, email) = match compose(context, claim, recipient, deadline).await {
+        Ok(composed) => composed,
+        Err(outcome) => return Some(outcome),
+    };
+    let hand_off = Arc::new(hand_off);
+    let (relay, verdict) = match deliver(context, claim, (&hand_off, email), permit, deadline).await {
+        Ok(verdict) => verdict,
+        Err(outcome) => return Some(outcome),
+    };
+    let said = recipient.test.then(|| said(relay, &verdict)).flatten();
+    let outcome = judge(context, &hand_off, verdict)?;
+    // A hand-off in doubt stays listed until the state names it: until then only this node can (P15).
+    let hand_offs = &context.node.hand_offs;
+    if outcome == DeliveryOutcome::InDoubt {
+        hand_offs.in_doubt(&hand_off);
+    }
+    if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, hand_off.place) {
+        hand_offs.remove(&hand_off);
+    }
+    Some(match said {
+        Some(said) => DeliveryOutcome::Test(said, Box::new(outcome)),
+        None => outcome,
+    })
+}
+
+/// The dialogue, and the relay that it was with. A relay whose EHLO offers no SMTPUTF8 for an email that needs it passes it
+/// to another relay of the pool: each is asked once, with what its current session offers, and nothing was written. Where
+/// one of them took no EHLO, the recipient waits as after a transient refusal: that relay may take one next time.
+///
+/// # Errors
+/// What becomes of the recipient when the relays that are left cannot be used in time: it comes back.
+async fn deliver(
+    context: &Arc<WorkerContext>,
+    claim: &WorkedClaim,
+    (hand_off, email): (&Arc<HandOff>, Email),
+    mut permit: RelayPermit,
+    deadline: Instant,
+) -> Result<(String, DialogueResult), DeliveryOutcome> {
+    let again = email.needs_smtputf8().then(|| email.clone());
+    let (mut email, mut lacking, mut all_asked) = (email, BTreeSet::new(), true);
+    loop {
+        let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
+        let deadlines = Deadlines { open_by, begin_by, stop: context.drain.child_token() };
+        let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off), check: claim.check };
+        let verdict = permit.permit.deliver(email, gate, deadlines).await;
+        let (Some(copy), DialogueResult::NoSmtpUtf8 { asked }) = (again.as_ref(), &verdict) else {
+            return Ok((permit.relay, verdict));
+        };
+        all_asked &= *asked;
+        lacking.insert(permit.relay.clone());
+        let next = context.relays.acquire_except(&lacking, &claim.pool, deadline);
+        permit = match context.drain.run_until_cancelled(next).await {
+            Some(Ok(next)) => next,
+            // The relay that took no EHLO may offer SMTPUTF8.
+            Some(Err(None)) if !all_asked => return Ok((permit.relay, DialogueResult::smtputf8_is_not_known())),
+            // No relay of the pool offers it. A sender beyond ASCII is not the recipient's fault.
+            Some(Err(None)) if copy.to.is_ascii() => {
+                return Ok((permit.relay, DialogueResult::sender_needs_smtputf8()));
+            }
+            Some(Err(None)) => return Ok((permit.relay, verdict)),
+            Some(Err(Some(Unavailable::Closed))) | None => {
+                return Err(DeliveryOutcome::Released(ReleaseReason::Stopping));
+            }
+            // Pending at once, it would be claimed again by the rate of the relay that cannot take it.
+            Some(Err(Some(why))) => return Err(no_relay(hand_off.place, &why.to_string())),
+        };
+        email = copy.clone();
+    }
+}
+
+/// In the state that this node has applied. Where it is no longer claimed, the claim was revoked: the state has named this
+/// hand-off, or a decision has closed it.
+fn is_claimed(context: &WorkerContext, place: Place) -> bool {
+    let claimed = |row: &reveille_ledger::Claim| row.claimed.contains(place.slot);
+    context.node.replica.read(|ledger| ledger.claims().get(&place.fence).is_some_and(claimed))
+}
+
+/// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11). `None` if nothing may
+/// be settled.
+fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -> Option<DeliveryOutcome> {
+    let place = hand_off.place;
+    Some(match verdict {
+        DialogueResult::Accepted { .. } => {
+            crash::point("smtp.after-250-before-record");
+            // A journal that fails here has closed the gate for all that follow; this answer is settled all the same.
+            let _ = context.journal.note(place, Act::Accepted);
+            DeliveryOutcome::Accepted
+        }
+        DialogueResult::Refused { code, enhanced, text, scope, .. } => {
+            let scope = match scope {
+                RefusalScope::Mailbox => ReplyScope::Mailbox,
+                RefusalScope::Greylisted => ReplyScope::Greylist,
+                RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
+                RefusalScope::Tenant | RefusalScope::Content => ReplyScope::Policy,
+            };
+            let text = clip(&smtp::without_enhanced_code(&text, enhanced));
+            let words = if code < 500 { 0 } else { smtp::words_hash(&text, &hand_off.key) };
+            let refused = Refused { slot: place.slot, code, enhanced, text, scope, words };
+            let answer = Answer { code, enhanced, scope, text: refused.text.clone(), words };
+            let _ = context.journal.note(place, Act::Refused(answer));
+            DeliveryOutcome::Refused(refused)
+        }
+        DialogueResult::Broken { stage, cause } => match cause {
+            // Peers close politely between emails: another session, at once.
+            smtp::Cause::ClosedBetweenMails => DeliveryOutcome::Released(ReleaseReason::SessionEnded),
+            // No relay refused it: it is pending at once, and another node takes it.
+            smtp::Cause::Stopped => DeliveryOutcome::Released(ReleaseReason::Stopping),
+            cause => no_relay(place, &format!("lost at {stage:?}: {cause}")),
+        },
+        DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
+        DialogueResult::GateClosed(refusal) => return DeliveryOutcome::of_closed_gate(refusal),
+        DialogueResult::InDoubt { cause } => {
+            tracing::warn!(recipient = hand_off.name(), fence = %place.fence, %cause, "in doubt");
+            metrics::counter!("reveille_in_doubt_total").increment(1);
+            DeliveryOutcome::InDoubt
+        }
+    })
+}
+
+/// The relay that was asked, and the words with which it took an email: like those of a refusal, without the enhanced code.
+fn said(relay: String, verdict: &DialogueResult) -> Option<RelayReply> {
+    match verdict {
+        DialogueResult::Accepted { code, text } => {
+            let enhanced = smtp::enhanced_code(*code, text);
+            let text = clip(&smtp::without_enhanced_code(text, enhanced));
+            Some(RelayReply { relay, code: *code, enhanced, text })
+        }
+        DialogueResult::GateClosed(_) => None,
+        DialogueResult::Refused { .. }
+        | DialogueResult::NoSmtpUtf8 { .. }
+        | DialogueResult::Broken { .. }
+        | DialogueResult::InDoubt { .. } => Some(RelayReply { relay, code: 0, enhanced: None, text: String::new() }),
+    }
+}

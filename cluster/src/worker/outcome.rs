@@ -1,0 +1,121 @@
+//! What became of one recipient of a claim, and how operators see it counted.
+
+use reveille_ledger::command::{Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
+
+use super::journal::Place;
+use crate::smtp::GateRefusal;
+
+/// Characters of a relay's answer that go into the ledger.
+const TEXT_MAX: usize = 200;
+
+/// What became of one recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    /// The relay took it.
+    Accepted,
+    /// Of a test email: the relay that was asked, its words where it took the email, and what became of it.
+    Test(RelayReply, Box<DeliveryOutcome>),
+    /// Definitely not handed off.
+    Released(ReleaseReason),
+    /// Not handed off, because it opted out.
+    Suppressed,
+    /// Definitely refused.
+    Refused(Refused),
+    /// Handed off, and the answer is not known.
+    InDoubt,
+    /// It cannot be composed.
+    Unsendable(Unsendable),
+}
+
+impl DeliveryOutcome {
+    /// Whatever kept a gate closed, nothing was handed off. For a recipient that has left the claim this is evidence: it
+    /// resolves a doubt of a claim that was revoked, and else changes nothing (P14). `None` where an earlier hand-off of
+    /// the same claim may be in flight: its own outcome is settled, or that of the next life's recovery.
+    pub(crate) fn of_closed_gate(refusal: GateRefusal) -> Option<DeliveryOutcome> {
+        Some(DeliveryOutcome::Released(match refusal {
+            GateRefusal::BegunBefore => return None,
+            GateRefusal::OptedOut => return Some(DeliveryOutcome::Suppressed),
+            GateRefusal::NotInRow => ReleaseReason::NotInClaim,
+            GateRefusal::RunPaused => ReleaseReason::RunPaused,
+            GateRefusal::RunEnded => ReleaseReason::RunEnded,
+            GateRefusal::LeaseOver => ReleaseReason::LeaseOver,
+            GateRefusal::PastDeadline => ReleaseReason::PastDeadline,
+            GateRefusal::JournalFailed => ReleaseReason::JournalFailed,
+            GateRefusal::Stopping => ReleaseReason::Stopping,
+        }))
+    }
+
+    /// Counts it.
+    pub(crate) fn count(&self) {
+        let (outcome, reason) = self.words();
+        metrics::counter!("reveille_mails_total", "outcome" => outcome, "reason" => reason).increment(1);
+    }
+
+    /// Outcome and reason, as the history and the metrics name them.
+    fn words(&self) -> (&'static str, &'static str) {
+        match self {
+            DeliveryOutcome::Test(_, outcome) => outcome.words(),
+            DeliveryOutcome::Accepted => ("accepted", ""),
+            DeliveryOutcome::Suppressed => ("suppressed", "opted_out"),
+            DeliveryOutcome::InDoubt => ("in_doubt", ""),
+            DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
+            // No relay answered it (P6).
+            DeliveryOutcome::Refused(Refused { code: 0, .. }) => ("released", "no_relay"),
+            DeliveryOutcome::Refused(refused) => match refused.scope {
+                ReplyScope::Mailbox => ("refused", "mailbox"),
+                ReplyScope::Greylist => ("refused", "greylist"),
+                ReplyScope::Relay => ("refused", "relay"),
+                ReplyScope::Policy => ("refused", "policy"),
+            },
+            DeliveryOutcome::Released(why) => ("released", released(*why)),
+        }
+    }
+}
+
+/// No relay can take it now: it is pending again after a while, uncounted (P6).
+pub(crate) fn no_relay(place: Place, cause: &str) -> DeliveryOutcome {
+    let (text, scope) = (clip(cause), ReplyScope::Relay);
+    DeliveryOutcome::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope, words: 0 })
+}
+
+/// Why an email cannot be composed.
+pub(crate) fn not_composed(cause: &str) -> DeliveryOutcome {
+    DeliveryOutcome::Unsendable(Unsendable::NotComposed(clip(cause)))
+}
+
+/// At most [`TEXT_MAX`] characters, on one line.
+pub(crate) fn clip(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(TEXT_MAX).collect()
+}
+
+fn released(why: ReleaseReason) -> &'static str {
+    match why {
+        ReleaseReason::Busy => "busy",
+        ReleaseReason::Paced => "paced",
+        ReleaseReason::SessionEnded => "session_ended",
+        ReleaseReason::NotInClaim => "not_in_row",
+        ReleaseReason::RunPaused => "run_paused",
+        ReleaseReason::RunEnded => "run_ended",
+        ReleaseReason::PastDeadline => "past_deadline",
+        ReleaseReason::LeaseOver => "lease_over",
+        ReleaseReason::JournalFailed => "journal_failed",
+        ReleaseReason::Stopping => "stopping",
+        ReleaseReason::OwnerDied => "holder_died",
+        ReleaseReason::OwnerDiedPreparing => "holder_died_preparing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_relay_has_refused_is_not_counted_as_refused() {
+        let refused = |code| {
+            let text = "circuit open: connection refused".to_owned();
+            let (enhanced, scope, words) = (None, ReplyScope::Relay, 0);
+            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced, text, scope, words }).words()
+        };
+        assert_eq!((refused(0), refused(454)), (("released", "no_relay"), ("refused", "relay")));
+    }
+}

@@ -1,0 +1,138 @@
+//! Finds the claims of this node and starts one worker for each (P4).
+//!
+//! A claim is found by its hint or, where the hint was lost, by reading the state once a second. This life of the process
+//! works each claim at most once. The worker of a claim is `claim_worker.rs`; the relay pools limit how much goes on at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::Claim;
+use reveille_ledger::command::Command;
+use reveille_ledger::effect::Effect;
+use reveille_ledger::ids::Fence;
+use reveille_raft::Hint;
+use tokio_util::sync::CancellationToken;
+
+use super::claim::WorkedClaim;
+use super::claim_after_send;
+use super::claim_tasks::ClaimTasks;
+use super::claim_worker::ClaimWorker;
+use super::context::WorkerContext;
+use super::lease_client::StopSignals;
+use crate::node::lease::{ASK_EVERY, LEASE};
+
+/// How often the state is read for claims whose hint was lost.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often closed claims with assumed recipients are checked again.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// How long a stopping node waits for the entry behind which nothing is granted to it.
+const FENCE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Works every claim that is granted to this life of the node. From the stop on returns at once whatever is still granted,
+/// and ends when nothing more can come and the last worker is done. Ends before that when a worker panicked: no other task
+/// can go on with its claim.
+pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
+    let mut hints = context.node.replica.effects();
+    let mut worked: BTreeSet<Fence> = BTreeSet::new();
+    let tasks = ClaimTasks::default();
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut forget = tokio::time::interval(FORGET_EVERY);
+    let over = async {
+        stop.asked.cancelled().await;
+        until_nothing_more_is_granted(&context, &stop.known).await;
+        tasks.over().await;
+    };
+    tokio::pin!(over);
+    loop {
+        let claims = tokio::select! {
+            () = &mut over => break,
+            () = tasks.broken() => return,
+            _ = forget.tick() => {
+                context.forget_again();
+                continue;
+            }
+            _ = look.tick() => {
+                claim_after_send::send_before_claim(&context, &tasks);
+                own_claims(&context, &mut worked)
+            }
+            hint = hints.next() => match hint {
+                Some(Hint::Effect { effect: Effect::ClaimGranted { fence, owner }, .. }) if owner == context.node.me => {
+                    vec![fence]
+                }
+                Some(Hint::Effect { effect: Effect::ClaimClosed { fence, owner }, .. }) if owner == context.node.me => {
+                    context.node.hand_offs.claim_closed(fence);
+                    forget_if_closed(&context, fence);
+                    continue;
+                }
+                Some(Hint::Effect { .. }) => continue,
+                Some(Hint::Resync) => own_claims(&context, &mut worked),
+                None => break,
+            },
+        };
+        begin(&context, &mut worked, &tasks, claims);
+    }
+    if stop.asked.is_cancelled() {
+        // Every claim is in the state now, and the hint of one may have been lost.
+        let claims = own_claims(&context, &mut worked);
+        begin(&context, &mut worked, &tasks, claims);
+    }
+    tasks.over().await;
+}
+
+/// Waits until every claim that any leader will ever grant to this life is in the state. A leader that knows of the stop
+/// claims nothing more for it, and what it had claimed is in the log before whatever is proposed afterwards. A later leader
+/// knows this life only by questions that say so; a question from before the stop that comes a second late can leave a
+/// claim for the next start. Where no leader answers, the last question may have been granted all the same: that lease is
+/// waited for.
+async fn until_nothing_more_is_granted(context: &WorkerContext, known: &CancellationToken) {
+    let _ = tokio::time::timeout(ASK_EVERY + LEASE, known.cancelled()).await;
+    let deadline = std::time::Instant::now() + FENCE_WITHIN;
+    match context.node.replica.propose(&Command::Tick, deadline).await {
+        Ok(reply) => drop(context.node.replica.wait_applied(reply.index, deadline).await),
+        Err(error) => tracing::debug!(%error, "claims may still be granted: the next start settles them"),
+    }
+}
+
+/// Starts the workers of claims that this life has not worked yet.
+fn begin(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
+    for fence in claims {
+        if worked.insert(fence)
+            && let Some(claim) = claim_of(context, fence)
+        {
+            let worker = ClaimWorker { context: Arc::clone(context), tasks: tasks.clone(), claim };
+            tasks.spawn(worker.run());
+        }
+    }
+}
+
+fn claim_of(context: &WorkerContext, fence: Fence) -> Option<WorkedClaim> {
+    context.node.replica.read(|ledger| WorkedClaim::new(ledger, fence, ledger.claims().get(&fence)?))
+}
+
+/// The claims of this life that have something to do: recipients are claimed; or the claim was revoked although this life
+/// goes on, and then the worker returns what it never began, which resolves the doubt. Forgets closed claims and no others:
+/// a claim that was worked must never be worked again while it is open.
+fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
+    let (own, closed) = context.node.replica.read(|ledger| {
+        let has_work = |row: &Claim| !row.claimed.is_empty() || row.was_revoked();
+        let own = ledger.claims().iter().filter(|(_, row)| row.owner == context.node.me && has_work(row));
+        let own: Vec<Fence> = own.map(|(fence, _)| *fence).collect();
+        let applied = ledger.head().applied;
+        let gone = |fence: &&Fence| fence.index <= applied && !ledger.claims().contains(fence);
+        (own, worked.iter().filter(gone).copied().collect::<Vec<Fence>>())
+    });
+    for fence in closed {
+        worked.remove(&fence);
+        context.node.hand_offs.claim_closed(fence);
+        context.forget(fence);
+    }
+    own
+}
+
+/// P11: the journal keeps the records of a claim until none of its recipients is claimed or in doubt.
+fn forget_if_closed(context: &WorkerContext, fence: Fence) {
+    if context.node.replica.read(|ledger| !ledger.claims().contains(&fence)) {
+        context.forget(fence);
+    }
+}
