@@ -46,17 +46,52 @@ impl FromStr for Secret {
     }
 }
 
-/// The keys of one purpose that secrets stand for, in their order: the first signs. `purpose` keeps a key that serves
-/// two purposes apart.
-///
-/// # Errors
-/// Which secret is none, and why; never what it says.
-pub fn keys(secrets: &[Secret], purpose: &str) -> Result<Vec<[u8; blake3::KEY_LEN]>, String> {
-    if secrets.is_empty() || secrets.len() > KEYS_MAX {
-        return Err(format!("1 to {KEYS_MAX} keys are needed, not {}", secrets.len()));
+/// Keys that sign tokens: the first signs, and each verifies.
+pub struct SigningKeys(Vec<[u8; blake3::KEY_LEN]>);
+
+impl SigningKeys {
+    /// The keys that secrets stand for, in their order. `purpose` keeps a key that serves two purposes apart.
+    ///
+    /// # Errors
+    /// Which secret is none, and why; never what it says.
+    pub fn read(secrets: &[Secret], purpose: &str) -> Result<SigningKeys, String> {
+        if secrets.is_empty() || secrets.len() > KEYS_MAX {
+            return Err(format!("1 to {KEYS_MAX} keys are needed, not {}", secrets.len()));
+        }
+        let key = |secret: &Secret| key(secret, purpose).map_err(|why| format!("{secret} {why}"));
+        Ok(SigningKeys(secrets.iter().map(key).collect::<Result<_, _>>()?))
     }
-    let key = |secret: &Secret| key(secret, purpose).map_err(|why| format!("{secret} {why}"));
-    secrets.iter().map(key).collect()
+
+    /// The keyed hash of these parts, one after the other, by the first key.
+    pub fn sign<const N: usize>(&self, parts: &[&[u8]]) -> [u8; N] {
+        self.0.first().map(|key| keyed_hash(key, parts)).unwrap_or([0; N])
+    }
+
+    /// Is it the keyed hash by one of the keys? Takes the same time whatever is compared: all keys are tried, and all
+    /// bytes of each are compared.
+    pub fn verify<const N: usize>(&self, parts: &[&[u8]], hash: &[u8; N]) -> bool {
+        let differs = |key: &[u8; blake3::KEY_LEN]| {
+            let own: [u8; N] = keyed_hash(key, parts);
+            own.iter().zip(hash).fold(0_u8, |differs, (one, other)| differs | (one ^ other))
+        };
+        self.0.iter().fold(false, |fits, key| fits | (differs(key) == 0))
+    }
+}
+
+/// Shows how many there are.
+impl fmt::Debug for SigningKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.0.len())
+    }
+}
+
+/// The first `N` bytes, 32 at most.
+fn keyed_hash<const N: usize>(key: &[u8; blake3::KEY_LEN], parts: &[&[u8]]) -> [u8; N] {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize().as_bytes().first_chunk().copied().unwrap_or([0; N])
 }
 
 /// The line's end is no part of it.

@@ -5,12 +5,10 @@
 //! hash over both, the cluster and its incarnation (P21). It is written in base32 of lower-case letters, because some
 //! relays change the case of a local part. No local part is longer than the 64 bytes of RFC 5321, whatever the run.
 
-use std::fmt;
-
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::RunId;
 
-use crate::node::secret::{self, Secret};
+use crate::node::secret::{Secret, SigningKeys};
 
 /// Bytes of a local part at most (RFC 5321 4.5.3.1.1).
 const LOCAL_BYTES_MAX: usize = 64;
@@ -28,12 +26,12 @@ pub const NAME_BYTES_MAX: usize = LOCAL_BYTES_MAX - 1 - TOKEN_MAX;
 const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Where bounces go.
+#[derive(Debug)]
 pub struct ReturnPath {
     /// What stands before the `+`.
     name: String,
     domain: String,
-    /// The first one signs.
-    keys: Vec<[u8; blake3::KEY_LEN]>,
+    keys: SigningKeys,
 }
 
 /// Why there is none. It shows no key.
@@ -72,7 +70,7 @@ impl ReturnPath {
         if LOCAL_BYTES_MAX + 1 + domain.len() > ADDRESS_BYTES_MAX {
             return Err(ReturnPathError::Address(format!("'{address}' is too long")));
         }
-        let keys = secret::keys(keys, "reveille 2026-11 return path").map_err(ReturnPathError::Key)?;
+        let keys = SigningKeys::read(keys, "reveille 2026-11 return path").map_err(ReturnPathError::Key)?;
         Ok(ReturnPath { name, domain, keys })
     }
 
@@ -80,7 +78,7 @@ impl ReturnPath {
     pub fn address(&self, of: (u128, u64), Bounced { run, recipient }: Bounced) -> String {
         // Three numbers in memory: postcard has nothing to refuse.
         let named = postcard::to_stdvec(&(run.index, run.place, recipient)).unwrap_or_default();
-        let hash = self.keys.first().map(|key| signed(key, of, &named)).unwrap_or_default();
+        let hash: [u8; HASH] = self.keys.sign(&[&prefix(of), &named]);
         let token = to_base32(&[&hash, named.as_slice()].concat());
         format!("{}+{token}@{}", self.name, self.domain)
     }
@@ -103,31 +101,16 @@ impl ReturnPath {
         };
         let run = RunId { index, place };
         let of = (cluster, incarnation(run)?);
-        // All keys are tried, and all bytes of each are compared, whichever fits.
-        let differs = |key: &[u8; blake3::KEY_LEN]| {
-            signed(key, of, named).iter().zip(hash).fold(0_u8, |differs, (one, other)| differs | (one ^ other))
-        };
-        let fits = self.keys.iter().fold(false, |fits, key| fits | (differs(key) == 0));
-        fits.then_some(Bounced { run, recipient })
+        self.keys.verify(&[&prefix(of), named], hash).then_some(Bounced { run, recipient })
     }
 }
 
-impl fmt::Debug for ReturnPath {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReturnPath { name, domain, keys } = self;
-        formatter
-            .debug_struct("ReturnPath")
-            .field("name", name)
-            .field("domain", domain)
-            .field("keys", &keys.len())
-            .finish()
-    }
-}
-
-fn signed(key: &[u8; blake3::KEY_LEN], (cluster, incarnation): (u128, u64), named: &[u8]) -> [u8; HASH] {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(&cluster.to_be_bytes()).update(&incarnation.to_be_bytes()).update(named);
-    hasher.finalize().as_bytes().first_chunk().copied().unwrap_or_default()
+/// What is signed before the named email: the cluster, and its incarnation.
+fn prefix((cluster, incarnation): (u128, u64)) -> [u8; 24] {
+    let mut prefix = [0; 24];
+    prefix[..16].copy_from_slice(&cluster.to_be_bytes());
+    prefix[16..].copy_from_slice(&incarnation.to_be_bytes());
+    prefix
 }
 
 fn to_base32(bytes: &[u8]) -> String {
@@ -202,7 +185,9 @@ mod tests {
         assert_eq!(bounces(&["l", "k"]).read(&address, 7, |_| Some(2)), Some(ONE), "a key that was replaced");
         let unsubscribe = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
         let named = postcard::to_stdvec(&(ONE.run.index, ONE.run.place, ONE.recipient)).expect("numbers");
-        let other = [signed(&unsubscribe, (7, 2), &named).as_slice(), &named].concat();
+        let mut hasher = blake3::Hasher::new_keyed(&unsubscribe);
+        let hash = hasher.update(&prefix((7, 2))).update(&named).finalize();
+        let other = [&hash.as_bytes()[..HASH], &named].concat();
         let other = format!("bounce+{}@b.example.com", to_base32(&other));
         assert_eq!(path.read(&other, 7, |_| Some(2)), None, "a key serves one purpose");
     }

@@ -6,15 +6,13 @@
 //! and that comparing takes the same time whatever is compared. It is not encrypted: who has the link can read
 //! the address in it, and it was mailed to that address.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::address::Address;
 
 use crate::compose::LIST_UNSUBSCRIBE_BYTES_MAX;
-use crate::node::secret::{self, Secret};
+use crate::node::secret::{Secret, SigningKeys};
 
 /// Bytes of the address under which the listener is known.
 pub const URL_BYTES_MAX: usize = 250;
@@ -31,11 +29,11 @@ const HASH: usize = 32;
 const _: () = assert!(URL_BYTES_MAX + 1 + TOKEN_BYTES_MAX + 4 + MAILTO_BYTES_MAX + 28 <= LIST_UNSUBSCRIBE_BYTES_MAX);
 
 /// How recipients of bulk mail opt out.
+#[derive(Debug)]
 pub struct Unsubscribe {
     url: String,
     mailto: Option<String>,
-    /// The first one signs.
-    keys: Vec<[u8; blake3::KEY_LEN]>,
+    keys: SigningKeys,
 }
 
 /// Why there is none. Deterministic, but for what a file holds; it shows no key.
@@ -52,7 +50,7 @@ pub enum UnsubscribeError {
     Key(String),
 }
 
-/// Who wants no more mail of whom, as a token says it.
+/// The recipient and the tenant of an opt-out, as a token says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaver {
     /// Tenant.
@@ -69,7 +67,7 @@ impl Unsubscribe {
     pub fn new(url: &str, mailto: Option<&str>, keys: &[Secret]) -> Result<Unsubscribe, UnsubscribeError> {
         let url = check_url(url).map_err(UnsubscribeError::Url)?;
         let mailto = mailto.map(check_mailto).transpose().map_err(UnsubscribeError::Mailto)?;
-        let keys = secret::keys(keys, "reveille 2026-11 unsubscribe token").map_err(UnsubscribeError::Key)?;
+        let keys = SigningKeys::read(keys, "reveille 2026-11 unsubscribe token").map_err(UnsubscribeError::Key)?;
         Ok(Unsubscribe { url, mailto, keys })
     }
 
@@ -85,8 +83,8 @@ impl Unsubscribe {
     /// The address of this recipient's page.
     pub fn link(&self, tenant: &str, key: &str) -> String {
         let said = said(tenant, key);
-        let hash = self.keys.first().map(|signing| blake3::keyed_hash(signing, &said));
-        let signed = [hash.map(|hash| *hash.as_bytes()).unwrap_or_default().as_slice(), &said].concat();
+        let hash: [u8; HASH] = self.keys.sign(&[&said]);
+        let signed = [hash.as_slice(), &said].concat();
         format!("{}/{}", self.url, URL_SAFE_NO_PAD.encode(signed))
     }
 
@@ -97,26 +95,12 @@ impl Unsubscribe {
         }
         let signed = URL_SAFE_NO_PAD.decode(token).ok()?;
         let (hash, said) = signed.split_first_chunk::<HASH>()?;
-        // `blake3::Hash` is compared in constant time; all keys are tried, whichever fits.
-        let hash = blake3::Hash::from_bytes(*hash);
-        let fits = self.keys.iter().fold(false, |fits, key| fits | (blake3::keyed_hash(key, said) == hash));
+        let fits = self.keys.verify(&[said], hash);
         let (VERSION, said) = said.split_first().filter(|_| fits).map(|(version, said)| (*version, said))? else {
             return None;
         };
         let (tenant, key) = std::str::from_utf8(said).ok()?.split_once('\0')?;
         Some(Leaver { tenant: tenant.to_owned(), key: key.to_owned() })
-    }
-}
-
-impl fmt::Debug for Unsubscribe {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unsubscribe { url, mailto, keys } = self;
-        formatter
-            .debug_struct("Unsubscribe")
-            .field("url", url)
-            .field("mailto", mailto)
-            .field("keys", &keys.len())
-            .finish()
     }
 }
 
