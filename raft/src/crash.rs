@@ -6,8 +6,8 @@
 
 /// All crash points, in the order in which an email meets them. `docs/reliability.md` lists their places in the code.
 pub const POINTS: [&str; 41] = [
-    "wheel.before-fire",
-    "wheel.after-fire-before-propose",
+    "timer.before-fire",
+    "timer.after-fire-before-propose",
     "claim.before-propose",
     "claim.after-commit-before-send",
     "claim.after-apply-on-follower",

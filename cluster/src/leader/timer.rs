@@ -71,7 +71,7 @@ impl Timer {
         if turns.is_empty() {
             return if self.replan(now).await { Duration::ZERO } else { self.until_next(now) };
         }
-        crash::point("wheel.before-fire");
+        crash::point("timer.before-fire");
         let mut fires = Vec::new();
         let mut is_taken = true;
         for turn in turns {
@@ -85,8 +85,8 @@ impl Timer {
         }
         let asked = fires.len();
         let told: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
-        crash::point("wheel.after-fire-before-propose");
-        let answer = if injected_bugs::is(Bug::WheelTrustsLeader) {
+        crash::point("timer.after-fire-before-propose");
+        let answer = if injected_bugs::is(Bug::TimerTrustsLeader) {
             insist(Arc::clone(&self.context), Command::Fire(fires)).await
         } else {
             self.leadership.propose(Command::Fire(fires)).await

@@ -33,9 +33,9 @@ pub enum Bug {
     TrustLostJournal,
     /// A proposal is answered when it is submitted, not when it is committed.
     AckBeforeCommit,
-    /// P8, P13: the wheel fires because it believes to lead: it asks whoever leads by then until it is answered, without
+    /// P8, P13: the timer of a deposed leader fires: it asks the current leader until it gets an answer, without
     /// its epoch, and nobody compares the plan.
-    WheelTrustsLeader,
+    TimerTrustsLeader,
     /// A local time that comes twice fires twice, whatever the policy says.
     OverlapTwice,
     /// A sync of the log is reported and not done.
@@ -73,7 +73,7 @@ impl Bug {
         Bug::JournalAfterAct,
         Bug::TrustLostJournal,
         Bug::AckBeforeCommit,
-        Bug::WheelTrustsLeader,
+        Bug::TimerTrustsLeader,
         Bug::OverlapTwice,
         Bug::FsyncLies,
         Bug::SwapContents,
@@ -99,7 +99,7 @@ impl Bug {
             Bug::JournalAfterAct => "journal-after-act",
             Bug::TrustLostJournal => "trust-lost-journal",
             Bug::AckBeforeCommit => "ack-before-commit",
-            Bug::WheelTrustsLeader => "wheel-trusts-leader",
+            Bug::TimerTrustsLeader => "timer-trusts-leader",
             Bug::OverlapTwice => "overlap-twice",
             Bug::FsyncLies => "fsync-lies",
             Bug::SwapContents => "swap-contents",

@@ -104,7 +104,7 @@ impl Ledger {
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
         let next = plan.next.as_ref().ok_or(Refusal::StalePlan)?;
-        let compares = !injected_bugs::is(Bug::WheelTrustsLeader);
+        let compares = !injected_bugs::is(Bug::TimerTrustsLeader);
         if compares && (plan.version != fire.plan_version || next.nominal != fire.from) {
             return Err(Refusal::StalePlan);
         }
