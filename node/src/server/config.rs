@@ -1,4 +1,4 @@
-//! What a node of a real cluster is told at its start: defaults, then the file, then `REVEILLE__…` variables
+//! The settings of a node of a real cluster: defaults, then the file, then `REVEILLE__…` variables
 //! of the environment, then flags; the later one wins.
 //!
 //! Called by `start`, `dev` and `reveille config …`. [`Settings`] is what may be said, in any of the three

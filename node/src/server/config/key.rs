@@ -115,7 +115,7 @@ pub fn values(settings: &Settings) -> Vec<(String, Value)> {
 /// A file that says nothing but the defaults, with a line about each key.
 pub fn sample() -> String {
     let mut text = format!(
-        "# What a node of Reveille {} is told at its start: reveille start --config FILE\n\
+        "# Settings of a node of Reveille {}: reveille start --config FILE\n\
          # What is commented out is the default. REVEILLE__… variables of the environment (REVEILLE__RAFT__LOG_KEEP)\n\
          # and flags win over this file: reveille config show --config FILE --origin\n",
         env!("CARGO_PKG_VERSION")
