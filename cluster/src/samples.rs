@@ -1,8 +1,8 @@
 //! A schedule for the unit tests of the actors.
 
+use reveille_ledger::calendar::When;
 use reveille_ledger::command::{NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Nominal, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;

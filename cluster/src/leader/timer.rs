@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
+use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, Fire, Quarantine, Quarantined, Replan};
-use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::calendar::Pattern;
 use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait, oldest_missed};
+use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::Time;
 use reveille_ledger::{Ledger, RecipientState, RunState, Schedule};
 

@@ -4,8 +4,8 @@
 //! calendar computation ends in, and `version` and `cluster status` print it.
 
 use jiff::tz::TimeZoneDatabase;
-use reveille_ledger::decide::calendar::nearest_names;
-use reveille_ledger::decide::catch_up::Zone;
+use reveille_ledger::calendar::nearest_names;
+use reveille_ledger::decide::timing::Zone;
 
 /// Names offered for one that is unknown.
 const SUGGESTIONS: usize = 3;

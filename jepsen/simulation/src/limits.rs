@@ -8,8 +8,8 @@
 use reveille_check::calendar::{Gap, Rule, Twice};
 use reveille_check::history::{Bound, Limit};
 use reveille_ledger::access::Access;
+use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, Relay, RelayPut};
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 use reveille_ledger::pool::{Day, PoolSet};

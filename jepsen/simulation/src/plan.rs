@@ -2,7 +2,7 @@
 
 use chrono_tz::Tz;
 use reveille_check::calendar::{Civil, Gap, Rule, Twice};
-use reveille_ledger::decide::calendar::{Weekdays, When};
+use reveille_ledger::calendar::{Weekdays, When};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 

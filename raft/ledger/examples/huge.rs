@@ -13,13 +13,13 @@ mod plain;
 use std::time::Instant;
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
     AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, Refused, ReplyScope, RunPause,
     ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{DAY_MS, Policies};

@@ -2,7 +2,7 @@
 //! acts. Effects are hints that save a search: an actor that lost some finds the same work by looking at
 //! the state (see [`crate::stand`]).
 
-use crate::ids::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
+use crate::model::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
 
 /// What applying one entry asks of the world.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! One recipient's whole story in one run, told from the claims that held it.
 
-use crate::claim_history::ClaimEvent;
-use crate::ids::{ClaimOwner, Fence, RunId, Time};
-use crate::run_events::{self, RunEvent};
-use crate::state::{Claim, DeadLetter, Ledger, RecipientState, wave_start};
+use crate::model::{
+    Claim, ClaimEvent, ClaimOwner, DeadLetter, Fence, Ledger, RecipientState, RunEvent, RunId, Time, run_events,
+    wave_start,
+};
 
 /// What happened to a recipient, in the order of log indices.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::fmt::Display;
 
 use serde::ser::{self, Serialize};
 
-use crate::ids::Hash;
+use crate::model::Hash;
 
 const NONE: u8 = 0;
 const SOME: u8 = 1;

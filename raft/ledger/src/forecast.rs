@@ -4,12 +4,7 @@
 //! Arithmetic about the state in whole numbers, so it is the same on every node. It knows nothing of how fast a relay
 //! really answers, of a tenant's concurrency, which is no rate, and of what else waits for the same relays.
 
-use crate::campaign::Campaign;
-use crate::command::Relay;
-use crate::ids::Time;
-use crate::policy::{FINISH_MS_MAX, HOUR_MS};
-use crate::pool::{Day, PoolRow};
-use crate::state::Ledger;
+use crate::model::{Campaign, Day, FINISH_MS_MAX, HOUR_MS, Ledger, PoolRow, Relay, Time};
 
 /// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;

@@ -1,53 +1,35 @@
 //! The pure core of Reveille: what may be asked, what comes of it, and what must always be true.
 #![doc = include_str!("essay.md")]
 
-pub mod access;
-pub mod address;
 mod apply;
-pub mod bitmap;
-pub mod bounce_breaker;
-pub mod campaign;
-pub mod canary;
-pub mod causes;
+pub mod calendar;
 pub mod check;
-pub mod claim_history;
-pub mod closed_claims;
 pub mod command;
-pub mod content;
-pub mod crash_backoff;
 pub mod decide;
-pub mod deferral;
 pub mod effect;
 pub mod explain;
 pub mod fingerprint;
 pub mod forecast;
-pub mod form;
-pub mod ids;
-pub mod impossible;
+mod index;
 pub mod injected_bugs;
-pub mod instant_range;
-mod key;
-pub mod labels;
-pub mod level;
-pub mod limits;
-#[cfg(feature = "next-level")]
-mod next_level;
-pub mod policy;
-pub mod pool;
-mod recipient_mapping;
-pub mod refusal;
-pub mod reply;
-mod rows;
-pub mod run_events;
-pub mod same_words;
-mod state;
-mod table;
-pub mod tenant;
+pub mod model;
+pub mod storage;
 mod weight;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, closed_slots};
-pub use level::{GENESIS_LEVEL, LEVEL};
-pub use rows::{ChangedRows, RowChange};
-pub use state::*;
-pub use table::Table;
+pub use model::claim::{Claim, DeadLetter};
+pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};
+pub use model::node::{EpochState, Head, Node, SoleClock, TestClock};
+pub use model::page::*;
+pub use model::recipient::{Counts, RecipientState};
+pub use model::run::*;
+pub use model::schedule::{Activity, ActivityKind, BlockingRun, InstantOutcome, Plan, Schedule};
+pub use model::stored::*;
+pub use model::{
+    access, address, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
+    crash_backoff, deferral, ids, impossible, instant_range, labels, limits, policy, pool, refusal, reply, run_events,
+    same_words, tenant,
+};
+pub use storage::level::{GENESIS_LEVEL, LEVEL};
+pub use storage::{ChangedRows, RowChange, Table, form, level};
 pub use weight::Weight;

@@ -10,19 +10,11 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::bitmap::Bitmap;
-use crate::campaign::Campaign;
-use crate::claim_history::ClaimEvent;
-use crate::closed_claims::ClosedClaimBlock;
-use crate::command::Relay;
-use crate::form::RowForm;
-use crate::pool::PoolRow;
-use crate::run_events::RunEvent;
-use crate::state::{
-    Chunk, Claim, DeadLetter, InstantOutcome, Node, OptedOut, Page, RunSummary, Schedule, SealedAudience, StoredAnswer,
-    StoredBlob, TakenBack,
+use crate::model::{
+    Bitmap, Campaign, Chunk, Claim, ClaimEvent, ClosedClaimBlock, DeadLetter, InstantOutcome, Node, OptedOut, Page,
+    PoolRow, Relay, RunEvent, RunSummary, Schedule, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
 };
-use crate::tenant::Tenant;
+use crate::storage::form::RowForm;
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,16 +16,16 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
     ClaimOutcome, ClaimRequest, Command, ENTRY_BYTES_MAX, Entry, EpochStart, NextInstant, NodeUp, OpeningCause, Replan,
     ScheduleCreate, UnopenedReason, VoterClock,
 };
 use reveille_ledger::content::{Audience, Recipient};
-use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::{Jitter, STEPS_MAX, Zone, first, plan_fire, plan_leave};
-use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_leave};
 use reveille_ledger::decide::replan::{outdated, replan};
+use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};

@@ -6,14 +6,15 @@
 mod plain;
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
     AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, Refused, ReplyScope,
     RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::calendar::{Pattern, When};
-use reveille_ledger::decide::catch_up::{Zone, plan_fire};
+use reveille_ledger::decide::catch_up::plan_fire;
+use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;

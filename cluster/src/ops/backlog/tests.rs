@@ -1,12 +1,12 @@
 //! What a node says of a backlog, second by second.
 
 use reveille_ledger::access::Access;
+use reveille_ledger::calendar::When;
 use reveille_ledger::command::{
     Command, Entry, EpochStart, Fire, NextInstant, Opening, OpeningCause, Relay, RunPause, ScheduleCreate,
     SchedulePause, VoterClock,
 };
 use reveille_ledger::content::Recipient;
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::SignedDuration;
-use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
+use reveille_ledger::calendar::{self, DstGap, DstOverlap};
 use reveille_proto::admin::v1::{self, CatchUp, InDoubt, Overlap};
 
 use crate::cli::instant::{duration_to_wire, parse_duration};

@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args};
 use jiff::{SignedDuration, Timestamp};
-use reveille_ledger::decide::calendar::{self, Weekdays};
+use reveille_ledger::calendar::{self, Weekdays};
 use reveille_proto::admin::v1;
 
 use crate::cli::instant::{duration_to_wire, parse_duration, parse_instant, to_wire};

@@ -2,9 +2,8 @@
 
 use jiff::{Timestamp, Zoned};
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::decide::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::Jitter;
-use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
+use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::Time;
 
 use super::Desk;

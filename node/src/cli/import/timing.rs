@@ -8,7 +8,7 @@
 //!
 //! Source: crontab(5) of Debian's cron and of cronie 1.7; `entry.c` sets the star flags by the first letter.
 
-use reveille_ledger::decide::calendar::{Pattern, When};
+use reveille_ledger::calendar::{Pattern, When};
 
 /// When a line fires, and what follows its time fields.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
-use reveille_ledger::decide::calendar::nearest_names;
+use reveille_ledger::calendar::nearest_names;
 
 use super::tree::{Fault, Node, Shape};
 use crate::cli::args::{AddRelayArgs, CampaignCreateArgs, CreateArgs, SetPoolArgs, SetTenantArgs};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::decide::calendar::nearest_names;
+use reveille_ledger::calendar::nearest_names;
 use serde::Deserialize;
 use toml::{Table, Value};
 

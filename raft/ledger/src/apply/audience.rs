@@ -5,24 +5,13 @@
 //! checked here is only what protects the ledger.
 
 use super::Context;
-use super::schedule::bounded;
-use crate::campaign::Stage;
+use super::bounds::bounded;
 use crate::command::{AudienceDelete, AudienceSeal};
-use crate::content::AudienceChoice;
 use crate::fingerprint::fingerprint;
-use crate::impossible::{Bounded, Impossible};
-use crate::policy::Policies;
-use crate::refusal::{CAMPAIGNS_NAMED, Refusal};
-use crate::reply::CommandOutcome;
-use crate::state::{Ledger, SealedAudience};
-
-/// P17: two mails to one address are kept apart by its key, which the ledger has of listed audiences alone.
-pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(), Refusal> {
-    match policies.min_gap_ms > 0 && is_sealed {
-        true => Err(Impossible::GapOfSealed.into()),
-        false => Ok(()),
-    }
-}
+use crate::model::{
+    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CommandOutcome, Impossible, Ledger, Refusal, SealedAudience,
+    Stage,
+};
 
 impl Ledger {
     /// Idempotent by its name: the same recipients again are the same audience.

@@ -6,16 +6,13 @@
 use std::collections::BTreeSet;
 
 use super::Context;
+use super::bounds::bounded;
 use super::fire::Opened;
-use super::schedule::bounded;
-use crate::command::{Backfill, Opening, OpeningCause};
-use crate::ids::{Nominal, ScheduleId};
-use crate::impossible::{Bounded, Impossible};
-use crate::instant_range::RangePosition;
-use crate::policy::DAY_MS;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Activity, InstantOutcome, Ledger};
+use crate::command::{Backfill, Opening};
+use crate::model::{
+    Activity, Bounded, CommandOutcome, DAY_MS, Impossible, InstantOutcome, Ledger, Nominal, OpeningCause,
+    RangePosition, Refusal, ScheduleId,
+};
 
 /// Can names that are this near be out of order? Those of intervals never are.
 fn is_same_day(one: &Nominal, other: &Nominal) -> bool {

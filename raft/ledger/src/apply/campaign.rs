@@ -1,19 +1,13 @@
 //! Campaigns: create, launch, arm, cancel, delete (P7, P20).
 
 use super::Context;
-use super::audience::gap_needs_a_list;
-use super::schedule::{bounded, labelled};
-use crate::campaign::{Armed, Campaign, Launch, Stage};
-use crate::causes::MissedCause;
-use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, NextInstant, ScheduleCreate};
-use crate::content::{AudienceChoice, Content, NamedAudience};
-use crate::decide::calendar::When;
-use crate::ids::{Hash, Nominal, RunId, ScheduleId, Time};
-use crate::impossible::{Bounded, Impossible};
-use crate::policy::Policies;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Ledger, SealedAudience};
+use super::bounds::{bounded, gap_needs_a_list, labelled};
+use crate::calendar::When;
+use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
+use crate::model::{
+    Armed, AudienceChoice, Bounded, Campaign, CommandOutcome, Content, Hash, Impossible, Launch, Ledger, MissedCause,
+    NamedAudience, NextInstant, Nominal, Policies, Refusal, RunId, ScheduleId, SealedAudience, Stage, Time,
+};
 
 impl Ledger {
     /// Idempotent by its name: the same body again is the same campaign, whatever has become of it.

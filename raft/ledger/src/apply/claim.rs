@@ -2,16 +2,13 @@
 //! owner's lease is over (P9).
 
 use super::Context;
-use crate::bitmap::Bitmap;
-use crate::claim_history::{ClaimEventKind, ClaimHistory, DoubtReason};
 use crate::command::ClaimRequest;
 use crate::effect::Effect;
-use crate::ids::{Fence, GROUP, NodeId, Time};
-use crate::impossible::Bounded;
 use crate::injected_bugs::{self, Bug};
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Claim, Ledger, Page, RecipientState, RunState};
+use crate::model::{
+    Bitmap, Bounded, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, DoubtReason, Fence, GROUP, Ledger, NodeId,
+    Page, RecipientState, Refusal, RunState, Time,
+};
 
 impl Ledger {
     pub(super) fn claim(&mut self, context: &mut Context, requests: &[ClaimRequest]) -> CommandOutcome {

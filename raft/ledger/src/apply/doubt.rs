@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::gap::GapLookups;
-use crate::bitmap::{Bitmap, CHUNK};
-use crate::claim_history::ClaimEventKind;
-use crate::command::{Decide, Decider, Decision};
+use super::gap_neighbours::GapLookups;
+use crate::command::{Decide, Decision};
 use crate::fingerprint::fingerprint;
-use crate::ids::{Fence, RunId, Time};
-use crate::impossible::Impossible;
 use crate::injected_bugs::{self, Bug};
-use crate::refusal::Refusal;
-use crate::reply::{CommandOutcome, MovedRecipients};
-use crate::state::{Ledger, RecipientState, Run, RunKind, RunState};
+use crate::model::{
+    Bitmap, CHUNK, ClaimEventKind, CommandOutcome, Decider, Fence, Impossible, Ledger, MovedRecipients, RecipientState,
+    Refusal, Run, RunId, RunKind, RunState, Time,
+};
 
 impl Ledger {
     /// A recipient is in doubt only when its owner said so, having met its gate once and for all, or when

@@ -7,11 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::campaign::{Armed, Campaign};
 use crate::command::CampaignName;
-use crate::ids::{Hash, RunId, Time};
-use crate::refusal::Refusal;
-use crate::state::{Ledger, Mailing, Run, SealedAudience};
+use crate::model::{Armed, Campaign, Hash, Ledger, Mailing, Refusal, Run, RunId, SealedAudience, Time};
 
 /// A run to a sealed audience that sends, or has sent.
 struct Former<'a> {
@@ -87,7 +84,7 @@ impl Ledger {
         Some(Former { tenant: &summary.tenant, name: &summary.name, opened_at: summary.opened_at, whom })
     }
 
-    /// See [`crate::content::Seal::people`].
+    /// See [`crate::model::Seal::people`].
     fn people(&self, seal: &Hash) -> Option<Hash> {
         self.seal(seal).map(|seal| seal.people())
     }

@@ -8,17 +8,13 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::audience::gap_needs_a_list;
-use super::fire::{Opened, inside_window};
-use super::schedule::{bounded, gap_within_retention, labelled};
-use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange, UnopenedReason};
-use crate::content::{AudienceChoice, Content, Recipients};
-use crate::ids::{Hash, ScheduleId, Time};
-use crate::impossible::{Bounded, Impossible};
-use crate::policy::Overlap;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Activity, Ledger, Schedule};
+use super::bounds::{bounded, gap_needs_a_list, gap_within_retention, inside_window, labelled};
+use super::fire::Opened;
+use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
+use crate::model::{
+    Activity, AudienceChoice, Bounded, CommandOutcome, Content, Hash, Impossible, Ledger, Overlap, Recipients, Refusal,
+    Schedule, ScheduleId, Time, UnopenedReason,
+};
 
 impl Ledger {
     pub(super) fn schedule_edit(

@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use crate::command::{EpochStart, NodeUp, RaiseLevel, VoterClock};
-use crate::crash_backoff::CrashHistory;
+use crate::command::{EpochStart, NodeUp, RaiseLevel};
 use crate::effect::Effect;
-use crate::ids::{ClaimOwner, Epoch, NodeId, Time};
-use crate::impossible::Impossible;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{EpochState, Ledger, Node, SoleClock};
+use crate::model::{
+    ClaimOwner, CommandOutcome, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId, Refusal, SoleClock,
+    Time, VoterClock,
+};
 
 /// Two clocks agree when they differ by at most this. Milliseconds (P18).
 pub const AGREEMENT_MS: i64 = 2_000;
@@ -113,7 +111,7 @@ impl Ledger {
             crashes,
             lost: false,
             #[cfg(feature = "next-level")]
-            up_at: (ledger >= crate::level::KNOWN).then_some(context.now),
+            up_at: (ledger >= crate::storage::level::KNOWN).then_some(context.now),
         };
         self.nodes.put(up.owner.node, node);
         context.emit(Effect::NodeUp(up.owner));

@@ -1,23 +1,16 @@
 //! Fire (P8): a compare-and-set on a schedule's plan, and the pages that it opens.
 
+use super::bounds::inside_window;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use crate::bitmap::{Bitmap, CHUNK};
-use crate::bounce_breaker::BounceBreaker;
-use crate::canary::CanaryState;
-use crate::causes::BlockCause;
-use crate::command::{ExplainedRange, Fire, NextInstant, Opening, OpeningCause};
+use crate::command::{ExplainedRange, Fire, Opening};
 use crate::effect::Effect;
-use crate::ids::{Nominal, RunId, ScheduleId, Time};
-use crate::impossible::{Bounded, Impossible};
 use crate::injected_bugs::{self, Bug};
-use crate::limits::Limits;
-use crate::policy::{Overlap, Policies};
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{
-    Activity, BlockingRun, Chunk, Counts, InstantOutcome, Ledger, Page, RecipientState, Run, RunState, Schedule,
+use crate::model::{
+    Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
+    Counts, Impossible, InstantOutcome, Ledger, Limits, NextInstant, Nominal, OpeningCause, Overlap, Page,
+    RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence on its way to a page.
@@ -300,14 +293,6 @@ fn open_run(
         bounce_breaker: BounceBreaker::begin(&limits.bounce_breaker),
         reopened: false,
         canary: schedule.policies.canary.map(|canary| CanaryState::begin(canary, schedule.recipients, id)),
-    }
-}
-
-/// P8: the next instant opens within the window after it (`jitter`).
-pub(super) fn inside_window(next: Option<&NextInstant>, policies: &Policies) -> Result<(), Refusal> {
-    match next.is_none_or(|next| next.is_within(policies.jitter_ms)) {
-        true => Ok(()),
-        false => Err(Impossible::OutsideWindow.into()),
     }
 }
 

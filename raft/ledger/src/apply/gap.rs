@@ -8,27 +8,16 @@
 //!
 //! Recipients are compared by their address key, for their numbers change with the audience.
 
+use super::gap_neighbours::GapLookups;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use super::gap_neighbours::{CLAIMED, GapQuery};
 use super::transition::ChunkKey;
-use crate::bitmap::{Bitmap, CHUNK};
-use crate::ids::{RunId, ScheduleId, Time};
-use crate::recipient_mapping::RecipientMappings;
-use crate::refusal::Refusal;
-use crate::run_events::{self, RunEventKind};
-use crate::state::{Ledger, RecipientState, Run, RunState, bucket_after};
-
-/// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
-#[derive(Default)]
-pub struct GapLookups {
-    /// Runs that were looked at.
-    pub runs: u64,
-    /// Tables that were made: none where the ledger has them.
-    pub made: u64,
-    pub(super) mappings: RecipientMappings,
-}
+use crate::model::{
+    Bitmap, CHUNK, Ledger, RecipientState, Refusal, Run, RunEventKind, RunId, RunState, ScheduleId, Time, bucket_after,
+    run_events,
+};
 
 /// The instants of one backfill, oldest first: what each of them leaves for the later ones (P17).
 pub struct BackfillBatch {

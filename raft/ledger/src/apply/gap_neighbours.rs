@@ -8,12 +8,20 @@
 //! While a gap holds, these runs are few: of one recipient two at most. They are many where a gap came after mails
 //! that were sent without one.
 
-use super::gap::GapLookups;
-use crate::bitmap::Bitmap;
-use crate::ids::{Hash, RunId, ScheduleId, Time};
+use crate::index::recipient_mapping::RecipientMappings;
+use crate::index::recipient_mapping::{self, RecipientMapping};
 use crate::injected_bugs::{self, Bug};
-use crate::recipient_mapping::{self, RecipientMapping};
-use crate::state::{Ledger, RecipientState, Run};
+use crate::model::{Bitmap, Hash, Ledger, RecipientState, Run, RunId, ScheduleId, Time};
+
+/// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
+#[derive(Default)]
+pub struct GapLookups {
+    /// Runs that were looked at.
+    pub runs: u64,
+    /// Tables that were made: none where the ledger has them.
+    pub made: u64,
+    pub(super) mappings: RecipientMappings,
+}
 
 /// A run as the gap sees it, opened or not.
 #[derive(Clone, Copy)]

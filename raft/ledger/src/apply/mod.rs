@@ -6,6 +6,7 @@
 
 mod audience;
 mod backfill;
+mod bounds;
 mod campaign;
 mod claim;
 mod doubt;
@@ -32,17 +33,15 @@ mod transition;
 
 pub use claim::closed_slots;
 pub use epoch::agreed_time;
-pub use gap::{BackfillBatch, GapLookups};
+pub use gap::BackfillBatch;
+pub use gap_neighbours::GapLookups;
 pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
 
 use crate::command::{Command, Entry};
 use crate::effect::Effect;
-use crate::ids::{Hash, Time};
 use crate::injected_bugs::{self, Bug};
-use crate::refusal::Refusal;
-use crate::reply::{CommandOutcome, CommandReply};
-use crate::state::{Ledger, StoredAnswer};
+use crate::model::{CommandOutcome, CommandReply, Hash, Ledger, Refusal, StoredAnswer, Time};
 
 /// What came of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,13 +13,11 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use crate::command::{Fire, NextInstant};
-use crate::ids::{RunId, ScheduleId, Time};
-use crate::impossible::Impossible;
-use crate::policy::Overlap;
-use crate::refusal::Refusal;
-use crate::reply::{CancelledRun, CancelledRuns};
-use crate::state::{BlockingRun, Ledger, RecipientState, Run, RunState};
+use crate::command::Fire;
+use crate::model::{
+    BlockingRun, CancelledRun, CancelledRuns, Impossible, Ledger, NextInstant, Overlap, RecipientState, Refusal, Run,
+    RunId, RunState, ScheduleId, Time,
+};
 
 impl Ledger {
     /// Which run stands in the way of a schedule's instants, or did so until a event ago, and up to when
@@ -165,7 +163,7 @@ impl Ledger {
 
     /// What was due while a run held it up has waited: the run is finished, or is waited for no more.
     pub(super) fn note_waited(&mut self, id: ScheduleId, by: RunId, now: Time) {
-        let is_due = |schedule: &crate::state::Schedule| {
+        let is_due = |schedule: &crate::model::Schedule| {
             let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
             waits && schedule.plan.next.as_ref().is_some_and(|next| next.opens() <= now)
         };

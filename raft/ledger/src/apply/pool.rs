@@ -4,17 +4,13 @@
 //! it knew when it asked, no more is sent in a day than its cap. Who comes back unsent gives its place back.
 
 use super::Context;
-use super::schedule::bounded;
+use super::bounds::bounded;
 use super::transition::ChunkKey;
 use crate::DEFAULT_TENANT;
-use crate::bitmap::Bitmap;
 use crate::fingerprint::fingerprint;
-use crate::ids::Time;
-use crate::impossible::{Bounded, Impossible};
-use crate::pool::{Day, PoolRow, PoolSet};
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Ledger, RecipientState};
+use crate::model::{
+    Bitmap, Bounded, CommandOutcome, Day, Impossible, Ledger, PoolRow, PoolSet, RecipientState, Refusal, Time,
+};
 
 impl Ledger {
     pub(super) fn pool_set(&mut self, context: &mut Context, set: &PoolSet) -> Result<CommandOutcome, Refusal> {

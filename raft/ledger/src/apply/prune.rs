@@ -10,11 +10,10 @@
 use super::Context;
 use crate::command::Prune;
 use crate::effect::Effect;
-use crate::ids::{Nominal, RunId, ScheduleId, Time};
-use crate::policy::DAY_MS;
-use crate::reply::CommandOutcome;
-use crate::run_events;
-use crate::state::{InstantOutcome, Ledger, Page, Run, RunSummary, SUMMARIES_MS};
+use crate::model::{
+    CommandOutcome, DAY_MS, InstantOutcome, Ledger, Nominal, Page, Run, RunId, RunSummary, SUMMARIES_MS, ScheduleId,
+    Time, run_events,
+};
 
 /// A civil time is read as UTC where it is only compared with days; it is never further from the instant.
 /// Milliseconds.

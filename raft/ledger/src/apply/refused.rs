@@ -7,17 +7,13 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::settle::Transition;
-use super::transition::ChunkKey;
-use crate::causes::{DeathCause, PauseReason};
-use crate::claim_history::ClaimEventKind;
-use crate::command::{Refused, ReplyScope};
-use crate::deferral::Deferral;
+use super::transition::{ChunkKey, Transition};
+use crate::command::Refused;
 use crate::effect::Effect;
-use crate::ids::{RunId, Time};
-use crate::limits::Limits;
-use crate::run_events::RunEventKind;
-use crate::state::{Claim, DeadLetter, Ledger, RecipientState, Run, RunState};
+use crate::model::{
+    Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, Limits, PauseReason, RecipientState, ReplyScope,
+    Run, RunEventKind, RunId, RunState, Time,
+};
 
 impl Ledger {
     /// A claim's refusals, each by the scope of its answer.

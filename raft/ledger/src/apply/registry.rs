@@ -2,17 +2,13 @@
 
 use super::Context;
 use crate::DEFAULT_TENANT;
-use crate::access::is_loopback;
-use crate::causes::{BlockCause, PauseReason};
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
-use crate::content::Blob;
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
-use crate::ids::Hash;
-use crate::impossible::Impossible;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Activity, Ledger, OptedOut, StoredBlob, TakenBack};
+use crate::model::{
+    Activity, Blob, BlockCause, CommandOutcome, Hash, Impossible, Ledger, OptedOut, PauseReason, Refusal, StoredBlob,
+    TakenBack, is_loopback,
+};
 
 impl Ledger {
     pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<CommandOutcome, Refusal> {

@@ -4,9 +4,8 @@
 //! none yet. One that is due already stays for the fire, which explains it where it is none any more.
 
 use super::Context;
-use crate::command::{NextInstant, Replan};
-use crate::reply::CommandOutcome;
-use crate::state::{Activity, Ledger, Schedule};
+use crate::command::Replan;
+use crate::model::{Activity, CommandOutcome, Ledger, NextInstant, Schedule};
 
 impl Ledger {
     pub(super) fn replan(&mut self, context: &mut Context, replans: &[Replan]) -> CommandOutcome {

@@ -6,15 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::gap::GapLookups;
+use super::gap_neighbours::GapLookups;
 use super::transition::ChunkKey;
-use crate::bitmap::Bitmap;
 use crate::command::{PickedRecipients, Requeue};
-use crate::impossible::Impossible;
-use crate::refusal::Refusal;
-use crate::reply::{CommandOutcome, MovedRecipients};
-use crate::run_events::RunEventKind;
-use crate::state::{Ledger, RecipientState};
+use crate::model::{
+    Bitmap, CommandOutcome, Impossible, Ledger, MovedRecipients, RecipientState, Refusal, RunEventKind,
+};
 
 impl Ledger {
     /// Sends dead recipients again, with attempts counted anew; by another pool where one is named. A pool that

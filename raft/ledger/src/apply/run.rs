@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use crate::bitmap::Bitmap;
-use crate::causes::{DeathCause, PauseReason};
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
-use crate::form::RowForm;
-use crate::ids::RunId;
-use crate::impossible::Impossible;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::run_events::{RunEvent, RunEventKey, RunEventKind};
-use crate::state::{DeadLetter, Ledger, MissingPart, RecipientState, Run, RunState};
+use crate::model::{
+    Bitmap, CommandOutcome, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PauseReason, RecipientState,
+    Refusal, Run, RunEvent, RunEventKey, RunEventKind, RunId, RunState,
+};
+use crate::storage::form::RowForm;
 
 /// Where those who are pending go when a run ends.
 #[derive(Clone, Copy)]

@@ -3,35 +3,15 @@
 //! Whatever moves `next` other than a fire raises `plan.version` (P8).
 
 use super::Context;
-use super::audience::gap_needs_a_list;
-use super::fire::{Opened, inside_window};
-use crate::command::{Opening, OpeningCause, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
-use crate::content::AudienceChoice;
+use super::bounds::{bounded, gap_needs_a_list, gap_within_retention, inside_window, labelled};
+use super::fire::Opened;
+use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
-use crate::ids::{Nominal, RunId, ScheduleId, Time};
-use crate::impossible::{Bounded, Impossible};
-use crate::labels::Labels;
-use crate::policy::Policies;
-use crate::refusal::Refusal;
-use crate::reply::{CancelledRuns, CommandOutcome};
-use crate::state::{Activity, InstantOutcome, Ledger, Plan, Schedule};
-
-pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), Refusal> {
-    if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what, bound: bound as u64 }) }
-}
-
-pub(super) fn labelled(labels: &Labels) -> Result<(), Refusal> {
-    labels.check().map_err(|wrong| Impossible::Labels(wrong).into())
-}
-
-/// P17: what was sent within the gap is still known.
-pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
-    match policies.min_gap_ms > policies.retention_ms {
-        true => Err(Impossible::GapAboveRetention.into()),
-        false => Ok(()),
-    }
-}
+use crate::model::{
+    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, Impossible, InstantOutcome, Ledger,
+    Nominal, OpeningCause, Plan, Refusal, RunId, Schedule, ScheduleId, Time,
+};
 
 impl Ledger {
     pub(super) fn schedule_create(

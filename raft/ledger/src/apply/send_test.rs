@@ -4,18 +4,15 @@
 //! second way out, and nothing to tidy up: a run outlives its schedule as after a delete.
 
 use super::Context;
+use super::bounds::bounded;
 use super::fire::Opened;
-use super::schedule::bounded;
-use crate::command::{Opening, OpeningCause, SendTest};
-use crate::decide::calendar::When;
+use crate::calendar::When;
+use crate::command::{Opening, SendTest};
 use crate::fingerprint::fingerprint;
-use crate::ids::{Nominal, ScheduleId};
-use crate::impossible::{Bounded, Impossible};
-use crate::labels::Labels;
-use crate::policy::{Overlap, Policies};
-use crate::refusal::Refusal;
-use crate::reply::{CancelledRuns, CommandOutcome};
-use crate::state::{Activity, Ledger, Plan, Schedule};
+use crate::model::{
+    Activity, Bounded, CancelledRuns, CommandOutcome, Impossible, Labels, Ledger, Nominal, OpeningCause, Overlap, Plan,
+    Policies, Refusal, Schedule, ScheduleId,
+};
 
 /// What a run of a test mail has for the name of its schedule. No such schedule is ever found by it.
 pub const TEST_NAME: &str = "send-test";

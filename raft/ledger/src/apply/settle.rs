@@ -7,23 +7,13 @@
 use super::Context;
 use super::refused::demanded;
 use super::transition::ChunkKey;
-use crate::bitmap::{Bitmap, CHUNK};
-use crate::causes::DeathCause;
-use crate::claim_history::{ClaimEventKind, DoubtReason};
-use crate::command::{ClaimOutcome, OutcomeSource, ReleaseReason, Unsendable};
+use super::transition::Transition;
+use crate::command::ClaimOutcome;
 use crate::effect::Effect;
-use crate::ids::{Fence, RunId, Time};
-use crate::reply::CommandOutcome;
-use crate::state::{Claim, DeadLetter, Ledger, RecipientState, Run, bucket_after};
-
-/// Where a settled recipient goes, and what is written beside it.
-pub(super) struct Transition {
-    pub to: RecipientState,
-    /// Where it goes back: not before then.
-    pub wait_until: Option<Time>,
-    /// Counted attempts and last answer; put on the dead-letter list where it dies of them.
-    pub letter: Option<DeadLetter>,
-}
+use crate::model::{
+    Bitmap, CHUNK, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeathCause, DoubtReason, Fence, Ledger,
+    OutcomeSource, RecipientState, ReleaseReason, Run, RunId, Time, Unsendable, bucket_after,
+};
 
 impl Ledger {
     pub(super) fn settle(&mut self, context: &mut Context, outcomes: &[ClaimOutcome]) -> CommandOutcome {

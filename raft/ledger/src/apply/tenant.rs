@@ -4,15 +4,9 @@
 //! is time's, and the dispatcher's, which alone claims (P25).
 
 use super::Context;
-use super::schedule::bounded;
-use crate::bitmap::Bitmap;
+use super::bounds::bounded;
 use crate::fingerprint::fingerprint;
-use crate::ids::RunId;
-use crate::impossible::{Bounded, Impossible};
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::Ledger;
-use crate::tenant::{Tenant, TenantSet};
+use crate::model::{Bitmap, Bounded, CommandOutcome, Impossible, Ledger, Refusal, RunId, Tenant, TenantSet};
 
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<CommandOutcome, Refusal> {

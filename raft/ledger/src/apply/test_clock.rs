@@ -6,10 +6,7 @@
 use super::Context;
 use crate::command::Advance;
 use crate::effect::Effect;
-use crate::impossible::Impossible;
-use crate::refusal::Refusal;
-use crate::reply::CommandOutcome;
-use crate::state::{Ledger, TestClock};
+use crate::model::{CommandOutcome, Impossible, Ledger, Refusal, TestClock};
 
 impl Ledger {
     pub(super) fn choose_test_clock(&mut self, context: &mut Context) -> Result<CommandOutcome, Refusal> {

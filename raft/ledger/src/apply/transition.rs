@@ -4,19 +4,26 @@
 //! the runs that they belong to by the same number. So the sum over all states stays the audience (P1),
 //! whatever the commands above do.
 
+use crate::model::{DeadLetter, Time};
 use std::collections::BTreeMap;
 
 use super::Context;
-use crate::bitmap::{Bitmap, CHUNK};
-use crate::canary::CanaryVerdict;
-use crate::causes::PauseReason;
 use crate::effect::Effect;
-use crate::ids::RunId;
-use crate::run_events::RunEventKind;
-use crate::state::{Ledger, RecipientState, Run, RunState};
+use crate::model::{
+    Bitmap, CHUNK, CanaryVerdict, Ledger, PauseReason, RecipientState, Run, RunEventKind, RunId, RunState,
+};
 
 /// A chunk of a page.
 pub(super) type ChunkKey = (RunId, u32);
+
+/// Where a settled recipient goes, and what is written beside it.
+pub(super) struct Transition {
+    pub to: RecipientState,
+    /// Where it goes back: not before then.
+    pub wait_until: Option<Time>,
+    /// Counted attempts and last answer; put on the dead-letter list where it dies of them.
+    pub letter: Option<DeadLetter>,
+}
 
 impl Ledger {
     /// Moves slots of one chunk that all stand at `from`.

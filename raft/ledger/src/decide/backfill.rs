@@ -1,11 +1,10 @@
 //! Which occurrences of a stretch of the past a backfill opens (P7).
 
-use super::calendar::{self, Step};
 use super::catch_up::STEPS_MAX;
-use super::edit::Calendar;
-use crate::command::{Opening, OpeningCause};
-use crate::ids::{Nominal, Time};
-use crate::state::Schedule;
+use super::timing::Calendar;
+use crate::calendar::{self, Step};
+use crate::command::Opening;
+use crate::model::{Nominal, OpeningCause, Schedule, Time};
 
 /// Steps of a calendar that one backfill looks at.
 const LOOK_MAX: usize = 65_536;

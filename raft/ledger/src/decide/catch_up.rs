@@ -2,93 +2,19 @@
 //!
 //! Every instant that has come since the plan last moved is either opened or explained, in one entry.
 
-use std::time::Duration;
+use super::timing::{Calendar, Jitter, JudgedInstant, Zone, first, tell};
 
-use jiff::tz::TimeZone;
 
-use super::calendar::{self, Firing, Pattern, Step};
-use super::edit::Calendar;
 use super::overlap;
-use crate::command::{ExplainedRange, Fire, NextInstant, Opening, OpeningCause, UnopenedReason};
-use crate::ids::{Nominal, ScheduleId, Time};
-use crate::instant_range::{InstantRange, distance_ms};
+use crate::calendar::{self, Firing, Pattern, Step};
+use crate::command::{Fire, Opening};
 #[cfg(doc)]
-use crate::limits::Limits;
-use crate::policy::{CatchUp, FINISH_MS_MIN};
-use crate::state::{Ledger, Schedule};
+use crate::model::Limits;
+use crate::model::{CatchUp, FINISH_MS_MIN, Ledger, Schedule};
+use crate::model::{NextInstant, Nominal, OpeningCause, ScheduleId, Time, UnopenedReason};
 
 /// Instants that one fire looks at; the rest follows in the next.
 pub const STEPS_MAX: usize = 1_024;
-
-/// A zone's rules and the version of the database that they come from.
-#[derive(Clone, Debug)]
-pub struct Zone {
-    /// The rules.
-    pub rules: TimeZone,
-    /// The database's version.
-    pub tzdb: String,
-}
-
-impl From<calendar::CalendarName> for Nominal {
-    fn from(nominal: calendar::CalendarName) -> Nominal {
-        match nominal {
-            calendar::CalendarName::Instant(instant) => Nominal::Instant(instant.into()),
-            calendar::CalendarName::Civil { .. } => Nominal::Civil {
-                civil_ms: nominal.civil_ms().unwrap_or_default(),
-                fold: (nominal.fold() == calendar::Fold::Second).into(),
-            },
-        }
-    }
-}
-
-/// The window of a schedule, and whose: what places in it hang on.
-#[derive(Clone, Copy, Debug)]
-pub struct Jitter<'a> {
-    /// Tenant.
-    pub tenant: &'a str,
-    /// Name of the schedule.
-    pub name: &'a str,
-    /// Its `jitter`. Milliseconds.
-    pub window_ms: i64,
-}
-
-impl<'a> Jitter<'a> {
-    /// No window at all.
-    pub const NONE: Jitter<'static> = Jitter { tenant: "", name: "", window_ms: 0 };
-
-    /// A schedule's own.
-    pub fn of(schedule: &'a Schedule) -> Jitter<'a> {
-        Jitter { tenant: &schedule.tenant, name: &schedule.name, window_ms: schedule.policies.jitter_ms }
-    }
-
-    /// How long after its instant an occurrence opens, always before the next instant of the calendar. Whole
-    /// milliseconds.
-    pub fn place_ms(&self, calendar: Calendar<'_>, dst: &calendar::DstPolicies, firing: &Firing) -> i64 {
-        let Some(window) = u64::try_from(self.window_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis) else {
-            return 0;
-        };
-        let following = calendar::next_after(calendar.pattern, &calendar.zone.rules, dst, firing.instant);
-        let seed = format!("{}\0{}", self.tenant, self.name);
-        let place = calendar::spread(seed.as_bytes(), firing, following.map(|firing| firing.instant), window);
-        i64::try_from(place.as_millis()).unwrap_or_default()
-    }
-}
-
-/// The first instant of a schedule after `after`, within its `start` and `end`.
-pub fn first(
-    pattern: &Pattern,
-    zone: &Zone,
-    policies: &calendar::DstPolicies,
-    after: Time,
-    (start, end): (Option<Time>, Option<Time>),
-    jitter: Jitter<'_>,
-) -> Option<NextInstant> {
-    let after = start.map_or(after, |start| after.max(start.plus_ms(-1)));
-    let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
-    let due = Time::from(firing.instant);
-    let jitter_ms = jitter.place_ms(Calendar { pattern, zone }, policies, &firing);
-    end.is_none_or(|end| due <= end).then(|| NextInstant { nominal: firing.nominal.into(), due, jitter_ms })
-}
 
 /// The fire that moves a schedule's plan to `now`; none when nothing is due, or the schedule does not fire.
 ///
@@ -182,15 +108,6 @@ fn plan(
     (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
 }
 
-/// A step, and what P16 makes of it.
-pub(super) struct JudgedInstant {
-    pub nominal: Nominal,
-    pub due: Time,
-    /// With its place in the window.
-    pub opens: Time,
-    pub verdict: Result<OpeningCause, UnopenedReason>,
-}
-
 /// Each step by itself; nothing of a run that stands in the way but that what was not missed has waited for it.
 fn judge(
     ledger: &Ledger,
@@ -279,22 +196,6 @@ impl Ranges {
         }
         tell(&mut fire.explained, &mut self.last, nominal, reason);
     }
-}
-
-/// Says of one instant more why it does not open: in the last range where it goes on after `last`, and has the
-/// same reason, in one of its own else. Names that go back, as clocks do, are in two.
-pub(super) fn tell(
-    ranges: &mut Vec<ExplainedRange>,
-    last: &mut Option<Nominal>,
-    nominal: Nominal,
-    reason: UnopenedReason,
-) {
-    let step_ms = last.as_ref().and_then(|last| distance_ms(last, &nominal)).filter(|ms| *ms > 0);
-    match (ranges.last_mut(), step_ms) {
-        (Some(range), Some(step_ms)) if range.reason == reason => range.instants.extend(step_ms, 1),
-        _ => ranges.push(ExplainedRange { first: nominal.clone(), instants: InstantRange::default(), reason }),
-    }
-    *last = Some(nominal);
 }
 
 /// The last allowed run is the last one that opens; nothing comes after it.

@@ -1,24 +1,13 @@
 //! What a schedule's other timing does to its plan (P8): computed where an edit is proposed, checked by
 //! `apply`.
 
-use super::calendar::{self, Pattern, Step, When};
-use super::catch_up::{Jitter, Zone, first, tell};
-use crate::command::{ExplainedRange, Fire, NextInstant, TimingChange, UnopenedReason};
-use crate::ids::{Nominal, Time};
-use crate::policy::Policies;
-use crate::state::{Activity, Schedule};
+use super::timing::{Calendar, Jitter, first, tell};
+use crate::calendar::{self, Step, When};
+use crate::command::{ExplainedRange, Fire, TimingChange};
+use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, Time, UnopenedReason};
 
 /// Missed instants that one edit counts; as many as a schedule by the minute misses in six weeks.
 const MISSED_MAX: u64 = 65_536;
-
-/// A pattern, and the rules by which it is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Calendar<'a> {
-    /// When it fires.
-    pub pattern: &'a Pattern,
-    /// The zone's rules.
-    pub zone: &'a Zone,
-}
 
 /// Another timing, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! in the entry.
 
 pub mod backfill;
-pub mod calendar;
 pub mod catch_up;
 pub mod edit;
 pub mod overlap;
 pub mod prune;
 pub mod replan;
+pub mod timing;

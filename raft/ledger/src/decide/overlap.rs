@@ -2,13 +2,9 @@
 //!
 //! `apply` looks at the runs again: a fire that was computed beside an older state is refused there.
 
-use super::calendar;
-use super::catch_up::{Jitter, JudgedInstant};
-use super::edit::Calendar;
-use crate::command::UnopenedReason;
-use crate::ids::Time;
-use crate::policy::{CatchUp, Overlap};
-use crate::state::{Activity, Schedule};
+use super::timing::{Calendar, Jitter, JudgedInstant};
+use crate::calendar;
+use crate::model::{Activity, CatchUp, Overlap, Schedule, Time, UnopenedReason};
 
 /// Instants that were missed, and wait for the runs before them (`buffer_one`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

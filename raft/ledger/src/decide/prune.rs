@@ -7,8 +7,7 @@ use std::ops::Bound;
 
 use crate::apply::history_kept_until;
 use crate::command::Prune;
-use crate::ids::{Nominal, RunId, ScheduleId, Time};
-use crate::state::Ledger;
+use crate::model::{Ledger, Nominal, RunId, ScheduleId, Time};
 
 /// Runs that one entry prunes; a page that is larger goes alone.
 pub const RUNS_MAX: usize = 1_000;

@@ -4,13 +4,12 @@
 //! between two looks, and begins anew when it has come around: a schedule may come from a node that has another
 //! release, at any time.
 
+use super::timing::{Jitter, Zone, first};
 use std::ops::Bound;
 
-use super::calendar::Pattern;
-use super::catch_up::{Jitter, Zone, first};
+use crate::calendar::Pattern;
 use crate::command::Replan;
-use crate::ids::{ScheduleId, Time};
-use crate::state::{Ledger, Schedule};
+use crate::model::{Ledger, Schedule, ScheduleId, Time};
 
 /// Schedules that one entry replans: some 200 bytes each, far below the bound of an entry.
 pub const REPLANS_MAX: usize = 256;

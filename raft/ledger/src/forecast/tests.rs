@@ -1,8 +1,5 @@
 use super::*;
-use crate::access::Access;
-use crate::command::Relay;
-use crate::policy::{DAY_MS, MINUTE_MS};
-use crate::tenant::Tenant;
+use crate::model::{Access, DAY_MS, MINUTE_MS, Relay, Tenant};
 
 /// Ten o'clock on a day long after 1970.
 const TEN: Time = Time(20_000 * DAY_MS + 10 * HOUR_MS);

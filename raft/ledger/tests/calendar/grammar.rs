@@ -1,6 +1,6 @@
 //! What is refused at creation, and whether the refusal says what to do next.
 
-use reveille_ledger::decide::calendar::{Field, Pattern, PatternError, Weekdays, When};
+use reveille_ledger::calendar::{Field, Pattern, PatternError, Weekdays, When};
 
 use crate::support::{compile, cron};
 

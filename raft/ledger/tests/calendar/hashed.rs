@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use reveille_ledger::decide::calendar::{Field, Pattern, PatternError, When};
+use reveille_ledger::calendar::{Field, Pattern, PatternError, When};
 
 /// What `H` comes to for a name; the expression compiles.
 fn written_out(expression: &str, name: &str) -> String {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
-use reveille_ledger::decide::calendar::{CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Step};
+use reveille_ledger::calendar::{CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Step};
 
 use crate::support::{GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, policies, steps_between, zone};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
-use reveille_ledger::decide::calendar::{
+use reveille_ledger::calendar::{
     DstGap, DstOverlap, DstPolicies, Pattern, Step, When, count, missed, next_after, spread, steps_after,
 };
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono_tz::{GapInfo, TZ_VARIANTS, Tz};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use reveille_ledger::decide::calendar::{CalendarName, DstPolicies, Remark};
+use reveille_ledger::calendar::{CalendarName, DstPolicies, Remark};
 
 use crate::support::{Change, at, changes, cron, database, firings, steps_between};
 

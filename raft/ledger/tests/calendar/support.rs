@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
-use reveille_ledger::decide::calendar::{
+use reveille_ledger::calendar::{
     DstGap, DstOverlap, DstPolicies, Firing, Pattern, PatternError, Step, When, steps_after,
 };
 

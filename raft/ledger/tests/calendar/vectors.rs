@@ -1,7 +1,7 @@
 //! The test vectors of the policies, one by one.
 
 use jiff::civil::{Weekday, date};
-use reveille_ledger::decide::calendar::{
+use reveille_ledger::calendar::{
     AbsenceReason, CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Remark, Step, Weekdays, When,
     next_after,
 };

@@ -1,7 +1,7 @@
 //! P1, P7: a backfill takes what it opens out of what was explained, wherever in a range it lies.
 
+use reveille_ledger::calendar::{self, DstGap, DstOverlap};
 use reveille_ledger::command::{Backfill, Opening};
-use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
 use reveille_ledger::ids::Hash;
 
 use super::*;

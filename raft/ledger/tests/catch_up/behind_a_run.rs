@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
+use reveille_ledger::calendar::When;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, OpeningCause, SchedulePause, ScheduleResume, Trigger, UnopenedReason};
-use reveille_ledger::decide::calendar::When;
-use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait};
+use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Fence, RunId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};

@@ -1,8 +1,8 @@
 //! A schedule with nothing special, for tests and examples that look at something else: each changes what it needs.
 
+use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{AudienceChoice, Content};
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;

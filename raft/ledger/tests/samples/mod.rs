@@ -2,11 +2,11 @@
 
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::calendar::{DstGap, DstOverlap, DstPolicies as Dst, Weekdays, When};
 use reveille_ledger::campaign::StageKind;
 use reveille_ledger::canary::{Canary, CanaryState, CanaryVerdict};
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::calendar::{DstGap, DstOverlap, DstPolicies as Dst, Weekdays, When};
 use reveille_ledger::ids::*;
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::instant_range::InstantRange;

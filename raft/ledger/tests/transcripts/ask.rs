@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use goldenscript::Context;
 use reveille_ledger::Activity;
 use reveille_ledger::access::Access;
+use reveille_ledger::calendar::{self, Pattern, When};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::decide::backfill::range;
-use reveille_ledger::decide::calendar::{self, Pattern, When};
-use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
-use reveille_ledger::decide::edit::{Calendar, RequestedTiming, retime};
+use reveille_ledger::decide::catch_up;
+use reveille_ledger::decide::edit::{RequestedTiming, retime};
 use reveille_ledger::decide::prune::{PruneCursor, next_batch};
+use reveille_ledger::decide::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::{InstantRange, distance_ms};
 use reveille_ledger::labels::Labels;
@@ -375,7 +376,7 @@ impl World {
         let count = names.len();
         for (place, name) in names.into_iter().enumerate() {
             let jitter = Jitter { tenant: &create.tenant, name: &name, window_ms: create.policies.jitter_ms };
-            let next = catch_up::first(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
+            let next = timing::first(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
             let create = ScheduleCreate { name: name.clone(), next, ..create.clone() };
             let command = Command::ScheduleCreate(Box::new(create));
             if place + 1 < count {

@@ -1,6 +1,6 @@
 //! A schedule by its name, in commands and in filters: one that is not there is said, with those called nearly so.
 
-use reveille_ledger::decide::calendar::nearest_names;
+use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::{Ledger, TEST_NAME};
 
 use crate::server::admin::paging::LOOK_MAX;

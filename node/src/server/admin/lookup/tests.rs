@@ -1,10 +1,11 @@
 //! Names of runs and recipients, in a night in which the clocks change.
 
 use super::*;
+use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::command::{Command, Entry, EpochStart, Prune, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::{Pattern, When};
-use reveille_ledger::decide::catch_up::{Jitter, first, plan_fire};
+use reveille_ledger::decide::catch_up::plan_fire;
+use reveille_ledger::decide::timing::{Jitter, first};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;

@@ -13,9 +13,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
+use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::content::{Content, Recipients};
-use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::limits::Limits;
 use reveille_ledger::reply::CommandOutcome;

@@ -1,7 +1,7 @@
 //! Policies: every knob within its bounds, defaults filled in.
 
 use prost_types::Duration;
-use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, When};
+use reveille_ledger::calendar::{self, DstGap, DstOverlap, When};
 use reveille_ledger::policy::{CatchUp, DAY_MS, FINISH_MS_MAX, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
 use reveille_proto::admin::v1;
 

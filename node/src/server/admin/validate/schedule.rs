@@ -3,10 +3,10 @@
 use reveille_cluster::compose::{Compiled, check_size};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, NamedAudience};
-use reveille_ledger::decide::calendar::{Pattern, When};
-use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
+use reveille_ledger::decide::timing::{self, Jitter, Zone};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_ledger::limits::Limits;
@@ -117,7 +117,7 @@ fn first(
     (now, start, end): (Time, Option<Time>, Option<Time>),
     exists: bool,
 ) -> Option<reveille_ledger::command::NextInstant> {
-    let next = catch_up::first(pattern, zone, &policies.dst, now, (start, end), jitter);
+    let next = timing::first(pattern, zone, &policies.dst, now, (start, end), jitter);
     if next.is_none() && !exists {
         let (field, message) = match (when, end) {
             (When::At { instant_ms }, None) if *instant_ms <= now.0 => {

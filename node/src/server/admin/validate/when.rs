@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::decide::calendar::{Pattern, PatternError, Weekdays, When};
-use reveille_ledger::decide::catch_up::Zone;
+use reveille_ledger::calendar::{Pattern, PatternError, Weekdays, When};
+use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{self, ErrorReason, when};
 

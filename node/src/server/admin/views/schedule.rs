@@ -2,12 +2,11 @@
 
 use jiff::tz::TimeZone;
 use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::calendar::{DstGap, DstOverlap};
+use reveille_ledger::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::command::NextInstant;
 use reveille_ledger::content::{AudienceChoice, Content, Recipient};
-use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
-use reveille_ledger::decide::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
-use reveille_ledger::decide::catch_up::Jitter;
-use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::{Activity, Schedule};
@@ -122,7 +121,7 @@ fn pattern(when: &When) -> v1::When {
             anchor: Some(timestamp(Time(*anchor_ms))),
         }),
         When::Daily { hour, minute, weekdays } => {
-            let every_day = *weekdays == reveille_ledger::decide::calendar::Weekdays::EVERY_DAY;
+            let every_day = *weekdays == reveille_ledger::calendar::Weekdays::EVERY_DAY;
             let days = if every_day { String::new() } else { weekdays.to_string() };
             when::Pattern::Daily(v1::Daily { hour: u32::from(*hour), minute: u32::from(*minute), days })
         }

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use reveille_cluster::compose::columns_used;
 use reveille_ledger::Ledger;
+use reveille_ledger::calendar::When;
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
 use reveille_ledger::content::NamedAudience;
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::policy::HOUR_MS;

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use prost::Message;
 use reveille_ledger::Ledger;
+use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{BackfillRange, range};
-use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::limits::Limits;
 use reveille_ledger::refusal::Refusal;

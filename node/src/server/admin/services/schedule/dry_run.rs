@@ -4,10 +4,11 @@
 //! runs and the code that `apply` runs. What it can not know is the rest of the history, which only matters
 //! when the zone's rules were changed meanwhile.
 
+use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, Entry, EpochStart, ExplainedRange, ScheduleCreate, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::decide::catch_up::{Zone, plan_fire};
+use reveille_ledger::decide::catch_up::plan_fire;
+use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, ScheduleId, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{Overlap, Policies};
@@ -118,8 +119,8 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
 mod tests {
     use super::*;
     use reveille_cluster::ops::zones::Zones;
+    use reveille_ledger::calendar::When;
     use reveille_ledger::command::NextInstant;
-    use reveille_ledger::decide::calendar::When;
     use reveille_ledger::ids::{Hash, Nominal};
     use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
     use reveille_ledger::{Activity, Plan};

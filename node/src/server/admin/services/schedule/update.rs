@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, Fire, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
-use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::decide::catch_up::{Zone, plan_leave};
-use reveille_ledger::decide::edit::{Calendar, RequestedTiming, retime};
+use reveille_ledger::decide::catch_up::plan_leave;
+use reveille_ledger::decide::edit::{RequestedTiming, retime};
+use reveille_ledger::decide::timing::{Calendar, Zone};
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;

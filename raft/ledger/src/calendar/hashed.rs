@@ -1,0 +1,119 @@
+//! `H` in a cron field: a value that is drawn from the schedule's tenant and name, so that schedules by the
+//! hour or by the night do not all begin in the same minute. A hash, not chance: the same name has the same
+//! place on every node and in every life.
+//!
+//! Forms, as Jenkins has them: `H`, `H(0-7)`, `H/15` and `H(0-29)/10`, also as items of a list. `H` alone is
+//! any value of its field, a day of the month from 1 to 28; with a step it is where the steps begin. It is
+//! written out before anything else reads the expression, and what it came to is stored: a later release
+//! that draws otherwise moves no schedule.
+
+use super::PatternError;
+use super::grammar::{Field, Word, is_hashed, read_words, split, syntax};
+use super::when::When;
+
+/// Separates these hashes from every other use of the same names.
+const CONTEXT: &str = "reveille 2026 calendar cron hash v1";
+
+/// What `H` may be followed by, for an error.
+const FORMS: &str = "`H` stands alone, with a range as H(0-7), with a step as H/15, or with both as H(0-29)/10";
+
+impl When {
+    /// A cron expression of the schedule of that tenant and name, with every `H` written out.
+    ///
+    /// # Errors
+    /// As [`Pattern::compile`](super::Pattern::compile): the places that are named are those of the
+    /// expression as it was written.
+    pub fn cron(expression: String, tenant: &str, name: &str) -> Result<When, PatternError> {
+        let mut words = split(&expression)?;
+        if !words.iter().any(|word| items(&word.text).any(is_hashed)) {
+            return Ok(When::Cron { expression });
+        }
+        for (field, word) in Field::ALL.into_iter().zip(&mut words) {
+            let text = write_out(field, &word.text, (tenant, name)).map_err(|problem| syntax(field, word, problem))?;
+            word.text = text;
+        }
+        let written_out = words.each_ref().map(|word: &Word| word.text.as_str()).join(" ");
+        read_words(&words, &expression)?;
+        Ok(When::Hashed { written: expression, expression: written_out })
+    }
+}
+
+/// The items of a field's list.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.strip_prefix('+').unwrap_or(text).split(',')
+}
+
+fn write_out(field: Field, text: &str, names: (&str, &str)) -> Result<String, String> {
+    let plus = if text.starts_with('+') { "+" } else { "" };
+    let place = |(place, item)| match is_hashed(item) {
+        true => item_of(field, item, |below| draw(names, field, place, below)),
+        false => Ok(item.to_owned()),
+    };
+    let items: Result<Vec<String>, String> = items(text).enumerate().map(place).collect();
+    Ok(format!("{plus}{}", items?.join(",")))
+}
+
+/// One item: a value, or a range with a step that begins anywhere within the first step.
+fn item_of(field: Field, item: &str, draw: impl Fn(u32) -> u32) -> Result<String, String> {
+    let forms = || format!("`{item}` has no meaning; {FORMS}");
+    let rest = item.get(1..).unwrap_or_default();
+    let (range, step) = match rest.split_once('/') {
+        Some((range, step)) => (range, Some(number(step).ok_or_else(forms)?)),
+        None => (rest, None),
+    };
+    let (default, widest) = bounds(field);
+    let (first, last) = match range {
+        "" => default,
+        _ => {
+            let inside = range.strip_prefix('(').and_then(|range| range.strip_suffix(')')).ok_or_else(forms)?;
+            let (first, last) = inside.split_once('-').ok_or_else(forms)?;
+            (number(first).ok_or_else(forms)?, number(last).ok_or_else(forms)?)
+        }
+    };
+    if first > last || first < widest.0 || last > widest.1 {
+        return Err(format!("`{item}`: a range goes from low to high, within {} to {}", widest.0, widest.1));
+    }
+    let values = last - first + 1;
+    match step {
+        None => Ok((first + draw(values)).to_string()),
+        Some(0) => Err(format!("`{item}`: a step of 0 has no next value")),
+        Some(step) if step > values => {
+            let written = item.split('/').next().unwrap_or(item);
+            Err(format!("`{item}`: a step of {step} is more than the {values} values; write `{written}`"))
+        }
+        Some(step) => match first + draw(step) {
+            only if only + step > last => Ok(only.to_string()),
+            start => Ok(format!("{start}-{last}/{step}")),
+        },
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.len() <= 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// From and to of a plain `H`, and of what a range may hold.
+fn bounds(field: Field) -> ((u32, u32), (u32, u32)) {
+    match field {
+        Field::Minute => ((0, 59), (0, 59)),
+        Field::Hour => ((0, 23), (0, 23)),
+        // Every month has it.
+        Field::DayOfMonth => ((1, 28), (1, 31)),
+        Field::Month => ((1, 12), (1, 12)),
+        Field::Weekday => ((0, 6), (0, 6)),
+    }
+}
+
+/// A number below `below`, uniform over names; another one for each item of each field.
+fn draw((tenant, name): (&str, &str), field: Field, place: usize, below: u32) -> u32 {
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+    for text in [tenant, name] {
+        hasher.update(&(text.len() as u64).to_be_bytes()).update(text.as_bytes());
+    }
+    hasher.update(&[field as u8]).update(&(place as u64).to_be_bytes());
+    let mut bytes = [0; 8];
+    hasher.finalize_xof().fill(&mut bytes);
+    let place = (u128::from(u64::from_be_bytes(bytes)) * u128::from(below)) >> 64;
+    u32::try_from(place).unwrap_or_default()
+}

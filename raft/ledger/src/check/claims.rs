@@ -1,0 +1,172 @@
+//! What must be true of claims: of those that are open, and of those that are closed and lie packed.
+
+use std::collections::BTreeMap;
+
+use super::{InvariantViolation, report};
+use crate::model::{
+    Bitmap, CLAIM_EVENTS_MAX, Claim, ClaimEventKind, ClosedClaimBlock, ClosedClaimKey, Fence, Ledger, RecipientState,
+    RunId,
+};
+
+/// What was read of sheets of closed claims. A sheet that is the same as then says the same; of one that is not, it is
+/// read again. It holds a copy of each sheet of the state that was looked at last.
+#[derive(Debug, Default)]
+pub struct Seen {
+    blocks: BTreeMap<ClosedClaimKey, Told>,
+}
+
+/// What the claims of one sheet say, whatever else the state is.
+#[derive(Debug, Default)]
+struct Told {
+    block: ClosedClaimBlock,
+    fences: Vec<Fence>,
+    /// Whose accept its claims have seen; in the second set those of whom it did twice, and so on.
+    sent: Vec<Bitmap>,
+    wrong: Vec<InvariantViolation>,
+}
+
+impl Seen {
+    /// Reads what it does not know yet, and forgets what is no longer there.
+    pub(super) fn read(&mut self, ledger: &Ledger) {
+        self.blocks.retain(|place, _| ledger.closed_claim_blocks().contains(place));
+        for (place, block) in ledger.closed_claim_blocks().iter() {
+            if self.blocks.get(place).is_none_or(|told| told.block != *block) {
+                self.blocks.insert(*place, Told::by(*place, block));
+            }
+        }
+    }
+}
+
+impl Told {
+    fn by((page, chunk, _): ClosedClaimKey, block: &ClosedClaimBlock) -> Told {
+        let mut told = Told { block: block.clone(), ..Told::default() };
+        for (fence, claim) in block.claims((page, chunk)) {
+            told.fences.push(fence);
+            note_sent(&mut told.sent, &claim.sent);
+            check_claim(fence, &claim, &mut told.wrong);
+        }
+        told
+    }
+}
+
+/// Counts each of `slots` once more.
+fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
+    let mut slots = slots.clone();
+    for known in counted.iter_mut() {
+        let again = known.and(&slots);
+        known.add(&slots);
+        slots = again;
+    }
+    if !slots.is_empty() {
+        counted.push(slots);
+    }
+}
+
+/// P14: every accept that a claim has seen is somebody sent, a known duplicate or a contradiction.
+pub(super) fn check_accepts(ledger: &Ledger, seen: &Seen, found: &mut Vec<InvariantViolation>) {
+    let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
+    let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
+    let told = seen.blocks.iter().flat_map(|((page, chunk, _), told)| {
+        let place = (*page, *chunk);
+        told.sent.iter().map(move |slots| (place, slots))
+    });
+    for ((id, chunk), slots) in open.chain(told) {
+        let Some(page) = ledger.pages().get(&id) else { continue };
+        for (number, run) in page.runs.iter().enumerate() {
+            let own = slots.and(&Ledger::slots_of_run(run.first, run.count, chunk)).len();
+            if own > 0 {
+                let run = RunId { index: id.index, place: id.place + number as u32 };
+                *accepts.entry(run).or_default() += u64::from(own);
+            }
+        }
+    }
+    for (id, _, run) in ledger.runs() {
+        let seen = accepts.get(&id).copied().unwrap_or(0);
+        let doubled = u64::from(run.known_duplicates) + u64::from(run.contradictions);
+        let counted = u64::from(run.counts.get(RecipientState::Sent)) + doubled;
+        report(found, "P14", seen == counted, || format!("{id}: {seen} accepts, {counted} counted"));
+    }
+}
+
+/// P4: whoever is claimed or in doubt is so in exactly one open claim, and claims hold nobody else.
+pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
+    for (fence, claim) in ledger.claims().iter() {
+        report(found, "P4", !claim.is_closed(), || format!("row {fence} is closed but among the open ones"));
+        check_claim(*fence, claim, found);
+        let chunk = ledger.chunks().get(&(claim.page, claim.chunk));
+        let mut held_now = claim.claimed.clone();
+        held_now.add(&claim.in_doubt);
+        let of_one_pool = chunk.is_none_or(|chunk| chunk.by_pool(&held_now).len() <= 1);
+        report(found, "P4", of_one_pool, || format!("row {fence} is of several pools"));
+        let (claimed, in_doubt) = held.entry((claim.page, claim.chunk)).or_default();
+        let twice = claimed.and(&claim.claimed).is_empty() && in_doubt.and(&claim.in_doubt).is_empty();
+        report(found, "P4", twice, || format!("row {fence} holds a recipient of another row"));
+        claimed.add(&claim.claimed);
+        in_doubt.add(&claim.in_doubt);
+        let crash_suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
+        let holds_one = crash_suspects
+            .is_some_and(|set| !set.and(&claim.claimed).is_empty() || !set.and(&claim.in_doubt).is_empty());
+        report(found, "P12", !holds_one || claim.granted.len() == 1, || format!("row {fence}: a suspect among others"));
+    }
+    let none = (Bitmap::new(), Bitmap::new());
+    for (place, chunk) in ledger.chunks().iter() {
+        let (claimed, in_doubt) = held.get(place).unwrap_or(&none);
+        let same = chunk.set(RecipientState::Claimed) == claimed && chunk.set(RecipientState::InDoubt) == in_doubt;
+        report(found, "P4", same, || format!("chunk {place:?}: rows and standings disagree"));
+    }
+}
+
+/// P4: a closed claim lies on the sheet on which it is looked for, and is not open too.
+pub(super) fn check_closed(ledger: &Ledger, seen: &Seen, found: &mut Vec<InvariantViolation>) {
+    let mut former = None;
+    for ((page, chunk, first), told) in &seen.blocks {
+        for fence in &told.fences {
+            let is_there = former < Some((*page, *chunk, *fence)) && first <= fence;
+            report(found, "P4", is_there, || format!("row {fence} of chunk {chunk} of {page} is on the wrong sheet"));
+            report(found, "P4", !ledger.claims().contains(fence), || format!("row {fence} is open and closed"));
+            former = Some((*page, *chunk, *fence));
+        }
+        found.extend(told.wrong.iter().cloned());
+    }
+}
+
+fn check_claim(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
+    let parts = [&claim.claimed, &claim.in_doubt, &claim.sent, &claim.assumed];
+    let granted = parts.iter().all(|part| part.and_not(&claim.granted).is_empty());
+    report(found, "P4", granted, || format!("row {fence} holds more than was granted"));
+    report(found, "P4", claim.claimed.and(&claim.in_doubt).is_empty(), || format!("row {fence}: claimed and in doubt"));
+    check_moments(fence, claim, found);
+}
+
+/// P4: a claim tells what became of everybody who is not claimed in it any more, and it tells what its sets say.
+fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
+    let bounded = claim.history.iter().len() <= CLAIM_EVENTS_MAX;
+    report(found, "P4", bounded, || format!("row {fence} keeps {} moments", claim.history.iter().len()));
+    let ordered = claim.history.iter().is_sorted_by_key(|event| (event.index, event.at));
+    let after = claim.history.iter().all(|event| event.index > fence.index && event.at >= claim.claimed_at);
+    report(found, "P4", ordered && after, || format!("row {fence}: moments out of order: {:?}", claim.history));
+    let (mut told, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
+    for event in claim.history.iter() {
+        let slots = event.slots(&claim.granted);
+        told.add(slots);
+        match event.what {
+            ClaimEventKind::Accepted
+            | ClaimEventKind::Taken(_)
+            | ClaimEventKind::KnownDuplicate
+            | ClaimEventKind::Contradiction => sent.add(slots),
+            ClaimEventKind::InDoubt(_) => in_doubt.add(slots),
+            ClaimEventKind::Assumed(_) => assumed.add(slots),
+            _ => {}
+        }
+    }
+    let all = told == claim.granted.and_not(&claim.claimed);
+    report(found, "P4", all, || format!("row {fence} tells of {told:?}, claimed are {:?}", claim.claimed));
+    report(found, "P14", sent == claim.sent, || {
+        format!("row {fence} tells of {sent:?} accepted, {:?} are", claim.sent)
+    });
+    let held = claim.in_doubt.and_not(&in_doubt).is_empty() && claim.assumed.and_not(&assumed).is_empty();
+    report(found, "P14", held, || {
+        format!("row {fence} holds somebody in doubt or assumed, and does not say since when")
+    });
+}

@@ -1,0 +1,369 @@
+//! All invariants of the state as one function, used by every level of test and by the auditor.
+//!
+//! It trusts no index: whatever is derived is computed again from the rows.
+
+mod claims;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::index::recipient_mapping;
+use crate::model::{
+    Bitmap, CHUNK, Chunk, Counts, Day, Hash, InstantOutcome, Ledger, Page, RecipientState, Run, RunId, RunState,
+};
+use crate::storage::ROW_BYTES_MAX;
+
+pub use claims::Seen;
+
+/// A rule that the state breaks: a fault of the ledger, never of its users.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}: {what}")]
+pub struct InvariantViolation {
+    /// The rule's number.
+    pub rule: &'static str,
+    /// What is wrong, and where.
+    pub what: String,
+}
+
+/// Every rule that the state breaks; none in a sound one. Costs a walk over the state.
+pub fn check(ledger: &Ledger) -> Vec<InvariantViolation> {
+    check_again(ledger, &mut Seen::default())
+}
+
+/// The same for whoever looks again and again, also at replicas: what it has read of closed rows, which are most of a
+/// state and change no more, is read once.
+pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<InvariantViolation> {
+    let mut found = Vec::new();
+    seen.read(ledger);
+    for (id, page) in ledger.pages().iter() {
+        check_page(ledger, *id, page, &mut found);
+    }
+    check_names(ledger, &mut found);
+    check_letters(ledger, &mut found);
+    claims::check_accepts(ledger, seen, &mut found);
+    claims::check_open(ledger, &mut found);
+    claims::check_closed(ledger, seen, &mut found);
+    check_due(ledger, &mut found);
+    check_distances(ledger, &mut found);
+    check_blobs(ledger, &mut found);
+    check_audiences(ledger, &mut found);
+    check_campaigns(ledger, &mut found);
+    check_tenants(ledger, &mut found);
+    check_pools(ledger, &mut found);
+    check_summaries(ledger, &mut found);
+    check_opt_outs(ledger, &mut found);
+    let bytes = ledger.largest_row();
+    report(&mut found, "P24", bytes <= ROW_BYTES_MAX, || format!("a row has {bytes} bytes"));
+    found
+}
+
+/// P15: an opt-out holds or was taken back.
+fn check_opt_outs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for (place, _) in ledger.taken_back().iter() {
+        report(found, "P15", !ledger.opted_out().contains(place), || format!("{place:?} has opted out, and has not"));
+    }
+}
+
+fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
+    if !holds {
+        found.push(InvariantViolation { rule, what: what() });
+    }
+}
+
+/// P1: the states of a run are disjoint, together its audience, and counted right.
+fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<InvariantViolation>) {
+    let mut first = 0;
+    for run in &page.runs {
+        report(found, "P1", run.first == first, || format!("page {id}: slots have a hole at {first}"));
+        first = run.first + run.count;
+    }
+    report(found, "P1", first == page.slots, || format!("page {id}: {first} slots in runs, {} in all", page.slots));
+    let mut counts = vec![Counts::default(); page.runs.len()];
+    for number in 0..page.slots.div_ceil(CHUNK) {
+        let Some(chunk) = ledger.chunks().get(&(id, number)) else {
+            report(found, "P1", false, || format!("page {id}: chunk {number} is missing"));
+            continue;
+        };
+        check_chunk(id, number, chunk, (page.slots - number * CHUNK, &page.pool), found);
+        for (run, counts) in page.runs.iter().zip(&mut counts) {
+            let slots = Ledger::slots_of_run(run.first, run.count, number);
+            for state in RecipientState::ALL {
+                counts.set(state, counts.get(state) + chunk.set(state).and(&slots).len());
+            }
+        }
+    }
+    let late = page.runs.iter().filter(|run| run.cause.is_late()).count();
+    report(found, "P16", late == 0 || late == page.runs.len(), || format!("page {id}: {late} of its runs are late"));
+    for (run, counts) in page.runs.iter().zip(counts) {
+        let name = || format!("run of {} on page {id}: counts {:?}, sets {counts:?}", run.name, run.counts);
+        report(found, "P1", run.counts == counts, name);
+        report(found, "P1", counts.total() == u64::from(run.count), name);
+        report(found, "P1", counts.is_finished() == run.finished_index.is_some(), name);
+        report(found, "P24", run.finished_at.is_some() == run.finished_index.is_some(), name);
+        let state_fits = match run.state {
+            RunState::Open => !counts.is_finished(),
+            RunState::Finished => counts.is_finished(),
+            RunState::Cancelled { .. } | RunState::Expired { .. } => counts.get(RecipientState::Pending) == 0,
+            RunState::Paused { .. } => true,
+        };
+        check_canary(ledger, id, run, found);
+        let decided = counts.get(RecipientState::Sent) + counts.get(RecipientState::Dead);
+        let toll_fits =
+            run.bounce_breaker.dead <= counts.get(RecipientState::Dead) && run.bounce_breaker.decided <= decided;
+        report(found, "P6", toll_fits, || format!("{}: {:?}", name(), run.bounce_breaker));
+        report(found, "P20", run.blocked.is_none() || !counts.is_finished(), || {
+            format!("{}: over, and blocked", name())
+        });
+        report(found, "P1", state_fits, || format!("run of {} on page {id}: {:?}, {counts:?}", run.name, run.state));
+    }
+}
+
+/// P6: while a canary is undecided it is counted right, and nobody else has been taken.
+fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<InvariantViolation>) {
+    let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return };
+    let (mut undecided, mut bad, mut others) = (0, 0, 0);
+    for number in run.first / CHUNK..(run.first + run.count).div_ceil(CHUNK) {
+        let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
+        let behind = run.slots_behind_canary(number);
+        let first = Ledger::slots_of_run(run.first, run.count, number).and_not(&behind);
+        let of = |slots: &Bitmap, state| chunk.set(state).and(slots).len();
+        undecided += of(&first, RecipientState::Pending) + of(&first, RecipientState::Claimed);
+        bad += of(&first, RecipientState::Dead) + of(&first, RecipientState::InDoubt);
+        let taken = [
+            RecipientState::Claimed,
+            RecipientState::Sent,
+            RecipientState::Dead,
+            RecipientState::InDoubt,
+            RecipientState::Assumed,
+        ];
+        others += taken.into_iter().map(|state| of(&behind, state)).sum::<u32>();
+        let named = |slot: &u16| run.is_of_canary(number * CHUNK + u32::from(*slot) - run.first);
+        let agree = first.iter().all(|slot| named(&slot)) && !behind.iter().any(|slot| named(&slot));
+        report(found, "P6", agree, || format!("run of {}: who is of its canary in chunk {number}?", run.name));
+    }
+    let counted = (undecided, bad) == (canary.undecided, canary.bad);
+    report(found, "P6", counted, || format!("run of {}: {canary:?}, {undecided} undecided, {bad} bad", run.name));
+    report(found, "P6", others == 0, || format!("run of {}: {others} were taken before its canary", run.name));
+}
+
+fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str), found: &mut Vec<InvariantViolation>) {
+    let mut all = Bitmap::new();
+    let mut total = 0;
+    for state in RecipientState::ALL {
+        all.add(chunk.set(state));
+        total += chunk.set(state).len();
+    }
+    let whole = Bitmap::range(0, slots);
+    report(found, "P1", all == whole, || format!("chunk {number} of {id}: not every slot stands somewhere"));
+    report(found, "P1", total == whole.len(), || format!("chunk {number} of {id}: a slot stands twice"));
+    let mut waiting = Bitmap::new();
+    for wave in chunk.waves.values() {
+        report(found, "P1", waiting.and(wave).is_empty(), || format!("chunk {number} of {id}: a slot in two waves"));
+        waiting.add(wave);
+    }
+    let mut deferred = Bitmap::new();
+    for (_, slots) in chunk.deferrals.iter() {
+        let is_apart = !slots.is_empty() && deferred.and(slots).is_empty() && slots.and_not(&whole).is_empty();
+        report(found, "P6", is_apart, || format!("chunk {number} of {id}: {slots:?} are deferred twice"));
+        deferred.add(slots);
+    }
+    for state in [RecipientState::Pending, RecipientState::Claimed, RecipientState::InDoubt, RecipientState::Expired] {
+        deferred.remove(chunk.set(state));
+    }
+    report(found, "P6", deferred.is_empty(), || {
+        format!("chunk {number} of {id}: {deferred:?} are deferred and closed")
+    });
+    let stray = waiting.and_not(chunk.set(RecipientState::Pending));
+    report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
+    let near = chunk.suppressed_by_gap.and_not(chunk.set(RecipientState::Suppressed));
+    report(found, "P17", near.is_empty(), || format!("chunk {number} of {id}: {near:?} are not suppressed"));
+    let mut open = chunk.crash_suspects.clone();
+    for state in [RecipientState::Pending, RecipientState::Claimed, RecipientState::InDoubt] {
+        open.remove(chunk.set(state));
+    }
+    let mut moved = Bitmap::new();
+    for (pool, slots) in &chunk.pool_overrides {
+        let sound = !slots.is_empty() && slots.and_not(&whole).is_empty() && moved.and(slots).is_empty() && pool != own;
+        report(found, "P4", sound, || format!("chunk {number} of {id}: {slots:?} go by pool {pool}"));
+        moved.add(slots);
+    }
+    report(found, "P12", open.is_empty(), || format!("chunk {number} of {id}: {open:?} are closed, and suspects"));
+}
+
+/// P7: each run stands in the history under its name, so no name has opened twice.
+fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for (id, _, run) in ledger.runs() {
+        let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
+        let named = known.and_then(InstantOutcome::run) == Some(id);
+        report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.nominal));
+    }
+}
+
+/// P1: whoever is dead has a letter that says why, and nobody else has one.
+fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let mut dead: BTreeMap<RunId, u32> = BTreeMap::new();
+    for ((run, recipient), _) in ledger.dead().iter() {
+        *dead.entry(*run).or_default() += 1;
+        let stands = ledger.state(*run, *recipient);
+        report(found, "P1", stands == Some(RecipientState::Dead), || {
+            format!("{run}#{recipient} has a letter: {stands:?}")
+        });
+    }
+    for (id, _, run) in ledger.runs() {
+        let (letters, counted) = (dead.get(&id).copied().unwrap_or(0), run.counts.get(RecipientState::Dead));
+        report(found, "P1", letters == counted, || format!("{id}: {counted} dead, {letters} letters"));
+    }
+}
+
+/// P17: nobody is claimed in two runs at once that are nearer than the gap of both. P8: a plan opens within its
+/// window. P16: it remembers what stood in the way of its next instant, and of no other.
+fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for (one, other) in ledger.claimed_beside() {
+        report(found, "P17", false, || format!("somebody is claimed in {one} and in {other}, inside the min_gap"));
+    }
+    for (id, schedule) in ledger.schedules().iter() {
+        let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.policies.jitter_ms));
+        report(found, "P8", within, || format!("schedule {} opens outside its window: {:?}", id.0, schedule.plan.next));
+        let mut plan = schedule.plan.clone();
+        plan.forget_what_is_past();
+        report(found, "P16", plan == schedule.plan, || format!("schedule {} keeps what is past: {plan:?}", id.0));
+    }
+}
+
+/// P8: the due index is what the schedules say.
+fn check_due(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let derived = ledger.derive();
+    report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
+    let mailed = derived.mailed == ledger.derived.mailed && derived.forgotten == ledger.derived.forgotten;
+    report(found, "P17", mailed, || "the index of runs that mailed somebody is wrong".to_owned());
+    for (own, other, table) in ledger.derived.mappings.iter() {
+        let lists = (ledger.blob(&own), ledger.blob(&other));
+        let is_kept = lists.0.is_some() && lists.1.is_some();
+        let is_true = is_kept && recipient_mapping::map_recipients(lists.0, lists.1) == *table;
+        report(found, "P17", is_true, || format!("the table of numbers from {own} to {other} is wrong"));
+    }
+    let unfinished =
+        derived.unfinished == ledger.derived.unfinished && derived.going_beside == ledger.derived.going_beside;
+    report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
+    let holding = derived.holding == ledger.derived.holding;
+    report(found, "P16", holding, || "the index of runs that hold up the next instant is wrong".to_owned());
+    report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());
+    let open = derived.open_pages == ledger.derived.open_pages;
+    report(found, "P1", open, || "the index of open pages is wrong".to_owned());
+    let answers = derived.answers_by_index == ledger.derived.answers_by_index
+        && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
+    report(found, "P20", derived.seals == ledger.derived.seals, || "the index of seals is wrong".to_owned());
+    let to_seals = derived.to_seals == ledger.derived.to_seals;
+    report(found, "P20", to_seals, || "the index of runs to sealed audiences is wrong".to_owned());
+    report(
+        found,
+        "P12",
+        (&derived.claimed, &derived.claimed_by_pool) == (&ledger.derived.claimed, &ledger.derived.claimed_by_pool),
+        || "the index of who is claimed is wrong".to_owned(),
+    );
+    report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
+}
+
+/// A run's content and audience are there as long as the run is.
+fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let mut references: BTreeMap<Hash, u64> = BTreeMap::new();
+    let schedules = ledger.schedules().iter().map(|(_, schedule)| (schedule.content, schedule.audience));
+    for (content, audience) in schedules.chain(ledger.runs().map(|(_, _, run)| (run.content, run.audience))) {
+        *references.entry(content).or_default() += 1;
+        *references.entry(audience).or_default() += 1;
+    }
+    for (_, audience) in ledger.audiences().iter() {
+        *references.entry(audience.seal).or_default() += 1;
+    }
+    for (_, campaign) in ledger.campaigns().iter() {
+        *references.entry(campaign.content).or_default() += 1;
+    }
+    let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
+    report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
+}
+
+/// P20: what is sealed is sound, stands under its own name, and whoever sends to it counts as many.
+fn check_audiences(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for ((_, name), audience) in ledger.audiences().iter() {
+        let seal = ledger.seal(&audience.seal);
+        let same = seal.as_ref().is_some_and(|seal| seal.name == *name && seal.rows == audience.rows);
+        report(found, "P20", same, || format!("audience '{name}' stands for {seal:?}"));
+    }
+    for seal in ledger.seals() {
+        let wrong = seal.wrong(ledger.limits());
+        report(found, "P20", wrong.is_none(), || format!("the seal of '{}': {wrong:?}", seal.name));
+    }
+    let schedules = ledger.schedules().iter().map(|(_, one)| (&one.name, one.audience, one.recipients));
+    for (name, audience, count) in
+        schedules.chain(ledger.runs().map(|(_, _, run)| (&run.name, run.audience, run.count)))
+    {
+        let rows = ledger.seal(&audience).map(|seal| seal.rows);
+        report(found, "P20", rows.is_none_or(|rows| rows == count), || {
+            format!("{name}: {count} of {rows:?} recipients")
+        });
+    }
+}
+
+/// P7: a campaign opens once for ever, and what it has made of itself is there as long as it is.
+fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for ((tenant, name), campaign) in ledger.campaigns().iter() {
+        let Some(id) = campaign.stage.schedule() else { continue };
+        let schedule = ledger.schedules().get(&id);
+        let fits = schedule.is_some_and(|one| {
+            (&one.tenant, &one.name, one.content) == (tenant, name, campaign.content) && one.plan.opened <= 1
+        });
+        report(found, "P7", fits, || format!("campaign {name} and its schedule {schedule:?}"));
+        let first = (id, crate::model::Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
+        let known = ledger.history().range(first..).take_while(|((schedule, _), _)| *schedule == id);
+        let opened = known.filter(|(_, known)| known.run().is_some()).count();
+        report(found, "P7", opened <= 1, || format!("campaign {name} has opened {opened} times"));
+    }
+}
+
+/// P12: whoever has bounds has a share.
+fn check_tenants(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for (name, tenant) in ledger.tenants().iter() {
+        let sound = (1..=ledger.limits().tenant_share).contains(&tenant.share) && tenant.index > 0;
+        report(found, "P12", sound, || format!("tenant {name}: {tenant:?}"));
+    }
+}
+
+/// P25: a warm-up has a cap for each of its days, if it was not taken away, and has spent nothing in days to come.
+fn check_pools(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let today = Day::of(ledger.head().now);
+    for (pool, warm_up) in ledger.pools().iter() {
+        let is_sound = !warm_up.caps.contains(&0) && warm_up.day <= today;
+        report(found, "P25", is_sound, || format!("pool {pool}: {warm_up:?}"));
+    }
+}
+
+/// P24: a run is there, or a summary of it, and the name stands for both; nothing else is left of what was pruned.
+fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for (id, summary) in ledger.summaries().iter() {
+        report(found, "P24", ledger.run(*id).is_none(), || format!("{id} is there, and a summary of it"));
+        let known = ledger.history().get(&(summary.schedule, summary.nominal.clone()));
+        report(found, "P7", known.and_then(InstantOutcome::run) == Some(*id), || format!("{id}, pruned: {known:?}"));
+        let finished = summary.counts.is_finished();
+        report(found, "P24", finished, || format!("{id} was pruned while it was open: {:?}", summary.counts));
+    }
+    let orphan = |page: &RunId| ledger.pages().get(page).is_none();
+    let rows = ledger
+        .claims()
+        .iter()
+        .map(|(_, row)| row.page)
+        .chain(ledger.closed_claim_blocks().iter().map(|((page, _, _), _)| *page));
+    let mut run_events: BTreeMap<RunId, BTreeSet<u64>> = BTreeMap::new();
+    for ((run, index, _), _) in ledger.run_events().iter() {
+        run_events.entry(*run).or_default().insert(*index);
+    }
+    for (run, count) in run_events.into_iter().map(|(run, entries)| (run, entries.len())) {
+        report(found, "P24", ledger.run(run).is_some(), || {
+            format!("{count} rulings of {run} are left, and not the run")
+        });
+        report(found, "P24", count <= ledger.limits().run_events, || {
+            format!("{count} entries with rulings of {run} are kept")
+        });
+    }
+    for page in rows.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
+        report(found, "P24", !orphan(&page), || format!("something of page {page} is left, and not the page"));
+    }
+}

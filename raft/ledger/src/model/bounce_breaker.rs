@@ -1,0 +1,122 @@
+//! The bounce breaker of a large run: of those about whom something was decided lately, how many are dead (P6).
+//!
+//! A recipient's failure costs that recipient alone, until it is everybody's: content that cannot be composed for
+//! most rows, a list of addresses that are gone. Each dead letter is kept in memory on every node until somebody has
+//! looked, and each relay counts how often it is asked for mailboxes that are not there. So a run is paused when more
+//! than a tenth of a stretch of its recipients have died; and who resumes it lets it go ten times as far.
+
+use serde::{Deserialize, Serialize};
+
+use crate::injected_bugs::{self, Bug};
+use crate::model::{BounceBreakerLimits, PauseReason, RecipientState, Run, RunState};
+
+/// Counted since the present stretch began, in entries as they apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BounceBreaker {
+    /// Recipients of a stretch: it ends with the entry that makes so many.
+    pub window: u32,
+    /// Sent or dead in this one.
+    pub decided: u32,
+    /// Dead of those.
+    pub dead: u32,
+}
+
+impl BounceBreaker {
+    /// That of a run that opens.
+    pub(crate) fn begin(limits: &BounceBreakerLimits) -> BounceBreaker {
+        BounceBreaker { window: limits.window, decided: 0, dead: 0 }
+    }
+
+    /// Who comes back is no longer counted, as far as this stretch has counted him.
+    fn note(&mut self, (from, to): (RecipientState, RecipientState), count: u32, limits: &BounceBreakerLimits) {
+        let is_decided = |state| matches!(state, RecipientState::Sent | RecipientState::Dead);
+        let step = |sum: &mut u32, was: bool, is: bool| match (was, is) {
+            (false, true) => *sum = sum.saturating_add(count),
+            (true, false) => *sum = sum.saturating_sub(count),
+            _ => {}
+        };
+        step(&mut self.decided, is_decided(from), is_decided(to));
+        step(&mut self.dead, from == RecipientState::Dead, to == RecipientState::Dead);
+        if self.decided >= self.window && !self.is_tripped(limits) {
+            (self.decided, self.dead) = (0, 0);
+        }
+    }
+
+    fn is_tripped(&self, limits: &BounceBreakerLimits) -> bool {
+        self.dead > self.window / limits.one_of
+    }
+}
+
+impl Run {
+    /// Counts those who have moved. Answers why the run is paused, where it is now: one that has ended or is paused
+    /// already needs none, and where nobody is left to be sent there is nobody to hold.
+    pub(crate) fn count_bounces(
+        &mut self,
+        moved: (RecipientState, RecipientState),
+        count: u32,
+        limits: &BounceBreakerLimits,
+    ) -> Option<PauseReason> {
+        let is_half = |decided: u32| decided >= self.count.div_ceil(2);
+        let before = is_half(self.bounce_breaker.decided);
+        if self.count <= limits.window && !injected_bugs::is(Bug::PauseForNothing) {
+            return None;
+        }
+        self.bounce_breaker.note(moved, count, limits);
+        let for_nothing = injected_bugs::is(Bug::PauseForNothing) && !before && is_half(self.bounce_breaker.decided);
+        if self.state != RunState::Open || !(for_nothing || self.bounce_breaker.is_tripped(limits)) {
+            return None;
+        }
+        let reason = PauseReason::BounceBreaker(self.bounce_breaker);
+        self.state = RunState::Paused { reason: reason.clone() };
+        Some(reason)
+    }
+
+    /// Somebody lets a paused run go on: in spite of its bounce breaker, where that is too high.
+    pub(crate) fn reset_tripped_breaker(&mut self, limits: &BounceBreakerLimits) {
+        if self.bounce_breaker.is_tripped(limits) {
+            self.bounce_breaker = BounceBreaker {
+                window: self.bounce_breaker.window.saturating_mul(limits.further),
+                decided: 0,
+                dead: 0,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::limits;
+
+    const LIMITS: &BounceBreakerLimits = &limits(1).bounce_breaker;
+
+    const DIES: (RecipientState, RecipientState) = (RecipientState::Claimed, RecipientState::Dead);
+    const SENT: (RecipientState, RecipientState) = (RecipientState::Claimed, RecipientState::Sent);
+
+    #[test]
+    fn a_tenth_may_die_and_one_more_is_too_many_however_many_were_sent_before() {
+        let mut breaker = BounceBreaker::begin(LIMITS);
+        for _ in 0..1_000 {
+            breaker.note(SENT, 9_000, LIMITS);
+            breaker.note(DIES, 1_000, LIMITS);
+        }
+        assert_eq!(breaker, BounceBreaker::begin(LIMITS), "a tenth of each stretch");
+        breaker.note(DIES, 1_000, LIMITS);
+        assert!(!breaker.is_tripped(LIMITS));
+        breaker.note(DIES, 1, LIMITS);
+        assert!(breaker.is_tripped(LIMITS));
+        breaker.note(SENT, 50_000, LIMITS);
+        assert!(breaker.is_tripped(LIMITS), "emails that were sent meanwhile revive no recipient");
+    }
+
+    #[test]
+    fn who_comes_back_is_not_counted_and_never_below_none() {
+        let mut breaker = BounceBreaker::begin(LIMITS);
+        breaker.note(DIES, 1_500, LIMITS);
+        breaker.note((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
+        assert_eq!((breaker.decided, breaker.dead), (500, 500));
+        breaker.note((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
+        breaker.note((RecipientState::InDoubt, RecipientState::Sent), 3, LIMITS);
+        assert_eq!((breaker.decided, breaker.dead), (3, 0));
+    }
+}

@@ -1,0 +1,327 @@
+//! A canary: some recipients of a run go first, and the others wait until it is known how that went (P6).
+//!
+//! The list is divided into as many equal strides as the canary has recipients, and a hash of the run and the stride
+//! picks one recipient of each. So the canary is spread evenly, and a list with a pattern (every second address of one
+//! provider) does not defeat it. Nothing is stored but the seed: membership is computed.
+//!
+//! The verdict falls as soon as no undecided recipient can change it. It fails, and the run is paused, when more are
+//! dead or in doubt than the canary allows; it passes, and the rest goes on, when these and the undecided ones together
+//! are within what it allows. So a mailbox that asks for another attempt in an hour delays no other recipient.
+//!
+//! The verdict is final, and takes a doubt for what it is in that entry. A node that dies leaves doubts, and its journal
+//! may clear them seconds later; a canary that failed for them stays failed until an operator overrules it. To wait for
+//! a journal that may never come back would be to decide nothing for as long as that takes.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    Bitmap, CHUNK, Impossible, Ledger, PauseReason, RecipientState, Refusal, Run, RunId, RunState, mix,
+};
+
+/// All of something, in hundredths of a percent.
+const WHOLE: u64 = 10_000;
+
+/// What an owner chooses, in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canary {
+    /// So many of the recipients go first; one at least.
+    pub share: u16,
+    /// So many of those may be dead or in doubt.
+    pub limit: u16,
+}
+
+/// How a run's canary stands; as it stood at its verdict, once that has fallen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanaryState {
+    /// Recipients of it.
+    pub recipients: u32,
+    /// Of those, dead or in doubt at most.
+    pub bad_max: u32,
+    /// Pending or claimed.
+    pub undecided: u32,
+    /// Dead or in doubt.
+    pub bad: u32,
+    /// What came of it.
+    pub verdict: CanaryVerdict,
+    /// Picks the recipients: a hash of the run's id.
+    pub seed: u64,
+}
+
+/// What came of a canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CanaryVerdict {
+    /// Nobody knows yet: nobody else is claimed.
+    Undecided,
+    /// The others are sent.
+    Passed,
+    /// The run is paused.
+    Held,
+    /// It was, and somebody let it go on.
+    Overruled,
+}
+
+/// A number below `length`, which is at most 2^32, for a stride.
+fn pick(seed: u64, stride: u64, length: u64) -> u64 {
+    ((mix(seed ^ stride) >> 32) * length) >> 32
+}
+
+fn is_undecided(state: RecipientState) -> bool {
+    matches!(state, RecipientState::Pending | RecipientState::Claimed)
+}
+
+fn is_bad(state: RecipientState) -> bool {
+    matches!(state, RecipientState::Dead | RecipientState::InDoubt)
+}
+
+/// Which recipients of a run with `count` from slot `first` of its page on are in a chunk.
+fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
+    let base = u64::from(chunk) * u64::from(CHUNK);
+    let number = |slot: u64| slot.saturating_sub(u64::from(first)).min(u64::from(count)) as u32;
+    number(base)..number(base + u64::from(CHUNK))
+}
+
+impl CanaryState {
+    /// Of a run that opens to so many.
+    pub(crate) fn begin(canary: Canary, count: u32, run: RunId) -> CanaryState {
+        let seed = mix(run.index ^ mix(u64::from(run.place)));
+        let part = |of: u32, share: u16| u64::from(of) * u64::from(share);
+        let recipients = part(count, canary.share).div_ceil(WHOLE).clamp(1, u64::from(count).max(1)) as u32;
+        let bad_max = (part(recipients, canary.limit) / WHOLE).min(u64::from(recipients)) as u32;
+        CanaryState { recipients, bad_max, undecided: recipients, bad: 0, verdict: CanaryVerdict::Undecided, seed }
+    }
+
+    /// In which stride recipient `number` of `count` lies.
+    fn stride_of(&self, number: u32, count: u32) -> u64 {
+        u64::from(number) * u64::from(self.recipients) / u64::from(count.max(1))
+    }
+
+    /// The first number of a stride.
+    fn begin_of(&self, stride: u64, count: u32) -> u64 {
+        (stride * u64::from(count)).div_ceil(u64::from(self.recipients))
+    }
+
+    /// The number that is picked in a stride.
+    fn picked(&self, stride: u64, count: u32) -> u64 {
+        let begin = self.begin_of(stride, count);
+        begin + pick(self.seed, stride, self.begin_of(stride + 1, count) - begin)
+    }
+
+    /// How many of the first `numbers` recipients of `count` it has.
+    fn among(&self, numbers: u32, count: u32) -> u64 {
+        let stride = self.stride_of(numbers, count);
+        let is_within = stride < u64::from(self.recipients) && self.picked(stride, count) < u64::from(numbers);
+        stride + u64::from(is_within)
+    }
+
+    /// Is recipient `number` of `count` of it?
+    fn has(&self, number: u32, count: u32) -> bool {
+        self.picked(self.stride_of(number, count), count) == u64::from(number)
+    }
+
+    /// Which of them, the first one being 0, are among these recipients of `count`.
+    fn places(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
+        self.among(numbers.start, count)..self.among(numbers.end, count)
+    }
+
+    /// Their slots in a chunk, where the run has `count` recipients from slot `first` of its page on.
+    fn slots_in(&self, (first, count): (u32, u32), chunk: u32) -> Bitmap {
+        let places = self.places(&numbers_in((first, count), chunk), count);
+        let (all, of) = (u64::from(count), u64::from(self.recipients));
+        // Stride k begins at k * all / of, rounded up. A large canary has thousands in each of a thousand chunks, so
+        // only the first stride of a chunk costs a division.
+        let first_begin = places.start * all + of - 1;
+        let (mut begin, mut rest) = (first_begin / of, first_begin % of);
+        let (whole, part) = (all / of, all % of);
+        let base = u64::from(chunk) * u64::from(CHUNK);
+        let slots = places.filter_map(|stride| {
+            let this = begin;
+            (begin, rest) = (begin + whole, rest + part);
+            if rest >= of {
+                (begin, rest) = (begin + 1, rest - of);
+            }
+            u16::try_from(u64::from(first) + this + pick(self.seed, stride, begin - this) - base).ok()
+        });
+        Bitmap::of_many(slots)
+    }
+
+    /// How many of these slots of a chunk are of it. It looks at them one by one, or at all that it has there,
+    /// whichever are fewer, and at none where they are all of the run's: a run event over a whole run moves a thousand
+    /// chunks.
+    fn count_in(&self, (first, count): (u32, u32), chunk: u32, slots: &Bitmap) -> u32 {
+        let base = chunk * CHUNK;
+        let numbers = numbers_in((first, count), chunk);
+        let places = self.places(&numbers, count);
+        let here = places.end - places.start;
+        if here == 0 {
+            return 0;
+        }
+        let own = first + numbers.start - base..=first + numbers.end - 1 - base;
+        if slots.count_in(own) == numbers.end - numbers.start {
+            return here as u32;
+        }
+        if here <= u64::from(slots.len()) {
+            return self.slots_in((first, count), chunk).and(slots).len();
+        }
+        let numbers = slots.iter().filter_map(|slot| (base + u32::from(slot)).checked_sub(first));
+        numbers.filter(|number| *number < count && self.has(*number, count)).count() as u32
+    }
+
+    /// By the numbers alone.
+    fn judged(&self) -> Option<CanaryVerdict> {
+        match () {
+            () if self.verdict != CanaryVerdict::Undecided => None,
+            () if self.bad > self.bad_max => Some(CanaryVerdict::Held),
+            () if self.bad + self.undecided <= self.bad_max => Some(CanaryVerdict::Passed),
+            () => None,
+        }
+    }
+}
+
+impl fmt::Display for CanaryState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CanaryState { recipients, bad_max, undecided, bad, .. } = self;
+        write!(
+            f,
+            "canary: of {recipients} recipients {bad} are dead or in doubt and {bad_max} may be; {undecided} were undecided"
+        )
+    }
+}
+
+impl Run {
+    /// Is its canary out, so that nobody else is claimed?
+    pub fn waits_for_canary(&self) -> bool {
+        self.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Undecided)
+    }
+
+    /// Is recipient `number` of the canary?
+    pub fn is_of_canary(&self, number: u32) -> bool {
+        self.canary.is_some_and(|canary| canary.has(number, self.count))
+    }
+
+    /// Is somebody pending whom its canary does not keep back? While it is out nobody else is claimed, so whoever of it
+    /// is undecided and not claimed is pending.
+    pub fn has_claimable(&self) -> bool {
+        match self.canary.filter(|_| self.waits_for_canary()) {
+            Some(canary) => canary.undecided > self.counts.get(RecipientState::Claimed),
+            None => self.counts.get(RecipientState::Pending) > 0,
+        }
+    }
+
+    /// Slots of a chunk of its page whose recipients wait for its canary.
+    pub fn slots_behind_canary(&self, chunk: u32) -> Bitmap {
+        let Some(canary) = self.canary.filter(|_| self.waits_for_canary()) else { return Bitmap::new() };
+        let mut slots = Ledger::slots_of_run(self.first, self.count, chunk);
+        slots.remove(&canary.slots_in((self.first, self.count), chunk));
+        slots
+    }
+
+    /// Counts those of the canary among the slots of a chunk that have moved, until its verdict has fallen.
+    pub(crate) fn note_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (RecipientState, RecipientState)) {
+        if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
+            return;
+        }
+        let Some(canary) = &mut self.canary else { return };
+        let moved = canary.count_in((self.first, self.count), chunk, slots);
+        canary.undecided =
+            canary.undecided + u32::from(is_undecided(to)) * moved - u32::from(is_undecided(from)) * moved;
+        canary.bad = canary.bad + u32::from(is_bad(to)) * moved - u32::from(is_bad(from)) * moved;
+    }
+
+    /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
+    /// nobody is left to be sent there is nobody to hold.
+    pub(crate) fn judge_canary(&mut self) -> Option<CanaryState> {
+        if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired { .. }) {
+            return None;
+        }
+        let canary = self.canary.as_mut()?;
+        let verdict = canary.judged().filter(|one| *one != CanaryVerdict::Held || self.state != RunState::Finished)?;
+        canary.verdict = verdict;
+        let judged = *canary;
+        if verdict == CanaryVerdict::Held {
+            self.state = RunState::Paused { reason: PauseReason::Canary(judged) };
+        }
+        Some(judged)
+    }
+
+    /// Somebody lets a paused run go on, and says whether its canary has held it. It may have done so since he looked,
+    /// under a pause of his own: so what he says is compared with what is.
+    pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), Refusal> {
+        let held = self.canary.as_mut().filter(|canary| canary.verdict == CanaryVerdict::Held);
+        match (held, without_canary) {
+            (Some(canary), true) => canary.verdict = CanaryVerdict::Overruled,
+            (Some(canary), false) => return Err(Refusal::CanaryHeld(*canary)),
+            (None, true) => {
+                return Err(Impossible::NoCanary.into());
+            }
+            (None, false) => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A list in which every second address is of one kind: a fixed step through it would take one kind alone.
+    #[test]
+    fn canary_of_a_patterned_list_takes_every_kind_in_proportion() {
+        let count = 200_000;
+        for (place, period) in [(0, 2_u32), (1, 10), (2, 20), (3, 100)] {
+            let run = RunId { index: 77, place };
+            let canary = CanaryState::begin(Canary { share: 500, limit: 500 }, count, run);
+            let mut kinds = vec![0_u32; period as usize];
+            (0..count).filter(|number| canary.has(*number, count)).for_each(|one| kinds[(one % period) as usize] += 1);
+            let fair = 10_000 / period;
+            let is_fair = kinds.iter().all(|taken| (fair / 2..=fair * 3 / 2).contains(taken));
+            assert!(is_fair, "{kinds:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_spread_evenly_and_has_exactly_its_share(
+            count in 1_u32..200_000,
+            share in 1_u16..=10_000,
+            index in any::<u64>(),
+        ) {
+            let canary = CanaryState::begin(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
+            let wanted = (u64::from(count) * u64::from(share)).div_ceil(10_000);
+            prop_assert_eq!(u64::from(canary.recipients), wanted);
+            let of = |numbers| canary.among(numbers, count);
+            let first: Vec<u32> = (0..count).filter(|number| of(number + 1) > of(*number)).collect();
+            prop_assert_eq!(first.len() as u64, wanted);
+            // One in each stride: so never further apart than two strides.
+            let stride = u64::from(count).div_ceil(wanted);
+            let apart = first.windows(2).map(|pair| u64::from(pair[1] - pair[0])).max();
+            prop_assert!(apart.is_none_or(|apart| apart < 2 * stride), "{apart:?} of {stride}");
+        }
+
+        /// Whichever way is the shorter one, and wherever its run lies in the chunks of a page.
+        #[test]
+        fn it_is_counted_among_slots_as_one_by_one(
+            first in 0_u32..70_000,
+            count in 1_u32..140_000,
+            share in 1_u16..=10_000,
+            chunk in 0_u32..4,
+            (from, length) in (0_u32..CHUNK, 0_u32..=CHUNK),
+            (step, is_whole) in (1_usize..9, any::<bool>()),
+            seed in any::<u64>(),
+        ) {
+            let canary = CanaryState::begin(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
+            let stretch = if is_whole { Bitmap::range(0, CHUNK) } else { Bitmap::range(from, length) };
+            let slots = Bitmap::of_many(stretch.iter().step_by(step));
+            let number = |slot: u16| (chunk * CHUNK + u32::from(slot)).checked_sub(first);
+            let is_of_it = |slot: u16| number(slot).is_some_and(|number| number < count && canary.has(number, count));
+            let one_by_one: Vec<u16> = slots.iter().filter(|slot| is_of_it(*slot)).collect();
+            prop_assert_eq!(canary.count_in((first, count), chunk, &slots) as usize, one_by_one.len());
+            let named = canary.slots_in((first, count), chunk).and(&slots);
+            prop_assert_eq!(named.iter().collect::<Vec<u16>>(), one_by_one);
+        }
+    }
+}

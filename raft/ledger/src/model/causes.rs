@@ -1,0 +1,221 @@
+//! Causes that the replicated state keeps: enums, numbers, names, and words that came in an entry (P2).
+//!
+//! The state is equal byte for byte on every replica, also while two builds run side by side. So `apply` stores no
+//! sentence of its own. `Display` makes the sentence where it is shown, and a later build may word it differently.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{BounceBreaker, CanaryState, Refusal, Time, Unsendable};
+
+/// Why a run is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PauseReason {
+    /// The operator's own words; may be empty.
+    Operator(String),
+    /// The leader failed twice on this run (P13); the words are those of the entry.
+    Quarantined(String),
+    /// Too many refusals in a row do not name a mailbox (P6).
+    PolicyRefusals {
+        /// How many in a row.
+        count: u32,
+        /// Basic code of the last one.
+        code: u16,
+        /// Enhanced status code of the last one.
+        enhanced: Option<(u8, u16, u16)>,
+        /// Text of the last one.
+        text: String,
+    },
+    /// The canary failed (P6).
+    Canary(CanaryState),
+    /// Too many of the recipients decided lately are dead (P6).
+    BounceBreaker(BounceBreaker),
+    /// Most recipients with a final answer died of the same words (P6).
+    SameWords {
+        /// Recipients that died of them.
+        recipients: u32,
+        /// Recipients of the run that are sent or dead.
+        decided: u32,
+        /// Basic code of the last one.
+        code: u16,
+        /// Enhanced status code of the last one.
+        enhanced: Option<(u8, u16, u16)>,
+    },
+}
+
+impl PauseReason {
+    /// The words that came in an entry.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            PauseReason::Operator(words) | PauseReason::Quarantined(words) => words,
+            PauseReason::PolicyRefusals { text, .. } => text,
+            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) | PauseReason::SameWords { .. } => "",
+        }
+    }
+
+    pub(crate) fn without_words(mut self) -> PauseReason {
+        match &mut self {
+            PauseReason::Operator(words) | PauseReason::Quarantined(words) => words.clear(),
+            PauseReason::PolicyRefusals { text, .. } => text.clear(),
+            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) | PauseReason::SameWords { .. } => {}
+        }
+        self
+    }
+}
+
+impl fmt::Display for PauseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PauseReason::Operator(words) | PauseReason::Quarantined(words) => f.write_str(words),
+            PauseReason::PolicyRefusals { count, code, enhanced, text } => {
+                write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?;
+                if let Some((class, subject, detail)) = enhanced {
+                    write!(f, "{class}.{subject}.{detail} ")?;
+                }
+                f.write_str(text)
+            }
+            PauseReason::SameWords { recipients, decided, code, enhanced } => {
+                write!(f, "{recipients} of {decided} recipients are dead of the same words, the last one of {code}")?;
+                if let Some((class, subject, detail)) = enhanced {
+                    write!(f, " {class}.{subject}.{detail}")?;
+                }
+                f.write_str(
+                    ": read the dead letters, then resume or cancel, and requeue them if the cause was not theirs",
+                )
+            }
+            PauseReason::Canary(trial) => trial.fmt(f),
+            PauseReason::BounceBreaker(BounceBreaker { window, decided, dead }) => write!(
+                f,
+                "{dead} of the last {decided} recipients are dead, and a tenth of {window} may be: look at the dead \
+                 letters, then resume or cancel"
+            ),
+        }
+    }
+}
+
+/// Why a schedule is blocked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockCause {
+    /// The leader failed twice on this schedule (P13); the words are those of the entry.
+    Quarantined(String),
+    /// Its fire was refused twice (P8), the second time for this.
+    FireRefused(Box<Refusal>),
+}
+
+impl fmt::Display for BlockCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockCause::Quarantined(words) => f.write_str(words),
+            BlockCause::FireRefused(refusal) => write!(f, "its fire was refused twice: {refusal}"),
+        }
+    }
+}
+
+/// Why a launched campaign did not open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MissedCause {
+    /// It could have opened only later than `start_within` after its instant.
+    TooLate {
+        /// Its instant.
+        due: Time,
+        /// When it could have opened.
+        now: Time,
+    },
+    /// Its content does not fit its audience; the words are those of the entry.
+    Unfit(String),
+    /// Its audience was not sealed in time.
+    NotSealed {
+        /// Name of the audience.
+        audience: String,
+        /// The campaign's instant.
+        due: Time,
+    },
+    /// The ledger refused it.
+    Refused(Box<Refusal>),
+}
+
+impl fmt::Display for MissedCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MissedCause::TooLate { due, now } => write!(
+                f,
+                "it could not open before {now}, later than its instant {due} by more than start_within: nothing was \
+                 sent"
+            ),
+            MissedCause::Unfit(wrong) => write!(f, "its content does not fit its audience: {wrong}"),
+            MissedCause::NotSealed { audience, due } => write!(f, "its audience '{audience}' was not sealed at {due}"),
+            MissedCause::Refused(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+/// Why a recipient is dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeathCause {
+    /// The text of the last answer, or why no relay could be asked; as the entry gives it.
+    Answer(String),
+    /// No relay can be given its email.
+    Unsendable(Unsendable),
+    /// The deadline passed after a counted attempt (P16).
+    DeadlinePassed,
+    /// A owner died twice while it prepared this recipient (P12).
+    OwnerDied,
+}
+
+impl DeathCause {
+    /// The answer, or the cause.
+    pub fn text(&self) -> &str {
+        match self {
+            DeathCause::Answer(text) => text,
+            DeathCause::Unsendable(cause) => cause.text(),
+            DeathCause::DeadlinePassed => "the deadline passed before another attempt",
+            DeathCause::OwnerDied => "holder died preparing it",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::RunId;
+
+    fn ordinals<T: Serialize>(all: &[T]) -> Vec<u8> {
+        all.iter().map(|one| postcard::to_stdvec(one).expect("plain data")[0]).collect()
+    }
+
+    /// P23: what is stored keeps its ordinal; another variant is added at the end.
+    #[test]
+    fn every_cause_keeps_its_ordinal() {
+        let words = || "words".to_owned();
+        let stale = || Box::new(Refusal::StalePlan);
+        let reasons = [
+            PauseReason::Operator(words()),
+            PauseReason::Quarantined(words()),
+            PauseReason::PolicyRefusals { count: 10, code: 550, enhanced: None, text: words() },
+            PauseReason::Canary(CanaryState::begin(
+                crate::model::Canary { share: 500, limit: 500 },
+                100,
+                RunId { index: 1, place: 0 },
+            )),
+            PauseReason::BounceBreaker(BounceBreaker { window: 10_000, decided: 0, dead: 0 }),
+            PauseReason::SameWords { recipients: 20, decided: 30, code: 550, enhanced: None },
+        ];
+        assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(ordinals(&[BlockCause::Quarantined(words()), BlockCause::FireRefused(stale())]), [0, 1]);
+        let missed = [
+            MissedCause::TooLate { due: Time(0), now: Time(1) },
+            MissedCause::Unfit(words()),
+            MissedCause::NotSealed { audience: words(), due: Time(0) },
+            MissedCause::Refused(stale()),
+        ];
+        assert_eq!(ordinals(&missed), [0, 1, 2, 3]);
+        let crashes = [
+            DeathCause::Answer(words()),
+            DeathCause::Unsendable(Unsendable::NoSmtpUtf8),
+            DeathCause::DeadlinePassed,
+            DeathCause::OwnerDied,
+        ];
+        assert_eq!(ordinals(&crashes), [0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,385 @@
+//! What became of the recipients of a row, event by event. It stays with the row as long as the row does,
+//! so that a story can be told after the log was purged.
+//!
+//! A row of a few recipients is told exactly. In a larger one, entries that did the same one after the other
+//! are told as one, with the index and the instant of the last, and texts that differ are left out: a row of
+//! 256 that was sent in twenty portions keeps a dozen bytes. Recipients never change their order: a event is
+//! joined with an earlier one only where nothing in between concerns anybody of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Bitmap, Decider, RecipientState, RelayReply, ReleaseReason, ReplyScope, Time, Unsendable};
+
+/// Moments that a row keeps at most: above the number of their kinds, so that two can always be joined.
+pub const CLAIM_EVENTS_MAX: usize = 32;
+/// A row of at most so many recipients keeps each event by itself as long as there is room.
+pub const EXACT_HISTORY_MAX: u32 = 16;
+
+/// Why nobody knows whether a mail was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum DoubtReason {
+    /// Its owner lives, and heard no answer after the final dot.
+    NoAnswer,
+    /// The lease of its owner is over, and nothing has come from it since.
+    OwnerLost,
+    /// A later life of its node read the owner's journal: the hand-off began, and no answer is written.
+    Begun,
+    /// A later life of its node found no journal that proves anything.
+    NoJournal,
+}
+
+/// What became of a recipient in a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClaimEventKind {
+    /// The relay took it.
+    Accepted,
+    /// The relay took it, and has taken it under another fence before.
+    KnownDuplicate,
+    /// The relay took it, though it had been closed as something else.
+    Contradiction,
+    /// The relay refused it; where `code` is 0 no relay could be asked.
+    Refused {
+        /// Basic code.
+        code: u16,
+        /// Enhanced status code.
+        enhanced: Option<(u8, u16, u16)>,
+        /// Whom it concerns.
+        scope: ReplyScope,
+        /// Its text; empty where this stands for answers that differ.
+        text: String,
+    },
+    /// It was not handed off; none where this stands for several reasons.
+    Released(Option<ReleaseReason>),
+    /// It was not handed off, because it had opted out.
+    Suppressed,
+    /// No relay can be given its email.
+    Unsendable(Unsendable),
+    /// Nobody knows.
+    InDoubt(DoubtReason),
+    /// It was closed while in doubt.
+    Assumed(Decider),
+    /// It is to be sent again, though in doubt.
+    Resent(Decider),
+    /// Another row's accept came, and took it out of this one.
+    AcceptedElsewhere,
+    /// The relay took it, and this is what it said: of test mails, whose row is of one.
+    Taken(RelayReply),
+    /// This relay was asked, and did not take it; what came of it is the next event. Of test mails too.
+    Asked(String),
+}
+
+impl ClaimEventKind {
+    /// Both as one that differs from them in texts at most; none where more differs.
+    fn but_for_texts(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
+        match (self, other) {
+            (
+                ClaimEventKind::Refused { code, enhanced, scope, text },
+                ClaimEventKind::Refused { code: c, enhanced: e, scope: s, text: t },
+            ) if (code, enhanced, scope) == (c, e, s) => {
+                let text = if text == t { text.clone() } else { String::new() };
+                Some(ClaimEventKind::Refused { code: *code, enhanced: *enhanced, scope: *scope, text })
+            }
+            (one, other) if one == other => Some(one.clone()),
+            (ClaimEventKind::Unsendable(_), ClaimEventKind::Unsendable(_)) => {
+                Some(ClaimEventKind::Unsendable(Unsendable::NotComposed(String::new())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Both as one of their kind; none where they are of different kinds.
+    fn but_for_details(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
+        self.but_for_texts(other).or_else(|| match (self, other) {
+            (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => {
+                Some(ClaimEventKind::Refused { code: 0, enhanced: None, scope: ReplyScope::Relay, text: String::new() })
+            }
+            (ClaimEventKind::Released(_), ClaimEventKind::Released(_)) => Some(ClaimEventKind::Released(None)),
+            _ => None,
+        })
+    }
+}
+
+/// What an entry did to recipients of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimEvent {
+    /// Log index of the entry.
+    pub index: u64,
+    /// Ledger time of the entry.
+    pub at: Time,
+    /// What it did.
+    pub what: ClaimEventKind,
+    /// Where they stood after it.
+    pub to: RecipientState,
+    /// Entries that are told here as one: index and instant are those of the last.
+    pub entries: u32,
+    /// Whom; none: all that the row was granted.
+    slots: Option<Bitmap>,
+}
+
+impl ClaimEvent {
+    /// The recipients that it tells of, in a row that was granted `granted`.
+    pub fn slots<'a>(&'a self, granted: &'a Bitmap) -> &'a Bitmap {
+        self.slots.as_ref().unwrap_or(granted)
+    }
+
+    /// The recipients that it tells of, where these are not all.
+    pub(crate) fn some(&self) -> Option<&Bitmap> {
+        self.slots.as_ref()
+    }
+}
+
+/// The events of a row, in the order of log indices; at most [`CLAIM_EVENTS_MAX`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimHistory(Vec<ClaimEvent>);
+
+impl ClaimHistory {
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ClaimEvent> + ExactSizeIterator {
+        self.0.iter()
+    }
+
+    /// The same, told by indices and instants that are so much later; whatever wraps around comes back.
+    pub(crate) fn moved_by(&self, index: u64, at: i64) -> ClaimHistory {
+        let moved = |event: &ClaimEvent| ClaimEvent {
+            index: event.index.wrapping_add(index),
+            at: Time(event.at.0.wrapping_add(at)),
+            ..event.clone()
+        };
+        ClaimHistory(self.0.iter().map(moved).collect())
+    }
+
+    /// Those in whose doubt nothing was heard of the owner, or of its journal, since its lease was over.
+    pub fn given_up(&self, granted: &Bitmap) -> Bitmap {
+        let mut slots = Bitmap::new();
+        // A owner or its journal has one word about each: after it nothing is said of a doubt any more.
+        for event in &self.0 {
+            match event.what {
+                ClaimEventKind::InDoubt(DoubtReason::OwnerLost) => slots.add(event.slots(granted)),
+                ClaimEventKind::InDoubt(_) => slots.remove(event.slots(granted)),
+                _ => {}
+            }
+        }
+        slots
+    }
+
+    /// Adds what the entry at `index` did to `slots` of a row that was granted `granted`.
+    pub(crate) fn note(
+        &mut self,
+        (index, at): (u64, Time),
+        (what, to): (ClaimEventKind, RecipientState),
+        slots: &Bitmap,
+        granted: &Bitmap,
+    ) {
+        if slots.is_empty() {
+            return;
+        }
+        let told_exactly = granted.len() <= EXACT_HISTORY_MAX;
+        let as_one = |known: &ClaimEvent| match known.index == index || !told_exactly {
+            true if told_exactly => (known.what == what).then(|| what.clone()),
+            true => known.what.but_for_texts(&what),
+            false => None,
+        };
+        let found = (0..self.0.len()).rev().find_map(|place| {
+            let known = &self.0[place];
+            let joined = as_one(known).filter(|_| known.to == to)?;
+            self.is_free(place, slots, granted).then_some((place, joined))
+        });
+        let mut fresh = ClaimEvent { index, at, what, to, entries: 1, slots: None };
+        let mut all = slots.clone();
+        if let Some((place, joined)) = found {
+            let known = self.0.remove(place);
+            all.add(known.slots(granted));
+            fresh = ClaimEvent { what: joined, entries: known.entries + u32::from(known.index != index), ..fresh };
+        }
+        self.0.push(ClaimEvent { slots: (all != *granted).then_some(all), ..fresh });
+        while self.0.len() > CLAIM_EVENTS_MAX && self.shorten(granted) {}
+    }
+
+    /// Tells nothing from `place` on of any of these?
+    fn is_free(&self, place: usize, slots: &Bitmap, granted: &Bitmap) -> bool {
+        self.0[place..].iter().all(|event| event.slots(granted).and(slots).is_empty())
+    }
+
+    /// Joins the two oldest of a kind, if it can without changing anybody's order; else the two oldest.
+    fn shorten(&mut self, granted: &Bitmap) -> bool {
+        let pairs = (0..self.0.len()).flat_map(|one| (one + 1..self.0.len()).map(move |other| (one, other)));
+        let joined = |(one, other): (usize, usize)| {
+            let (one, other) = (&self.0[one], &self.0[other]);
+            one.what.but_for_details(&other.what).filter(|_| one.to == other.to)
+        };
+        let in_order = |(one, other): (usize, usize)| {
+            let slots = self.0[one].slots(granted);
+            self.0[one + 1..=other].iter().all(|event| event.slots(granted).and(slots).is_empty())
+        };
+        let found = pairs.clone().filter(|pair| in_order(*pair)).find_map(|pair| Some((pair, joined(pair)?)));
+        let Some(((one, other), what)) = found.or_else(|| pairs.clone().find_map(|pair| Some((pair, joined(pair)?))))
+        else {
+            return false;
+        };
+        let mut slots = self.0[one].slots(granted).clone();
+        slots.add(self.0[other].slots(granted));
+        let entries = self.0[one].entries.saturating_add(self.0[other].entries);
+        let later = &mut self.0[other];
+        (later.what, later.entries, later.slots) = (what, entries, (slots != *granted).then_some(slots));
+        self.0.remove(one);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(slots: impl IntoIterator<Item = u16>) -> Bitmap {
+        slots.into_iter().collect()
+    }
+
+    fn refused(code: u16, text: &str) -> ClaimEventKind {
+        ClaimEventKind::Refused { code, enhanced: None, scope: ReplyScope::Mailbox, text: text.to_owned() }
+    }
+
+    /// What is told of a slot: index and entries of each event.
+    fn of(history: &ClaimHistory, slot: u16, granted: &Bitmap) -> Vec<(u64, u32)> {
+        let mine = history.iter().filter(|event| event.slots(granted).contains(slot));
+        mine.map(|event| (event.index, event.entries)).collect()
+    }
+
+    #[test]
+    fn a_large_row_that_was_sent_in_portions_is_one_moment_of_a_dozen_bytes() {
+        let granted = Bitmap::range(512, 256);
+        let mut history = ClaimHistory::default();
+        for (place, slot) in granted.iter().enumerate() {
+            let stamp = (70_000 + place as u64 / 10, Time(1_772_409_600_000));
+            history.note(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &set([slot]), &granted);
+        }
+        assert_eq!(of(&history, 512, &granted), [(70_025, 26)]);
+        let bytes = postcard::to_stdvec(&history).expect("plain data");
+        assert!(bytes.len() <= 16, "{} bytes: {bytes:?}", bytes.len());
+    }
+
+    #[test]
+    fn a_small_row_is_told_exactly_and_one_entry_is_one_moment() {
+        let granted = Bitmap::range(0, 16);
+        let mut history = ClaimHistory::default();
+        for slot in granted.iter() {
+            history.note(
+                (7 + u64::from(slot / 8), Time(1)),
+                (ClaimEventKind::Accepted, RecipientState::Sent),
+                &set([slot]),
+                &granted,
+            );
+        }
+        let told: Vec<(u64, u32, u32)> =
+            history.iter().map(|event| (event.index, event.entries, event.slots(&granted).len())).collect();
+        assert_eq!(told, [(7, 1, 8), (8, 1, 8)]);
+    }
+
+    #[test]
+    fn a_large_row_leaves_out_texts_that_differ_and_never_anybodys_order() {
+        let granted = Bitmap::range(0, 100);
+        let mut history = ClaimHistory::default();
+        history.note((1, Time(1)), (refused(550, "no such user ann"), RecipientState::Dead), &set([1]), &granted);
+        history.note((2, Time(2)), (refused(550, "no such user bob"), RecipientState::Dead), &set([2]), &granted);
+        history.note((3, Time(3)), (refused(450, "busy"), RecipientState::Pending), &set([3]), &granted);
+        assert_eq!(
+            history.iter().map(|event| event.what.clone()).collect::<Vec<_>>(),
+            [refused(550, ""), refused(450, "busy"),]
+        );
+        // 2 is told of by a later event: what comes after that stays after it.
+        history.note((4, Time(4)), (ClaimEventKind::Contradiction, RecipientState::Dead), &set([2]), &granted);
+        history.note((5, Time(5)), (refused(550, "x"), RecipientState::Dead), &set([2]), &granted);
+        assert_eq!(of(&history, 2, &granted), [(2, 2), (4, 1), (5, 1)]);
+    }
+
+    #[test]
+    fn whatever_comes_the_list_stays_bounded_and_tells_of_everybody() {
+        let granted = Bitmap::range(0, 8);
+        let mut history = ClaimHistory::default();
+        for index in 1..500_u64 {
+            let slot = (index % 8) as u16;
+            let (what, to) = match index % 5 {
+                0 => (refused(400 + (index % 100) as u16, &index.to_string()), RecipientState::Pending),
+                1 => (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt),
+                2 => (ClaimEventKind::Released(Some(ReleaseReason::Stopping)), RecipientState::Pending),
+                3 => (ClaimEventKind::Unsendable(Unsendable::NotComposed(index.to_string())), RecipientState::Dead),
+                _ => (ClaimEventKind::Released(Some(ReleaseReason::LeaseOver)), RecipientState::Expired),
+            };
+            history.note((index, Time(index as i64)), (what, to), &set([slot]), &granted);
+            assert!(history.iter().len() <= CLAIM_EVENTS_MAX);
+            assert!(history.iter().is_sorted_by_key(|event| event.index));
+            assert_eq!(of(&history, slot, &granted).last().map(|(last, _)| *last), Some(index));
+        }
+        assert!((0..8).all(|slot| !of(&history, slot, &granted).is_empty()));
+    }
+
+    #[test]
+    fn who_was_given_up_is_so_until_its_holder_or_its_journal_is_heard() {
+        let granted = Bitmap::range(0, 4);
+        let mut history = ClaimHistory::default();
+        history.note(
+            (5, Time(5)),
+            (ClaimEventKind::InDoubt(DoubtReason::NoAnswer), RecipientState::InDoubt),
+            &set([0]),
+            &granted,
+        );
+        history.note(
+            (6, Time(6)),
+            (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt),
+            &set([1, 2, 3]),
+            &granted,
+        );
+        assert_eq!(history.given_up(&granted), set([1, 2, 3]));
+        history.note(
+            (7, Time(7)),
+            (ClaimEventKind::InDoubt(DoubtReason::Begun), RecipientState::InDoubt),
+            &set([1]),
+            &granted,
+        );
+        assert_eq!(history.given_up(&granted), set([2, 3]));
+    }
+
+    /// P23: what is stored keeps its ordinal; another kind is added at the end.
+    #[test]
+    fn every_kind_keeps_its_ordinal() {
+        let ordinal = |what: &ClaimEventKind| postcard::to_stdvec(what).expect("plain data")[0];
+        let kinds = [
+            ClaimEventKind::Accepted,
+            ClaimEventKind::KnownDuplicate,
+            ClaimEventKind::Contradiction,
+            refused(550, "no"),
+            ClaimEventKind::Released(Some(ReleaseReason::Busy)),
+            ClaimEventKind::Suppressed,
+            ClaimEventKind::Unsendable(Unsendable::NotComposed("no address".to_owned())),
+            ClaimEventKind::InDoubt(DoubtReason::NoAnswer),
+            ClaimEventKind::Assumed(Decider::Operator),
+            ClaimEventKind::Resent(Decider::Policy),
+            ClaimEventKind::AcceptedElsewhere,
+            ClaimEventKind::Taken(RelayReply {
+                relay: "main".to_owned(),
+                code: 250,
+                enhanced: None,
+                text: "ok".to_owned(),
+            }),
+            ClaimEventKind::Asked("main".to_owned()),
+        ];
+        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..13).collect::<Vec<u8>>());
+        let doubts = [DoubtReason::NoAnswer, DoubtReason::OwnerLost, DoubtReason::Begun, DoubtReason::NoJournal];
+        let bytes = postcard::to_stdvec(&doubts).expect("plain data");
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        let whys = [
+            ReleaseReason::Busy,
+            ReleaseReason::Paced,
+            ReleaseReason::SessionEnded,
+            ReleaseReason::NotInClaim,
+            ReleaseReason::RunPaused,
+            ReleaseReason::RunEnded,
+            ReleaseReason::PastDeadline,
+            ReleaseReason::LeaseOver,
+            ReleaseReason::JournalFailed,
+            ReleaseReason::Stopping,
+            ReleaseReason::OwnerDied,
+            ReleaseReason::OwnerDiedPreparing,
+        ];
+        assert_eq!(postcard::to_stdvec(&whys).expect("plain data"), (0..12).collect::<Vec<u8>>());
+    }
+}

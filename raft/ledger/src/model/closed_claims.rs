@@ -1,0 +1,345 @@
+//! Closed claims: what is left of claims of which nothing is claimed or in doubt any more (P4, P14).
+//!
+//! They are most of what a large run leaves behind, and are looked at seldom: when late evidence comes, when a
+//! recipient's story is told, and when a life of a node settles what an earlier one left. So they lie packed, in
+//! sheets of some two kilobytes; a sheet is of one chunk, and its claims are in the order of their fences. To find a
+//! claim is to find its sheet and to pass over the claims before it, by their lengths; only the claim itself is unpacked.
+//!
+//! A claim in a sheet, in bytes: length 1; fence 8 (group 1, epoch and index 3 each as distance from the page's
+//! index, place 1); owner 1 (its number in the sheet's list); claimed at 3 (as distance from the sheet's first);
+//! granted 7 where it is one run; sent 1 where it is what was granted; assumed 1 where it is nothing; events 9
+//! where all were accepted (index and time as distances from those of the claim). That is 31: 0.12 of a byte a
+//! recipient for claims of 256, 0.52 for claims of 60. In memory a sheet costs some 300 bytes beside its claims (key,
+//! list, and a tree whose leaves may be half empty): 0.02 to 0.07 of a byte a recipient.
+//! What was refused, put off or released in a claim is told on top of that, at some ten bytes and its text each, and
+//! a claim of slots far from each other at two bytes a slot.
+//!
+//! On which sheet a claim lies is decided by the order in which claims were closed. That is the log's, so it is the same on
+//! every replica, and a snapshot holds the sheets as they are (P2). Each sheet carries the version of its layout (P23):
+//! sheets are cut by their length in bytes, so `apply` has to know in which layout a claim is packed.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::model::{Bitmap, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, RunId, Time};
+use crate::storage::Table;
+
+/// Below every fence: the first sheet of a chunk begins here.
+const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
+
+/// The layout in which claims are packed. A change of [`Packed`], or of a type that is packed in it ([`ClaimHistory`]), is a new
+/// one (decision 0025).
+const LAYOUT: u8 = 1;
+
+/// Where a sheet lies: page, chunk, and a fence that is not above its claims' and not below those of the sheet
+/// before it.
+pub type ClosedClaimKey = (RunId, u32, Fence);
+
+/// Closed claims of one chunk, packed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
+pub struct ClosedClaimBlock {
+    /// The layout of its claims: [`LAYOUT`].
+    layout: u8,
+    /// Who worked its claims.
+    owners: Vec<ClaimOwner>,
+    /// When the first of them came.
+    since: Time,
+    /// Each claim after its length.
+    #[serde(serialize_with = "as_bytes")]
+    packed: Vec<u8>,
+}
+
+impl Default for ClosedClaimBlock {
+    fn default() -> ClosedClaimBlock {
+        ClosedClaimBlock { layout: LAYOUT, owners: Vec::new(), since: Time::default(), packed: Vec::new() }
+    }
+}
+
+/// The same bytes as a sequence of numbers, written at once.
+fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(packed)
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    layout: u8,
+    owners: Vec<ClaimOwner>,
+    since: Time,
+    packed: Vec<u8>,
+}
+
+/// Of a closed claim what its sheet does not say of all of them. The page is in the key.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    fence: PackedFence,
+    owner: u32,
+    claimed_at: i64,
+    granted: Bitmap,
+    sent: Part,
+    assumed: Part,
+    history: ClaimHistory,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct PackedFence {
+    group: u32,
+    epoch: i64,
+    index: i64,
+    place: u32,
+}
+
+/// Some of what was granted.
+#[derive(Serialize, Deserialize)]
+enum Part {
+    None,
+    All,
+    Some(Bitmap),
+}
+
+impl Part {
+    fn of(granted: &Bitmap, part: &Bitmap) -> Part {
+        match () {
+            () if part.is_empty() => Part::None,
+            () if part == granted => Part::All,
+            () => Part::Some(part.clone()),
+        }
+    }
+
+    fn slots(self, granted: &Bitmap) -> Bitmap {
+        match self {
+            Part::None => Bitmap::new(),
+            Part::All => granted.clone(),
+            Part::Some(slots) => slots,
+        }
+    }
+}
+
+/// What wraps around comes back when it is unpacked: no number is refused.
+impl PackedFence {
+    fn of(page: RunId, fence: Fence) -> PackedFence {
+        let distance = |index: u64| index.wrapping_sub(page.index) as i64;
+        let Fence { group, epoch, index, place } = fence;
+        PackedFence { group, epoch: distance(epoch.0), index: distance(index), place }
+    }
+
+    fn fence(self, page: RunId) -> Fence {
+        let index = |distance: i64| page.index.wrapping_add(distance as u64);
+        Fence { group: self.group, epoch: Epoch(index(self.epoch)), index: index(self.index), place: self.place }
+    }
+}
+
+impl TryFrom<Stored> for ClosedClaimBlock {
+    type Error = &'static str;
+
+    /// Only what can be read later, too: each claim whole, and of a known owner.
+    fn try_from(stored: Stored) -> Result<ClosedClaimBlock, &'static str> {
+        let Stored { layout, owners, since, packed } = stored;
+        if layout != LAYOUT {
+            return Err("closed rows in a layout that this build does not know");
+        }
+        let block = ClosedClaimBlock { layout, owners, since, packed };
+        let page = RunId { index: 0, place: 0 };
+        let whole = block.spans(page).last().is_some_and(|last| last.end == block.packed.len());
+        match whole && block.claims((page, 0)).count() == block.spans(page).count() {
+            true => Ok(block),
+            false => Err("closed rows that are none"),
+        }
+    }
+}
+
+/// A claim in a sheet: from its length to its end. Who worked it is a number in the sheet's list.
+struct Span {
+    fence: Fence,
+    owner: u32,
+    start: usize,
+    end: usize,
+}
+
+impl ClosedClaimBlock {
+    fn of(claims: &[(Fence, Claim)]) -> ClosedClaimBlock {
+        let mut block = ClosedClaimBlock::default();
+        for (fence, claim) in claims {
+            block.put(*fence, claim);
+        }
+        block
+    }
+
+    /// Its claims, in the order of their fences.
+    pub fn claims(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        self.spans(place.0).filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
+    }
+
+    /// Those that one owner worked; the others are passed over as they are.
+    fn rows_by(&self, place: (RunId, u32), owner: ClaimOwner) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        let number = self.owners.iter().position(|known| *known == owner);
+        let spans = number
+            .into_iter()
+            .flat_map(move |number| self.spans(place.0).filter(move |span| usize::try_from(span.owner) == Ok(number)));
+        spans.filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
+    }
+
+    /// The bytes that it points to.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.owners.capacity() * size_of::<ClaimOwner>() + self.packed.capacity()
+    }
+
+    fn get(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
+        let span = self.spans(place.0).find(|span| span.fence == fence)?;
+        self.unpack(place, &span)
+    }
+
+    /// Where its claims are. Ends at what is no claim; there is none in a sheet that was made or read here.
+    fn spans(&self, page: RunId) -> impl Iterator<Item = Span> + '_ {
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let left = self.packed.get(start..)?;
+            let (length, claims) = postcard::take_from_bytes::<u32>(left).ok()?;
+            let claim = claims.get(..length as usize)?;
+            let ((fence, owner), _) = postcard::take_from_bytes::<(PackedFence, u32)>(claim).ok()?;
+            let end = start + left.len() - claims.len() + claim.len();
+            let span = Span { fence: fence.fence(page), owner, start, end };
+            start = end;
+            Some(span)
+        })
+    }
+
+    fn unpack(&self, (page, chunk): (RunId, u32), span: &Span) -> Option<Claim> {
+        let (_, claim) = postcard::take_from_bytes::<u32>(self.packed.get(span.start..span.end)?).ok()?;
+        let packed: Packed = match postcard::take_from_bytes(claim) {
+            Ok((packed, [])) => packed,
+            _ => return None,
+        };
+        let claimed_at = Time(self.since.0.wrapping_add(packed.claimed_at));
+        Some(Claim {
+            page,
+            chunk,
+            owner: *self.owners.get(packed.owner as usize)?,
+            claimed_at,
+            claimed: Bitmap::new(),
+            in_doubt: Bitmap::new(),
+            sent: packed.sent.slots(&packed.granted),
+            assumed: packed.assumed.slots(&packed.granted),
+            history: packed.history.moved_by(span.fence.index, claimed_at.0),
+            granted: packed.granted,
+        })
+    }
+
+    /// Puts a claim, in place of a former one of its fence.
+    fn put(&mut self, fence: Fence, claim: &Claim) {
+        if self.packed.is_empty() {
+            self.since = claim.claimed_at;
+        }
+        let known = self.owners.iter().position(|owner| *owner == claim.owner);
+        let owner = known.unwrap_or_else(|| {
+            self.owners.push(claim.owner);
+            self.owners.len() - 1
+        });
+        let packed = Packed {
+            fence: PackedFence::of(claim.page, fence),
+            owner: owner as u32,
+            claimed_at: claim.claimed_at.0.wrapping_sub(self.since.0),
+            granted: claim.granted.clone(),
+            sent: Part::of(&claim.granted, &claim.sent),
+            assumed: Part::of(&claim.granted, &claim.assumed),
+            history: claim.history.moved_by(fence.index.wrapping_neg(), claim.claimed_at.0.wrapping_neg()),
+        };
+        // Plain data in memory: postcard has nothing to refuse there.
+        let bytes = postcard::to_stdvec(&packed).unwrap_or_default();
+        let end = self.packed.len();
+        let next = self.spans(claim.page).find(|span| span.fence >= fence);
+        let (from, to) = next.map_or((end, end), |span| match span.fence == fence {
+            true => (span.start, span.end),
+            false => (span.start, span.start),
+        });
+        let length = postcard::to_stdvec(&(bytes.len() as u32)).unwrap_or_default();
+        self.packed.reserve_exact(length.len() + bytes.len());
+        self.packed.splice(from..to, length.into_iter().chain(bytes));
+    }
+}
+
+impl Ledger {
+    /// Rows of which only evidence is left, packed, by page, chunk and fence.
+    pub fn closed_claim_blocks(&self) -> &Table<ClosedClaimKey, ClosedClaimBlock> {
+        &self.closed_claims
+    }
+
+    /// All claims of which only evidence is left. Costs a look at each.
+    pub fn closed_claims(&self) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        self.closed_claims.iter().flat_map(|((page, chunk, _), block)| block.claims((*page, *chunk)))
+    }
+
+    /// Those of one chunk, in the order of their fences.
+    pub fn closed_claims_of(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        self.blocks_of(place).flat_map(move |block| block.claims(place))
+    }
+
+    /// Those of one chunk that this owner worked and in which somebody is assumed, in the order of their fences. One
+    /// claim at a time is unpacked, and none of another owner.
+    pub fn assumed_claims_by(
+        &self,
+        owner: ClaimOwner,
+        place: (RunId, u32),
+    ) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        let claims = self.blocks_of(place).flat_map(move |block| block.rows_by(place, owner));
+        claims.filter(|(_, claim)| !claim.assumed.is_empty())
+    }
+
+    fn blocks_of(&self, (page, chunk): (RunId, u32)) -> impl Iterator<Item = &ClosedClaimBlock> {
+        let blocks = self.closed_claims.range((page, chunk, FIRST)..);
+        blocks.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk)).map(|(_, block)| block)
+    }
+
+    /// One of them.
+    pub fn closed_claim(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
+        self.closed_claims.get(&self.block_key_of(place, fence))?.get(place, fence)
+    }
+
+    /// The sheet on which a claim lies, or would.
+    fn block_key_of(&self, (page, chunk): (RunId, u32), fence: Fence) -> ClosedClaimKey {
+        let before = self.closed_claims.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
+        before.map_or((page, chunk, FIRST), |(key, _)| *key)
+    }
+
+    /// Puts a claim among the closed ones, in place of what it was there. A sheet that is too long is cut until none is,
+    /// but for those of one claim.
+    pub(crate) fn put_closed_claim(&mut self, fence: Fence, claim: &Claim) {
+        let most = self.limits().claim_block_bytes;
+        let place = (claim.page, claim.chunk);
+        let key = self.block_key_of(place, fence);
+        let mut block = self.closed_claims.remove(&key).unwrap_or_default();
+        block.put(fence, claim);
+        if block.packed.len() <= most || block.spans(claim.page).nth(1).is_none() {
+            self.closed_claims.put(key, block);
+            return;
+        }
+        // Rows close much in the order in which they were granted: the lower sheet is left nearly full, with room for
+        // those that come late, and the upper one is to fill. A long claim may leave either of them too long still.
+        let mut claims: Vec<(Fence, Claim)> = block.claims(place).collect();
+        let upper = claims.split_off(claims.len() - claims.len().div_ceil(8));
+        let (mut key, mut left) = (key, vec![upper, claims]);
+        while let Some(mut claims) = left.pop() {
+            let block = ClosedClaimBlock::of(&claims);
+            if block.packed.len() > most && claims.len() > 1 {
+                left.push(claims.split_off(claims.len() / 2));
+                left.push(claims);
+                continue;
+            }
+            self.closed_claims.put(key, block);
+            if let Some((first, _)) = left.last().and_then(|next| next.first()) {
+                key = (place.0, place.1, *first);
+            }
+        }
+    }
+
+    /// Forgets the closed claims of a page.
+    pub(crate) fn prune_closed_claims(&mut self, page: RunId) {
+        let blocks = self.closed_claims.range((page, 0, FIRST)..).take_while(|((of, _, _), _)| *of == page);
+        let blocks: Vec<ClosedClaimKey> = blocks.map(|(key, _)| *key).collect();
+        for key in &blocks {
+            self.closed_claims.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

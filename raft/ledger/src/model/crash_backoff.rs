@@ -1,0 +1,221 @@
+//! Deaths of nodes, and what they cost (P12): a node that died with open rows may hold only a part of its
+//! claim cap for a while, and after three deaths in ten minutes nothing at all.
+//!
+//! `apply` records deaths, in ledger time, in the record of the node; so every leader comes to the same
+//! answer. The dispatcher asks for the [`Allowance`]s before it proposes claims. A process that stops in order
+//! leaves nothing claimed, has nothing revoked, and its stop is no death. What this is not: a reason to revoke anything (P9).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Limits, Node, NodeId, Time};
+
+/// The span within which deaths count together. Milliseconds.
+pub const CRASHES_WITHIN_MS: i64 = 10 * 60_000;
+/// How long a node rests, from its last death on. Milliseconds.
+pub const BACKOFF_MS: i64 = 10 * 60_000;
+/// After a death the allowance doubles this often, from an eighth to the whole. Milliseconds.
+pub const DOUBLES_EVERY_MS: i64 = 10_000;
+
+/// The last deaths of a node with open rows, oldest first; at most as many as the ledger's limits keep. Ledger time never goes
+/// back, so they are in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashHistory(Vec<Time>);
+
+impl CrashHistory {
+    /// Another death; the oldest of too many is forgotten.
+    pub(crate) fn record(&mut self, at: Time, kept: usize) {
+        self.0.push(at);
+        let too_many = self.0.len().saturating_sub(kept);
+        self.0.drain(..too_many);
+    }
+
+    /// The deaths, oldest first.
+    pub fn times(&self) -> &[Time] {
+        &self.0
+    }
+
+    /// The last one.
+    pub fn last(&self) -> Option<Time> {
+        self.0.last().copied()
+    }
+
+    /// Until when the node rests because so many of its last deaths as are kept lie within [`CRASHES_WITHIN_MS`]; that
+    /// instant may have passed.
+    pub fn backoff_until(&self, limits: &Limits) -> Option<Time> {
+        let first = self.0.len().checked_sub(limits.crashes_kept).and_then(|first| self.0.get(first))?;
+        let last = self.last()?;
+        (last.since_ms(*first) <= CRASHES_WITHIN_MS).then(|| last.plus_ms(BACKOFF_MS))
+    }
+
+    /// What the node may hold at `now`, ledger time. A rest ends as a death does: with an eighth that doubles.
+    pub fn allowance(&self, limits: &Limits, now: Time) -> Allowance {
+        let Some(last) = self.last() else { return Allowance::WHOLE };
+        let from = self.backoff_until(limits).unwrap_or(last);
+        if now < from && from > last {
+            return Allowance::NONE;
+        }
+        match now.since_ms(from) / DOUBLES_EVERY_MS {
+            ..=0 => Allowance::EIGHTH,
+            1 => Allowance(2),
+            2 => Allowance(4),
+            _ => Allowance::WHOLE,
+        }
+    }
+}
+
+/// The part of a cap that a node may hold, in eighths: 0 to 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Allowance(u8);
+
+impl Allowance {
+    /// Nothing.
+    pub const NONE: Allowance = Allowance(0);
+    /// The least that is not nothing.
+    pub const EIGHTH: Allowance = Allowance(1);
+    /// All of it.
+    pub const WHOLE: Allowance = Allowance(8);
+
+    /// Eighths.
+    pub fn eighths(self) -> u8 {
+        self.0
+    }
+
+    /// This part of `cap`: at least 1, unless the part or the cap is nothing.
+    pub fn of(self, cap: u32) -> u32 {
+        let part = u64::from(cap) * u64::from(self.0) / 8;
+        let least = u64::from(cap.min(1)) * u64::from(self.0.min(1));
+        u32::try_from(part.max(least)).unwrap_or(cap)
+    }
+}
+
+/// The allowances of nodes that may hold claims at `now`.
+///
+/// Where all of `several` nodes would rest, the one that died least recently keeps an eighth: a rest is meant
+/// to leave the work to others, and there are no others (I13). A node that is alone in its cluster does rest:
+/// nobody can tell its crashes from those of the mails, and the rest ends by itself.
+pub fn allowances<'a>(
+    nodes: impl IntoIterator<Item = (NodeId, &'a Node)>,
+    limits: &Limits,
+    several: bool,
+    now: Time,
+) -> BTreeMap<NodeId, Allowance> {
+    let mut crashes = BTreeMap::new();
+    let mut allowances = BTreeMap::new();
+    for (id, node) in nodes {
+        crashes.insert(id, node.crashes.last());
+        allowances.insert(id, node.crashes.allowance(limits, now));
+    }
+    let longest_alive = crashes.into_iter().min_by_key(|(id, last)| (*last, *id)).map(|(id, _)| id);
+    if several
+        && allowances.values().all(|allowance| *allowance == Allowance::NONE)
+        && let Some(allowance) = longest_alive.and_then(|id| allowances.get_mut(&id))
+    {
+        *allowance = Allowance::EIGHTH;
+    }
+    allowances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Incarnation;
+    use crate::model::limits;
+
+    const LIMITS: Limits = *limits(1);
+
+    fn died_at(seconds: &[i64]) -> CrashHistory {
+        let mut crashes = CrashHistory::default();
+        seconds.iter().for_each(|second| crashes.record(Time(second * 1_000), LIMITS.crashes_kept));
+        crashes
+    }
+
+    fn eighths_at(crashes: &CrashHistory, second: i64) -> u8 {
+        crashes.allowance(&LIMITS, Time(second * 1_000)).eighths()
+    }
+
+    fn node(seconds: &[i64]) -> Node {
+        Node {
+            name: "n".into(),
+            incarnation: Incarnation(1),
+            up_index: 1,
+            level: 1,
+            process_nonce: 1,
+            revoked_index: 0,
+            crashes: died_at(seconds),
+            lost: false,
+            #[cfg(feature = "next-level")]
+            up_at: None,
+        }
+    }
+
+    #[test]
+    fn who_never_died_holds_all_of_it() {
+        assert_eq!(CrashHistory::default().allowance(&LIMITS, Time(0)), Allowance::WHOLE);
+    }
+
+    #[test]
+    fn a_death_leaves_an_eighth_that_doubles_every_ten_seconds() {
+        let crashes = died_at(&[100]);
+        let seconds = [100, 109, 110, 119, 120, 129, 130, 10_000];
+        assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [1, 1, 2, 2, 4, 4, 8, 8]);
+        assert_eq!(eighths_at(&crashes, 99), 1, "a leader's clock a little behind the entry");
+    }
+
+    #[test]
+    fn three_deaths_in_ten_minutes_leave_nothing_for_ten_minutes_and_then_an_eighth() {
+        let crashes = died_at(&[0, 300, 600]);
+        assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_200_000)));
+        let seconds = [600, 1_199, 1_200, 1_210, 1_220, 1_230];
+        assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [0, 0, 1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn only_the_last_three_deaths_count_and_only_within_ten_minutes() {
+        assert_eq!(died_at(&[0, 300, 601]).backoff_until(&LIMITS), None);
+        let crashes = died_at(&[0, 300, 601, 602]);
+        assert_eq!(crashes.times(), [Time(300_000), Time(601_000), Time(602_000)]);
+        assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_202_000)));
+        assert_eq!(died_at(&[1, 2]).backoff_until(&LIMITS), None, "two are not three");
+    }
+
+    #[test]
+    fn node_rests_after_as_many_deaths_as_its_level_keeps() {
+        let limits = Limits { crashes_kept: 2, ..LIMITS };
+        assert_eq!(died_at(&[1, 2]).backoff_until(&limits), Some(Time(602_000)));
+        assert_eq!(died_at(&[1, 2]).allowance(&limits, Time(3_000)), Allowance::NONE);
+        assert_eq!(died_at(&[0, 1, 602]).backoff_until(&limits), None, "kept by a level that kept three");
+        let limits = Limits { crashes_kept: 4, ..LIMITS };
+        assert_eq!(died_at(&[0, 300, 600]).backoff_until(&limits), None);
+    }
+
+    #[test]
+    fn a_part_of_a_cap_is_never_nothing_unless_one_of_them_is() {
+        let parts = |cap| [0, 1, 2, 4, 8].map(|eighths| Allowance(eighths).of(cap));
+        assert_eq!(parts(64), [0, 8, 16, 32, 64]);
+        assert_eq!(parts(4), [0, 1, 1, 2, 4]);
+        assert_eq!(parts(0), [0; 5]);
+        assert_eq!(Allowance::WHOLE.of(u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn where_all_would_rest_the_one_that_died_least_recently_keeps_an_eighth() {
+        let nodes = [node(&[1, 2, 30]), node(&[1, 2, 20]), node(&[1, 2, 40])];
+        let named = || nodes.iter().enumerate().map(|(id, node)| (NodeId(id as u64), node));
+        let parts: Vec<u8> =
+            allowances(named(), &LIMITS, true, Time(50_000)).values().map(|part| part.eighths()).collect();
+        assert_eq!(parts, [0, 1, 0]);
+        let healthy = node(&[49]);
+        let with_healthy = named().chain([(NodeId(9), &healthy)]);
+        let parts: Vec<u8> =
+            allowances(with_healthy, &LIMITS, true, Time(50_000)).values().map(|part| part.eighths()).collect();
+        assert_eq!(parts, [0, 0, 0, 1], "while one may work, the others rest");
+    }
+
+    #[test]
+    fn a_node_that_is_alone_in_its_cluster_rests() {
+        let node = node(&[1, 2, 3]);
+        assert_eq!(allowances([(NodeId(1), &node)], &LIMITS, false, Time(4_000))[&NodeId(1)], Allowance::NONE);
+    }
+}

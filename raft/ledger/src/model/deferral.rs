@@ -1,0 +1,115 @@
+//! The back-off of a recipient that a relay asks to be tried again later (P6).
+//!
+//! A 4yz answer about a recipient uses up no attempt. The wait after it doubles, within the back-off of the run's
+//! policies, and grows by a jitter of up to a quarter, so that recipients deferred together do not come back together.
+//! The jitter is a hash of recipient and step: replicas and a replay of the log agree on it.
+//!
+//! A chunk keeps the deferred recipients as one set for each (step, code). A step that reaches the longest wait is the
+//! last one, so the number of sets is bounded, and a million deferred recipients cost two bytes each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Bitmap, Policies, RunId};
+
+/// The jitter is at most this part of the wait.
+const JITTER_PART: i64 = 4;
+
+/// What recipients that were deferred have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Deferral {
+    /// Deferrals so far, up to the one after which the wait no longer grows.
+    pub step: u8,
+    /// Basic code of the last one.
+    pub code: u16,
+}
+
+/// Deferred recipients of a chunk; disjoint sets, none empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferrals(BTreeMap<Deferral, Bitmap>);
+
+impl Deferrals {
+    /// The deferral of a slot.
+    pub fn get(&self, slot: u16) -> Option<Deferral> {
+        self.0.iter().find(|(_, slots)| slots.contains(slot)).map(|(deferral, _)| *deferral)
+    }
+
+    /// The sets.
+    pub fn iter(&self) -> impl Iterator<Item = (&Deferral, &Bitmap)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn put(&mut self, slot: u16, deferral: Deferral) {
+        self.remove(&[slot].into_iter().collect());
+        self.0.entry(deferral).or_default().insert(slot);
+    }
+
+    pub(crate) fn remove(&mut self, slots: &Bitmap) {
+        self.0.retain(|_, of| {
+            of.remove(slots);
+            !of.is_empty()
+        });
+    }
+}
+
+impl Policies {
+    /// The step after `step`: the same one where the wait no longer grows.
+    pub(crate) fn next_deferral(&self, step: u8) -> u8 {
+        if step > 0 && self.backoff_ms(step) >= self.backoff_to_ms { step } else { step.saturating_add(1) }
+    }
+
+    /// The wait of a recipient after deferral `step`. Milliseconds.
+    pub fn deferral_ms(&self, step: u8, (run, recipient): (RunId, u32)) -> i64 {
+        let wait_ms = self.backoff_ms(step);
+        let seed = mix(mix(run.index ^ mix(u64::from(run.place))) ^ ((u64::from(recipient) << 8) | u64::from(step)));
+        let jitter_ms = (u128::from(seed) * (wait_ms.max(0) / JITTER_PART) as u128) >> 64;
+        wait_ms.saturating_add(jitter_ms as i64)
+    }
+}
+
+/// The finalizer of SplitMix64: every bit of the input changes half of the output's.
+pub(crate) fn mix(of: u64) -> u64 {
+    let mut of = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    of = (of ^ (of >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    of = (of ^ (of >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    of ^ (of >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::HOUR_MS;
+    use crate::model::MINUTE_MS;
+
+    const RUN: RunId = RunId { index: 7, place: 2 };
+
+    #[test]
+    fn deferral_doubles_to_an_hour_with_jitter_of_a_quarter() {
+        let policies = Policies::default();
+        let mut step = 0;
+        for minutes in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
+            step = policies.next_deferral(step);
+            let waits: Vec<i64> = (0..1_000).map(|number| policies.deferral_ms(step, (RUN, number))).collect();
+            let (least, most) = (minutes * MINUTE_MS, minutes * MINUTE_MS * 5 / 4);
+            assert!(waits.iter().all(|wait| (least..most).contains(wait)), "step {step}: {waits:?}");
+            let early = waits.iter().filter(|wait| **wait < (least + most) / 2).count();
+            assert!((400..600).contains(&early), "step {step}: {early} of 1000 in the first half");
+        }
+        assert_eq!(step, 7, "the wait no longer grows");
+        let flat = Policies { backoff_from_ms: HOUR_MS, ..policies };
+        assert_eq!(flat.next_deferral(flat.next_deferral(0)), 1);
+    }
+
+    #[test]
+    fn deferral_keeps_one_step_per_slot() {
+        let mut deferrals = Deferrals::default();
+        deferrals.put(3, Deferral { step: 1, code: 450 });
+        deferrals.put(4, Deferral { step: 1, code: 450 });
+        deferrals.put(3, Deferral { step: 2, code: 451 });
+        assert_eq!(deferrals.get(3), Some(Deferral { step: 2, code: 451 }));
+        assert_eq!(deferrals.get(4), Some(Deferral { step: 1, code: 450 }));
+        deferrals.remove(&[3, 4].into_iter().collect());
+        assert_eq!(deferrals, Deferrals::default());
+    }
+}

@@ -1,0 +1,183 @@
+//! Names of a schedule's instants that follow one another, told by the distances between them.
+//!
+//! What did not open is kept as ranges (P8), and a backfill opens some of it later: then the range has to say
+//! what lies before and what after, by name (P1). Only the calendar knows the names, and the schedule may have
+//! another one since; so a range carries them. Instants recur: an outage of days is one distance and a number.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Nominal, Time};
+
+/// How the names after a first one follow: each later than the one before, and of the same kind and fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstantRange(Vec<EqualSteps>);
+
+/// Names at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct EqualSteps {
+    step_ms: i64,
+    times: u32,
+}
+
+/// Where a name stands to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangePosition {
+    /// Names of the range before it.
+    pub before: u32,
+    /// It is one of them.
+    pub is_told: bool,
+}
+
+impl InstantRange {
+    /// One distance, so many times.
+    pub fn every(step_ms: i64, times: u32) -> InstantRange {
+        let mut range = InstantRange::default();
+        range.extend(step_ms, times);
+        range
+    }
+
+    /// So many names more, each at that distance after the one before.
+    pub fn extend(&mut self, step_ms: i64, times: u32) {
+        match self.0.last_mut() {
+            _ if times == 0 => {}
+            Some(steps) if steps.step_ms == step_ms => steps.times = steps.times.saturating_add(times),
+            _ => self.0.push(EqualSteps { step_ms, times }),
+        }
+    }
+
+    /// How many names, the first among them.
+    pub fn count(&self) -> u32 {
+        self.0.iter().fold(1, |count: u32, steps| count.saturating_add(steps.times))
+    }
+
+    /// How many distances are written down: what it costs.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Is the first name the only one?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The last name, by the first.
+    pub fn last(&self, first: &Nominal) -> Nominal {
+        self.name(first, self.count().saturating_sub(1))
+    }
+
+    /// Where `name` stands to the range that begins with `first`; none when it lies outside.
+    pub fn place(&self, first: &Nominal, name: &Nominal) -> Option<RangePosition> {
+        let mut ahead = distance_ms(first, name)?;
+        let mut before: u32 = 0;
+        if ahead == 0 {
+            return Some(RangePosition { before, is_told: true });
+        }
+        for EqualSteps { step_ms, times } in &self.0 {
+            let length = step_ms.saturating_mul(i64::from(*times));
+            if *step_ms <= 0 || ahead < 0 {
+                return None;
+            }
+            if ahead <= length {
+                let steps = (ahead / step_ms) as u32;
+                let is_told = ahead % step_ms == 0;
+                let before = before.saturating_add(steps).saturating_add(u32::from(!is_told));
+                return Some(RangePosition { before, is_told });
+            }
+            ahead -= length;
+            before = before.saturating_add(*times);
+        }
+        None
+    }
+
+    /// The names from one place up to another one, which is left out; none where there are none.
+    pub fn part(&self, first: &Nominal, from: u32, to: u32) -> Option<(Nominal, InstantRange)> {
+        let to = to.min(self.count());
+        if from >= to {
+            return None;
+        }
+        let mut part = InstantRange::default();
+        let (mut skipped, mut left) = (from, to - from - 1);
+        for EqualSteps { step_ms, times } in &self.0 {
+            let skips = skipped.min(*times);
+            skipped -= skips;
+            let takes = left.min(times - skips);
+            left -= takes;
+            part.extend(*step_ms, takes);
+        }
+        Some((self.name(first, from), part))
+    }
+
+    fn name(&self, first: &Nominal, place: u32) -> Nominal {
+        let mut left = place;
+        let mut ahead: i64 = 0;
+        for EqualSteps { step_ms, times } in &self.0 {
+            let takes = left.min(*times);
+            left -= takes;
+            ahead = ahead.saturating_add(step_ms.saturating_mul(i64::from(takes)));
+        }
+        match first {
+            Nominal::Civil { civil_ms, fold } => {
+                Nominal::Civil { civil_ms: civil_ms.saturating_add(ahead), fold: *fold }
+            }
+            Nominal::Instant(time) => Nominal::Instant(Time(time.0.saturating_add(ahead))),
+            Nominal::Trigger(request) => Nominal::Trigger(request.clone()),
+        }
+    }
+}
+
+/// How far a name is after another one that can be in a range with it.
+pub fn distance_ms(from: &Nominal, to: &Nominal) -> Option<i64> {
+    match (from, to) {
+        (Nominal::Civil { civil_ms: from, fold: one }, Nominal::Civil { civil_ms: to, fold: other }) => {
+            (one == other).then(|| to.checked_sub(*from)).flatten()
+        }
+        (Nominal::Instant(from), Nominal::Instant(to)) => to.0.checked_sub(from.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Nominal {
+        Nominal::Instant(Time(ms))
+    }
+
+    /// 100, 110, 120, 130, then 200 and 300.
+    fn uneven() -> InstantRange {
+        let mut range = InstantRange::every(10, 3);
+        range.extend(70, 1);
+        range.extend(100, 1);
+        range
+    }
+
+    #[test]
+    fn every_part_of_a_range_has_the_names_that_it_had() {
+        let names = [100, 110, 120, 130, 200, 300].map(at);
+        let (first, range) = (at(100), uneven());
+        assert_eq!((range.count(), range.last(&first)), (6, at(300)));
+        for from in 0..7_u32 {
+            for to in 0..8_u32 {
+                let expected = names.get(from as usize..to.min(6) as usize).unwrap_or_default();
+                let part = range.part(&first, from, to);
+                let found = part.map_or(Vec::new(), |(first, part)| {
+                    (0..part.count()).map(|place| part.name(&first, place)).collect()
+                });
+                assert_eq!(found, expected, "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_told_or_lies_between_two_or_outside() {
+        let (first, range) = (at(100), uneven());
+        let place = |ms| range.place(&first, &at(ms)).map(|place| (place.before, place.is_told));
+        let told = [100, 110, 120, 130, 200, 300].map(place);
+        assert_eq!(told, [0, 1, 2, 3, 4, 5].map(|before| Some((before, true))));
+        assert_eq!([101, 125, 131, 199, 299].map(place), [1, 3, 4, 4, 5].map(|before| Some((before, false))));
+        assert_eq!([99, 301, i64::MIN].map(place), [None; 3]);
+        let other = Nominal::Civil { civil_ms: 110, fold: 0 };
+        assert_eq!(range.place(&first, &other), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! The data of the replicated state: one subject a file. No clock, no chance, no I/O.
+//!
+//! Everything else in the crate depends on this folder; it depends only on `calendar`, `storage` (forms and tables),
+//! `index` and `fingerprint`.
+
+pub mod access;
+pub mod address;
+pub mod bitmap;
+pub mod bounce_breaker;
+pub mod campaign;
+pub mod canary;
+pub mod causes;
+pub mod claim;
+pub mod claim_history;
+pub mod closed_claims;
+pub mod content;
+pub mod crash_backoff;
+pub mod deferral;
+pub mod ids;
+pub mod impossible;
+pub mod instant_range;
+pub mod labels;
+pub mod ledger;
+pub mod limits;
+pub mod node;
+pub mod page;
+pub mod policy;
+pub mod pool;
+pub mod recipient;
+pub mod refusal;
+pub mod relay;
+pub mod reply;
+pub mod run;
+pub mod run_events;
+pub mod same_words;
+pub mod schedule;
+pub mod stored;
+pub mod tenant;
+
+pub use access::*;
+pub use address::*;
+pub use bitmap::*;
+pub use bounce_breaker::*;
+pub use campaign::*;
+pub use canary::*;
+pub use causes::*;
+pub use claim::*;
+pub use claim_history::*;
+pub use closed_claims::*;
+pub use content::*;
+pub use crash_backoff::*;
+pub use deferral::*;
+pub use ids::*;
+pub use impossible::*;
+pub use instant_range::*;
+pub use labels::*;
+pub use ledger::*;
+pub use limits::*;
+pub use node::*;
+pub use page::*;
+pub use policy::*;
+pub use pool::*;
+pub use recipient::*;
+pub use refusal::*;
+pub use relay::*;
+pub use reply::*;
+pub use run::*;
+pub use run_events::*;
+pub use same_words::*;
+pub use schedule::*;
+pub use stored::*;
+pub use tenant::*;

@@ -1,0 +1,193 @@
+//! Keys as bytes. They keep the order of the tables (big-endian numbers, escaped strings), so that rows of one
+//! kind and of neighbouring numbers lie together.
+
+use crate::model::{Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
+
+/// A key that keeps its order as bytes.
+pub trait TableKey: Sized {
+    /// Appends it.
+    fn put(&self, out: &mut Vec<u8>);
+    /// Takes one from the front; none where there is none.
+    fn take(bytes: &mut &[u8]) -> Option<Self>;
+}
+
+fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*head)
+}
+
+macro_rules! number_keys {
+    ($($number:ty),*) => {$(
+        impl TableKey for $number {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend(self.to_be_bytes());
+            }
+            fn take(bytes: &mut &[u8]) -> Option<Self> {
+                split(bytes).map(<$number>::from_be_bytes)
+            }
+        }
+    )*};
+}
+number_keys!(u8, u32, u64);
+
+impl TableKey for i64 {
+    /// The sign bit is turned over, so that negative numbers come first.
+    fn put(&self, out: &mut Vec<u8>) {
+        (*self as u64 ^ 1 << 63).put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<i64> {
+        u64::take(bytes).map(|number| (number ^ 1 << 63) as i64)
+    }
+}
+
+impl TableKey for String {
+    /// A zero octet is written as 0 255, the end as 0 0.
+    fn put(&self, out: &mut Vec<u8>) {
+        for octet in self.bytes() {
+            out.push(octet);
+            if octet == 0 {
+                out.push(255);
+            }
+        }
+        out.extend([0, 0]);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<String> {
+        let mut text = Vec::new();
+        loop {
+            match split::<1>(bytes)? {
+                [0] => match split::<1>(bytes)? {
+                    [0] => return String::from_utf8(text).ok(),
+                    _ => text.push(0),
+                },
+                [octet] => text.push(octet),
+            }
+        }
+    }
+}
+
+impl<A: TableKey, B: TableKey> TableKey for (A, B) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<(A, B)> {
+        Some((A::take(bytes)?, B::take(bytes)?))
+    }
+}
+
+impl<A: TableKey, B: TableKey, C: TableKey> TableKey for (A, B, C) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+        self.2.put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<(A, B, C)> {
+        Some((A::take(bytes)?, B::take(bytes)?, C::take(bytes)?))
+    }
+}
+
+impl TableKey for Hash {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.0);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<Hash> {
+        split(bytes).map(Hash)
+    }
+}
+
+impl TableKey for NodeId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<NodeId> {
+        u64::take(bytes).map(NodeId)
+    }
+}
+
+impl TableKey for ScheduleId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<ScheduleId> {
+        u64::take(bytes).map(ScheduleId)
+    }
+}
+
+impl TableKey for RunId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.index.put(out);
+        self.place.put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<RunId> {
+        Some(RunId { index: u64::take(bytes)?, place: u32::take(bytes)? })
+    }
+}
+
+impl TableKey for Fence {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.group.put(out);
+        self.epoch.0.put(out);
+        self.index.put(out);
+        self.place.put(out);
+    }
+    fn take(bytes: &mut &[u8]) -> Option<Fence> {
+        Some(Fence {
+            group: u32::take(bytes)?,
+            epoch: Epoch(u64::take(bytes)?),
+            index: u64::take(bytes)?,
+            place: u32::take(bytes)?,
+        })
+    }
+}
+
+impl TableKey for Nominal {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Nominal::Civil { civil_ms, fold } => {
+                0u8.put(out);
+                civil_ms.put(out);
+                fold.put(out);
+            }
+            Nominal::Instant(time) => {
+                1u8.put(out);
+                time.0.put(out);
+            }
+            Nominal::Trigger(request) => {
+                2u8.put(out);
+                request.put(out);
+            }
+        }
+    }
+    fn take(bytes: &mut &[u8]) -> Option<Nominal> {
+        match u8::take(bytes)? {
+            0 => Some(Nominal::Civil { civil_ms: i64::take(bytes)?, fold: u8::take(bytes)? }),
+            1 => Some(Nominal::Instant(Time(i64::take(bytes)?))),
+            2 => Some(Nominal::Trigger(String::take(bytes)?)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes<K: TableKey>(key: &K) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        key.put(&mut bytes);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn keys_keep_their_order_and_read_back(a in (any::<String>(), any::<i64>()), b in (any::<String>(), any::<i64>())) {
+            prop_assert_eq!(a.cmp(&b), bytes(&a).cmp(&bytes(&b)));
+            let whole = bytes(&a);
+            let mut rest = whole.as_slice();
+            prop_assert_eq!(<(String, i64)>::take(&mut rest), Some(a));
+            prop_assert!(rest.is_empty());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! How the state is stored: tables with dirty keys, keys as bytes, rows as bytes, and the versions of their forms.
+
+pub mod form;
+mod key;
+pub mod level;
+#[cfg(feature = "next-level")]
+pub(crate) mod next_level;
+mod rows;
+mod table;
+
+pub use key::TableKey;
+pub use rows::{ChangedRows, ROW_BYTES_MAX, RowChange};
+pub use table::Table;

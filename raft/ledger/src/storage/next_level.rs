@@ -1,0 +1,62 @@
+//! A level that no release has, so that tests can upgrade to it (P23).
+//!
+//! It has one of each change that a release may bring: a row with one more field, a number of `apply`, a command.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{CrashHistory, Incarnation, LEVEL_1, Limits, Node};
+use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
+use crate::storage::level::KNOWN;
+
+/// A claim takes up to 512 recipients.
+pub(crate) const LIMITS: Limits = Limits { slice: 512, ..LEVEL_1 };
+
+const NODE_FORM: u8 = FORM + 1;
+
+/// [`Node`] in form 1.
+#[derive(Serialize, Deserialize)]
+struct NodeOfForm1 {
+    name: String,
+    incarnation: Incarnation,
+    up_index: u64,
+    level: u32,
+    process_nonce: u64,
+    revoked_index: u64,
+    crashes: CrashHistory,
+    lost: bool,
+}
+
+impl From<NodeOfForm1> for Node {
+    fn from(node: NodeOfForm1) -> Node {
+        let NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost } = node;
+        Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: None }
+    }
+}
+
+impl From<Node> for NodeOfForm1 {
+    /// `apply` sets no `up_at` before the level is raised, so nothing is lost.
+    fn from(node: Node) -> NodeOfForm1 {
+        let Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: _ } = node;
+        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost }
+    }
+}
+
+impl RowForm for Node {
+    fn to_row(&self, level: u32) -> Vec<u8> {
+        match level < KNOWN {
+            true => encode(&NodeOfForm1::from(self.clone())),
+            false => encode_as(NODE_FORM, self),
+        }
+    }
+
+    fn row_len(&self, level: u32) -> usize {
+        self.to_row(level).len()
+    }
+
+    fn from_row(bytes: &[u8]) -> Result<Node, Unreadable> {
+        match bytes.first() {
+            Some(&NODE_FORM) => decode_as(NODE_FORM, bytes),
+            _ => decode::<NodeOfForm1>(bytes).map(Node::from),
+        }
+    }
+}

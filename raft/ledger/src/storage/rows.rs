@@ -1,0 +1,265 @@
+//! The state as rows of bytes: what the state store mirrors, what snapshots hold, what is hashed.
+//!
+//! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind and of
+//! neighbouring numbers lie together. Values are postcard behind the version of their form. Equal states
+//! are equal rows, byte for byte.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use crate::index::Derived;
+use crate::model::{
+    Campaign, Chunk, Claim, ClosedClaimBlock, ClosedClaimKey, DeadLetter, Fence, Hash, Head, InstantOutcome, Ledger,
+    NodeId, Nominal, OptedOut, Page, PoolRow, RecipientState, Relay, RunEvent, RunId, RunSummary, Schedule, ScheduleId,
+    SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
+};
+use crate::storage::form::{RowForm, Unreadable};
+use crate::storage::{Table, TableKey};
+use crate::weight::{Held, Weight};
+
+/// A key and its value; no value: the row was removed.
+pub type RowChange = (Vec<u8>, Option<Vec<u8>>);
+
+/// The size of a row, at most: a snapshot's chunk holds a row whole, and travels in one message between nodes, so a
+/// larger row would leave a follower without a snapshot. Bytes.
+pub const ROW_BYTES_MAX: usize = 1024 * 1024;
+
+const HEAD: u8 = 0;
+
+fn key_bytes<K: TableKey>(tag: u8, key: &K) -> Vec<u8> {
+    let mut bytes = vec![tag];
+    key.put(&mut bytes);
+    bytes
+}
+
+fn changes<'a, K: TableKey + Ord + Clone, V: RowForm>(
+    tag: u8,
+    level: u32,
+    table: &'a Table<K, V>,
+    keys: &'a BTreeSet<K>,
+) -> impl Iterator<Item = RowChange> + 'a {
+    keys.iter().map(move |key| (key_bytes(tag, key), table.get(key).map(|value| value.to_row(level))))
+}
+
+fn rows<K: TableKey + Ord + Clone, V: RowForm>(
+    tag: u8,
+    level: u32,
+    table: &Table<K, V>,
+) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
+    table.iter().map(move |(key, value)| (key_bytes(tag, key), value.to_row(level)))
+}
+
+fn restore<K: TableKey + Ord + Clone, V: RowForm>(
+    table: &mut Table<K, V>,
+    mut key: &[u8],
+    value: &[u8],
+) -> Result<(), Unreadable> {
+    let wrong = || Unreadable("a key of the wrong form".to_owned());
+    let read = K::take(&mut key).ok_or_else(wrong)?;
+    if !key.is_empty() {
+        return Err(wrong());
+    }
+    table.restore(read, V::from_row(value)?);
+    Ok(())
+}
+
+/// A walk over the tables that ends after so many bytes.
+struct Scales<'a> {
+    from: &'a [u8],
+    most: u64,
+    level: u32,
+    weight: Weight,
+    next: Option<Vec<u8>>,
+}
+
+impl Scales<'_> {
+    fn weigh<K: TableKey + Ord + Clone, V: Held>(&mut self, tag: u8, table: &Table<K, V>) {
+        let start = match self.from.split_first() {
+            Some((first, _)) if *first > tag => return,
+            Some((first, mut key)) if *first == tag => K::take(&mut key).map_or(Bound::Unbounded, Bound::Included),
+            _ => Bound::Unbounded,
+        };
+        if self.next.is_some() {
+            return;
+        }
+        for (key, value) in table.range((start, Bound::Unbounded)) {
+            let bytes = key_bytes(tag, key);
+            if self.weight.disk >= self.most {
+                self.next = Some(bytes);
+                return;
+            }
+            self.weight += Weight::of::<K, V>(bytes.len(), value, self.level);
+        }
+    }
+}
+
+/// The one list of tables and their tags: writing, reading and hashing all go by it.
+macro_rules! tables {
+    ($($tag:literal => $table:ident: $key:ty),* $(,)?) => {
+        /// The keys of the rows that changed.
+        #[derive(Debug, Default)]
+        pub struct ChangedRows {
+            $($table: BTreeSet<$key>,)*
+        }
+
+        impl Ledger {
+            /// Which rows changed since the last call. Costs nothing: their bytes are for who writes them.
+            pub fn take_changed(&mut self) -> ChangedRows {
+                ChangedRows { $($table: self.$table.take_dirty(),)* }
+            }
+
+            /// How many rows changed since the last call of [`Ledger::take_changed`].
+            pub fn changed_count(&self) -> usize {
+                0 $(+ self.$table.dirty_count())*
+            }
+
+            /// These rows, each with its present value, and the one that changes with every entry.
+            pub fn changed_rows<'a>(&'a self, changed: &'a ChangedRows) -> impl Iterator<Item = RowChange> + 'a {
+                let level = self.head.level;
+                std::iter::once((vec![HEAD], Some(self.head.to_row(level))))
+                    $(.chain(changes($tag, level, &self.$table, &changed.$table)))*
+            }
+
+            /// All rows, in the order of their keys and in the forms of the ledger's level.
+            pub fn all_rows(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
+                let level = self.head.level;
+                std::iter::once((vec![HEAD], self.head.to_row(level)))
+                    $(.chain(rows($tag, level, &self.$table)))*
+            }
+
+            /// What some rows weigh, from a key on that an earlier call gave (at first the empty one), until they
+            /// are `most` bytes as stored; and the key to go on from, where there is more.
+            pub fn weigh(&self, from: &[u8], most: u64) -> (Weight, Option<Vec<u8>>) {
+                let mut scales = Scales { from, most, level: self.head.level, weight: Weight::default(), next: None };
+                if from.is_empty() {
+                    let head = 1 + self.head.to_row(self.head.level).len() as u64;
+                    scales.weight = Weight { memory: size_of::<Ledger>() as u64, disk: head };
+                }
+                $(scales.weigh($tag, &self.$table);)*
+                (scales.weight, scales.next)
+            }
+
+            /// How many rows there are.
+            pub fn row_count(&self) -> usize {
+                1 $(+ self.$table.len())*
+            }
+
+            fn restore_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+                match key.split_first() {
+                    Some((&HEAD, [])) => self.head = Head::from_row(value)?,
+                    $(Some((&$tag, key)) => restore(&mut self.$table, key, value)?,)*
+                    _ => return Err(Unreadable("a row of an unknown table".to_owned())),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+tables! {
+    1 => nodes: NodeId,
+    2 => relays: String,
+    3 => schedules: ScheduleId,
+    4 => history: (ScheduleId, Nominal),
+    5 => blobs: Hash,
+    6 => pages: RunId,
+    7 => chunks: (RunId, u32),
+    8 => claims: Fence,
+    9 => closed_claims: ClosedClaimKey,
+    10 => dead: (RunId, u32),
+    11 => opted_out: (String, String),
+    12 => answers: (String, String),
+    13 => summaries: RunId,
+    14 => run_events: (RunId, u64, u32),
+    15 => audiences: (String, String),
+    16 => campaigns: (String, String),
+    17 => tenants: String,
+    18 => taken_back: (String, String),
+    19 => pools: String,
+}
+
+/// Their rows have had one form only.
+macro_rules! of_one_form {
+    ($($value:ty),* $(,)?) => { $(impl RowForm for $value {})* };
+}
+of_one_form! {
+    Head, Relay, Schedule, InstantOutcome, StoredBlob, Page, Chunk, Claim, ClosedClaimBlock, DeadLetter, OptedOut, StoredAnswer, RunSummary,
+    Vec<RunEvent>, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
+}
+#[cfg(not(feature = "next-level"))]
+impl RowForm for crate::model::Node {}
+
+impl Ledger {
+    /// Builds the state from all of its rows, in any order.
+    pub fn from_rows(rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Ledger, Unreadable> {
+        let mut ledger = Ledger::new();
+        for (key, value) in rows {
+            ledger.restore_row(&key, &value)?;
+        }
+        ledger.derived = ledger.derive();
+        Ok(ledger)
+    }
+
+    /// Hash of all rows: equal on every replica at an equal index (I11). Costs a walk over the state.
+    pub fn state_hash(&self) -> Hash {
+        let mut hasher = blake3::Hasher::new();
+        for (key, value) in self.all_rows() {
+            hasher.update(&(key.len() as u64).to_be_bytes()).update(&key);
+            hasher.update(&(value.len() as u64).to_be_bytes()).update(&value);
+        }
+        Hash(*hasher.finalize().as_bytes())
+    }
+
+    /// The size of the largest row. Costs a walk over the state.
+    pub(crate) fn largest_row(&self) -> usize {
+        self.all_rows().map(|(_, value)| value.len()).max().unwrap_or(0)
+    }
+
+    /// What is computed from the rows and never stored.
+    pub(crate) fn derive(&self) -> Derived {
+        let mailed = self.runs().filter(|(_, _, run)| run.counts.mails());
+        let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.mails());
+        let mut derived = Derived {
+            mailed: mailed.map(|(id, _, run)| (run.schedule, run.due, id)).collect(),
+            forgotten: forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect(),
+            ..Derived::default()
+        };
+        let unfinished = self.runs().filter(|(_, _, run)| run.takes_part_in_overlap());
+        derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
+        let going_beside = self.runs().filter(|(_, _, run)| run.goes_beside());
+        derived.going_beside = going_beside.map(|(id, _, run)| (run.schedule, id)).collect();
+        let holding = self.runs().filter(|(_, _, run)| run.may_hold_up());
+        derived.holding = holding.map(|(id, _, run)| (run.schedule, id)).collect();
+        let busy: BTreeSet<ScheduleId> = derived.holding.iter().map(|(schedule, _)| *schedule).collect();
+        for (id, schedule) in self.schedules.iter() {
+            derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
+            derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));
+        }
+        for (_, page) in self.pages.iter() {
+            let claimed = page.runs.iter().map(|run| run.counts.get(RecipientState::Claimed)).sum::<u32>();
+            if claimed > 0 {
+                *derived.claimed.entry(page.tenant.clone()).or_default() += claimed;
+            }
+        }
+        for (_, row) in self.claims.iter().filter(|(_, row)| !row.claimed.is_empty()) {
+            if let Some(page) = self.pages.get(&row.page) {
+                let pool = self.pool_of_claim(page, row).to_owned();
+                *derived.claimed_by_pool.entry(pool).or_default() += row.claimed.len();
+            }
+        }
+        let open = self.pages.iter().filter(|(_, page)| page.is_open());
+        derived.open_pages = open.map(|(id, _)| *id).collect();
+        let audiences = self.audiences.iter().map(|(_, audience)| audience.seal);
+        let audiences = audiences.chain(self.schedules.iter().map(|(_, schedule)| schedule.audience));
+        let audiences = audiences.chain(self.runs().map(|(_, _, run)| run.audience));
+        derived.seals = audiences.filter(|hash| self.seal(hash).is_some()).collect();
+        let runs = self.runs().filter(|(_, _, run)| derived.seals.contains(&run.audience));
+        derived.to_seals = runs.map(|(id, _, run)| (run.content, id)).collect();
+        let mailings = self.summaries.iter().filter_map(|(id, summary)| Some((summary.mailing.as_ref()?.content, *id)));
+        derived.to_seals.extend(mailings);
+        for (key, answer) in self.answers.iter() {
+            derived.answers_by_index.insert(answer.index, key.clone());
+            derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);
+        }
+        derived
+    }
+}
