@@ -9,8 +9,7 @@ use super::bounds::bounded;
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CommandOutcome, Impossible, Ledger, Refusal, SealedAudience,
-    Stage,
+    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CommandOutcome, Impossible, Ledger, Refusal, SealedAudience, Stage,
 };
 
 impl Ledger {

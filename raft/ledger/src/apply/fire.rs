@@ -1,9 +1,9 @@
 //! Fire (P8): a compare-and-set on a schedule's plan, and the pages that it opens.
 
-use super::bounds::inside_window;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
+use super::bounds::inside_window;
 use crate::command::{ExplainedRange, Fire, Opening};
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};

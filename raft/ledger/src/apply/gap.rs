@@ -8,11 +8,10 @@
 //!
 //! Recipients are compared by their address key, for their numbers change with the audience.
 
-use super::gap_neighbours::GapLookups;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use super::gap_neighbours::{CLAIMED, GapQuery};
+use super::gap_neighbours::{CLAIMED, GapLookups, GapQuery};
 use super::transition::ChunkKey;
 use crate::model::{
     Bitmap, CHUNK, Ledger, RecipientState, Refusal, Run, RunEventKind, RunId, RunState, ScheduleId, Time, bucket_after,

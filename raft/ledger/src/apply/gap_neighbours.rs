@@ -8,8 +8,7 @@
 //! While a gap holds, these runs are few: of one recipient two at most. They are many where a gap came after mails
 //! that were sent without one.
 
-use crate::index::recipient_mapping::RecipientMappings;
-use crate::index::recipient_mapping::{self, RecipientMapping};
+use crate::index::recipient_mapping::{self, RecipientMapping, RecipientMappings};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{Bitmap, Hash, Ledger, RecipientState, Run, RunId, ScheduleId, Time};
 

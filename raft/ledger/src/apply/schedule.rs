@@ -9,8 +9,8 @@ use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Tri
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, Impossible, InstantOutcome, Ledger,
-    Nominal, OpeningCause, Plan, Refusal, RunId, Schedule, ScheduleId, Time,
+    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, Impossible, InstantOutcome, Ledger, Nominal,
+    OpeningCause, Plan, Refusal, RunId, Schedule, ScheduleId, Time,
 };
 
 impl Ledger {

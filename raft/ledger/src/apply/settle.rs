@@ -6,8 +6,7 @@
 
 use super::Context;
 use super::refused::demanded;
-use super::transition::ChunkKey;
-use super::transition::Transition;
+use super::transition::{ChunkKey, Transition};
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;
 use crate::model::{

@@ -4,7 +4,6 @@
 //! the runs that they belong to by the same number. So the sum over all states stays the audience (P1),
 //! whatever the commands above do.
 
-use crate::model::{DeadLetter, Time};
 use std::collections::BTreeMap;
 
 use super::Context;
@@ -12,6 +11,7 @@ use crate::effect::Effect;
 use crate::model::{
     Bitmap, CHUNK, CanaryVerdict, Ledger, PauseReason, RecipientState, Run, RunEventKind, RunId, RunState,
 };
+use crate::model::{DeadLetter, Time};
 
 /// A chunk of a page.
 pub(super) type ChunkKey = (RunId, u32);

@@ -1,11 +1,10 @@
 //! Commands about claims: what is claimed, and its outcome.
 
-use crate::model::Refused;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{
-    Bitmap, ClaimOwner, Fence, OutcomeSource, RelayReply, ReleaseReason, RunId, Unsendable,
-};
+use crate::model::Refused;
+
+use crate::model::{Bitmap, ClaimOwner, Fence, OutcomeSource, RelayReply, ReleaseReason, RunId, Unsendable};
 
 /// One slice for one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

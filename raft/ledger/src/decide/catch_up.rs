@@ -4,14 +4,14 @@
 
 use super::timing::{Calendar, Jitter, JudgedInstant, Zone, first, tell};
 
-
 use super::overlap;
 use crate::calendar::{self, Firing, Pattern, Step};
 use crate::command::{Fire, Opening};
 #[cfg(doc)]
 use crate::model::Limits;
-use crate::model::{CatchUp, FINISH_MS_MIN, Ledger, Schedule};
-use crate::model::{NextInstant, Nominal, OpeningCause, ScheduleId, Time, UnopenedReason};
+use crate::model::{
+    CatchUp, FINISH_MS_MIN, Ledger, NextInstant, Nominal, OpeningCause, Schedule, ScheduleId, Time, UnopenedReason,
+};
 
 /// Instants that one fire looks at; the rest follows in the next.
 pub const STEPS_MAX: usize = 1_024;

@@ -4,9 +4,9 @@
 //! between two looks, and begins anew when it has come around: a schedule may come from a node that has another
 //! release, at any time.
 
-use super::timing::{Jitter, Zone, first};
 use std::ops::Bound;
 
+use super::timing::{Jitter, Zone, first};
 use crate::calendar::Pattern;
 use crate::command::Replan;
 use crate::model::{Ledger, Schedule, ScheduleId, Time};

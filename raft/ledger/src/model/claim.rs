@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{
-    Bitmap, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, RunId, Time,
-};
+use crate::model::{Bitmap, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, RunId, Time};
 
 /// A claim row: the right of one owner to send one slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
