@@ -1,6 +1,6 @@
-//! Everything that the world may have to do after an entry was applied. One list; each variant says who
-//! acts. Effects are hints that save a search: an actor that lost some finds the same work by looking at
-//! the state (see [`crate::stand`]).
+//! Effects: what the other parts of a node may have to do after an entry was applied. Each variant names who acts.
+//!
+//! An effect is a hint that saves a search. An actor that lost some finds the same work by reading the state.
 
 use crate::model::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
 

@@ -1,4 +1,4 @@
-//! One recipient's whole story in one run, told from the claims that held it.
+//! The history of one recipient in one run, read from its claims and from the events of the run.
 
 use crate::model::{
     Claim, ClaimEvent, ClaimOwner, DeadLetter, Fence, Ledger, RecipientState, RunEvent, RunId, Time, run_events,

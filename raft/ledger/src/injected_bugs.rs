@@ -1,9 +1,9 @@
-//! Bugs that can be planted, to prove that the judge finds them: one at a time, by name, for the whole life of a
+//! Bugs that can be injected, to prove that the judge finds them: one at a time, by name, for the lifetime of a
 //! process.
 //!
-//! A build without the feature `planted-bugs`, which every release is, has nothing of it: [`is`] is false at the time
-//! of compilation, and what stands behind it is gone. With the feature the variable [`VARIABLE`] names the bug. It is
-//! read once, so that within a process `apply` is as pure as without it.
+//! A build without the feature `planted-bugs`, such as every release, contains none of them: [`is`] is a constant
+//! false. With the feature the variable [`VARIABLE`] names the bug. It is read once, so `apply` stays pure within a
+//! process.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
-//! Backfill (P7): occurrences below `fired_through` that the history shows as never opened.
+//! Backfill: opens occurrences below `fired_through` that never opened (P7).
 //!
-//! The plan does not move. Names make it idempotent: what has opened, by whatever, never opens again, so a
-//! second backfill of a range opens nothing more. What opens goes after what is on time.
+//! The plan does not move. An occurrence that opened never opens again, so a second backfill of the same range opens
+//! nothing. Backfilled runs are claimed after runs that are on time.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::model::{
     RangePosition, Refusal, ScheduleId,
 };
 
-/// Can names that are this near be out of order? Those of intervals never are.
+/// True if two names can be out of order. Names of interval patterns never are.
 fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
     match (one, other) {
         (Nominal::Civil { civil_ms: one, .. }, Nominal::Civil { civil_ms: other, .. }) => {
@@ -25,10 +25,9 @@ fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
 }
 
 impl Ledger {
-    /// P1: an instant is opened or explained, never both. Of a range in which the name lies two are left: what
-    /// comes before it, and what comes after it. That is so too where the range does not tell of it, since the
-    /// schedule had another timing then: so no row lies within a range, and the row before a name is the range in
-    /// which it can lie.
+    /// An instant is either opened or explained (P1). If the occurrence falls inside an explained range, the range is
+    /// split around it, even if the range does not list it because the schedule had another timing then. So no row
+    /// lies inside a range, and the row before a name is the only range that can contain it.
     pub(super) fn take_out_of_ranges(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
         for (first, place) in self.ranges_around(name, cause) {
             let Some(InstantOutcome::Explained { instants, reason, index }) = self.history.remove(&first) else {
@@ -42,9 +41,8 @@ impl Ledger {
         }
     }
 
-    /// The ranges in which a name lies, by their first, and where in them. Where the clocks of a zone go back, or
-    /// forward and what is skipped opens later, two can lie within each other: for a backfill the rows of a day
-    /// are looked at.
+    /// The ranges that contain a name, by their first name, with its position. Two ranges can overlap where the clocks
+    /// of a zone change, so a backfill checks the rows of one day.
     fn ranges_around(
         &self,
         name: &(ScheduleId, Nominal),

@@ -1,5 +1,5 @@
-//! Claims (P4): the right to send a slice, granted to one life of one node; and its end when the
-//! owner's lease is over (P9).
+//! Claims (P4): the right to send to a slice of recipients, granted to one incarnation of one node; and its revocation
+//! when the lease of the owner is over (P9).
 
 use super::Context;
 use crate::command::ClaimRequest;

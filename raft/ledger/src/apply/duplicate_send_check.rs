@@ -1,9 +1,8 @@
-//! P20: the same content for the same recipients within thirty days is somebody's mistake, unless said otherwise.
+//! Refuses a campaign that sends the same content to the same recipients within thirty days, unless asked for (P20).
 //!
-//! Two things tell of it: campaigns that are launched, and whatever was sent to a sealed audience or is being sent. A
-//! run outlives the campaign that opened it, and a summary outlives the run, so what is deleted and made anew is
-//! found. Whom an audience names is told by its parts, whatever it is called. A schedule's own list is not compared:
-//! no campaign has one.
+//! It compares launched campaigns and runs to sealed audiences. A run outlives its campaign and a summary outlives its
+//! run, so a campaign that was deleted and created again is found. An audience is compared by the hashes of its parts,
+//! not by its name. Inline lists of schedules are not compared, because no campaign has one.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! The least distance between two mails of a schedule to one recipient (P17).
+//! `min_gap`: the least distance between two emails of a schedule to one recipient (P17).
 //!
-//! What counts is the distance of the runs' nominal instants, not when anything was sent: so a fail-over, a slow
-//! relay or a late run changes nothing. A recipient counts in another run when it is sent, assumed or in doubt
-//! there. It is looked at when a run opens, and again when somebody is claimed, for a run that opened before may
-//! send meanwhile. Who is claimed elsewhere waits: that may turn out not to have been sent. Nobody sends somebody
-//! again who would be suppressed at once: a requeue leaves them dead, a resend in doubt.
+//! The distance is measured between the nominal instants of runs, so a fail-over, a slow relay or a late run does not
+//! change it. A recipient counts in another run if it is sent, assumed or in doubt there. The check runs when a run
+//! opens and again at each claim, because an earlier run may send in between. A recipient that is claimed in another
+//! run waits, since that email may still turn out not to be sent. Requeue and resend skip recipients that `min_gap`
+//! would suppress; their state does not change.
 //!
-//! Recipients are compared by their address key, for their numbers change with the audience.
+//! Recipients are compared by address key, because their numbers change when the audience is edited.
 
 use std::collections::{BTreeMap, BTreeSet};
 

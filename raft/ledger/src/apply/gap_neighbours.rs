@@ -1,12 +1,12 @@
-//! What other runs of a schedule say of who would get a mail: the look behind the gap (P17).
+//! Which recipients of a run count, or are claimed, in other runs of the schedule within `min_gap` (P17).
 //!
-//! Looked at are the runs within the gap of which somebody got a mail, may have, or may be getting one, from the
-//! latest to the earliest, until everybody who is asked for is known to count. These runs have an index; what
-//! opened and mailed nobody costs nothing. Where the audience is the same a look at a run is a few intersections of
-//! sets, and where it was edited one step a recipient, by a table of numbers that is made once for two lists.
+//! The search covers runs that mailed a recipient or may do so, latest first, and stops when each asked recipient is
+//! known to count. An index lists these runs, so runs without emails cost nothing. With an equal audience each run
+//! costs a few intersections of sets. With an edited audience it costs one step a recipient and a mapping that is made
+//! once.
 //!
-//! While a gap holds, these runs are few: of one recipient two at most. They are many where a gap came after mails
-//! that were sent without one.
+//! While a gap holds, a recipient has two such runs at most. There are many only if emails were sent before the
+//! schedule had a gap.
 
 use crate::index::recipient_mapping::{self, RecipientMapping, RecipientMappings};
 use crate::injected_bugs::{self, Bug};

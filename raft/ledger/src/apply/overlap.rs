@@ -1,14 +1,13 @@
-//! Overlap (P16): what becomes of a run while a former one of its schedule is not finished.
+//! `overlap`: what happens to an instant while an earlier run of its schedule is not finished (P16).
 //!
-//! Nothing is kept of an instant that waits: it is the plan's next one, and stays so. What changes is when the
-//! leader has something to do for the schedule (`Schedule::wakes_at`): not at that instant, but when the run is
-//! finished, or when the instant has waited too long. So a fresh leader finds it in the state, and a pause, an
-//! edit and a delete find it where every other missed instant is.
+//! A waiting instant is not stored: it stays the plan's next one. Only the time at which the leader acts changes
+//! (`Schedule::wakes_at`): when the run finishes, or when the instant has waited too long. So a new leader, a pause, an
+//! edit and a delete handle it like any other instant.
 //!
-//! What has waited was not missed. But what was missed stays so while it waits (`Plan::missed_before`): what was
-//! late already when a run opened before it, and what came while nobody was there, or in a pause.
+//! An instant that only waited was not missed. An instant that was missed stays missed while it waits
+//! (`Plan::missed_before`): one that was late before the run opened, or that fell into an outage or a pause.
 //!
-//! A leader proposes what it saw; here it is looked at again, by the runs as they are now.
+//! The leader proposes by the state that it read; `apply` checks again by the runs as they are now.
 
 use std::collections::BTreeSet;
 

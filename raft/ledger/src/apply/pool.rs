@@ -1,7 +1,7 @@
-//! Pools: what is set of each. A warm-up's cap of the day is counted, and kept to where something is claimed (P25).
+//! Settings of pools. The daily cap of a warm-up is enforced at the claim (P25).
 //!
-//! Spent is who was sent today or may have been, and open rows count as if they were: so whoever leads, and whatever
-//! it knew when it asked, no more is sent in a day than its cap. Who comes back unsent gives its place back.
+//! Spent are recipients that were sent today or may have been. Open claims count as if they were sent, so a day never
+//! exceeds its cap, whatever the leader knew. A recipient that returns unsent frees its place.
 
 use super::Context;
 use super::bounds::bounded;

@@ -1,11 +1,11 @@
-//! Pruning (P24): what is older than it has to be kept goes, by an entry that names it.
+//! Pruning (P24): removes what is older than its retention, by an entry that names it.
 //!
-//! A page goes as a whole, when each of its runs is finished and old enough: recipients, rows, letters, and
-//! whatever content and audience nobody else holds. A summary of each run stays, with its name and its
-//! counts; who is in doubt by then is so for ever. Summaries and explained instants go much later. The plan
-//! does not move, and remembers up to where names were forgotten.
+//! A page goes as a whole when each of its runs is finished and old enough: recipients, claims, dead letters, and
+//! content and audience that nothing else uses. A summary of each run stays, with its name and its counts; a recipient
+//! in doubt then stays in doubt. Summaries and explained instants go much later. The plan does not move; it remembers
+//! up to which instant names were forgotten.
 //!
-//! Everything is looked at again here: a run that somebody has reopened since the entry was proposed stays.
+//! `apply` checks each age again: a run that was reopened after the proposal stays.
 
 use super::Context;
 use crate::command::Prune;

@@ -1,8 +1,8 @@
-//! What a definite refusal means for its recipient and for its run (P6).
+//! What a refusal means for its recipient and for its run (P6).
 //!
-//! The lane says whom an answer concerns; here it becomes an attempt that counts, a wait, or a pause.
-//! Answers for good that do not name a mailbox may be about the content or the sender: when ten come in a
-//! claim, nobody dies of them any more. Answers that name it are counted by their words (`same_words.rs`).
+//! The worker classifies the answer; here it becomes a counted attempt, a wait, or a pause. Permanent answers that do
+//! not name a mailbox may be about the content or the sender. After ten of them in a row no recipient dies of one any
+//! more. Answers that name a mailbox are counted by their words (`same_words.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! Settle: what became of the recipients of one claim (P4, P14). What a refusal means is in `refused.rs`.
+//! Settle: applies the outcomes of one claim (P4, P14). `refused.rs` decides what a refusal means.
 //!
-//! A negative outcome moves only recipients that are still in that claim, claimed or in doubt; for all
-//! others it is evidence and changes nothing. An accept is true for ever. So a settle that comes twice,
-//! late, or after another decision changes nothing more.
+//! A negative outcome moves only recipients that are claimed or in doubt in that claim; for others it changes nothing.
+//! An accept is always true. So a settle that arrives twice, late, or after another decision changes nothing more.
 
 use super::Context;
 use super::refused::demanded;

@@ -1,7 +1,7 @@
-//! Tenants: their bounds are set, taken away, and kept to where something is claimed (P12).
+//! Limits of tenants: set, removed, and enforced at the claim (P12).
 //!
-//! How many recipients of a tenant are claimed at once is the ledger's to bound: it knows at every index. Its rate
-//! is time's, and the dispatcher's, which alone claims (P25).
+//! The ledger limits how many recipients of a tenant are claimed at once. The dispatcher limits the rate, since it
+//! alone claims (P25).
 
 use super::Context;
 use super::bounds::bounded;

@@ -1,8 +1,7 @@
-//! The one way in which a recipient changes its state.
+//! The only place where a recipient changes its state.
 //!
-//! Every move takes slots out of one set of a chunk and puts them into another, and shifts the counts of
-//! the runs that they belong to by the same number. So the sum over all states stays the audience (P1),
-//! whatever the commands above do.
+//! A transition moves slots from one set of a chunk to another and moves the counts of their runs by the same number.
+//! So the sum over all states stays the size of the audience (P1), whatever the commands do.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +15,20 @@ use crate::model::{DeadLetter, Time};
 /// A chunk of a page.
 pub(super) type ChunkKey = (RunId, u32);
 
-/// Where a settled recipient goes, and what is written beside it.
+/// The next state of a settled recipient, with its wait or its dead letter.
 pub(super) struct Transition {
     pub to: RecipientState,
-    /// Where it goes back: not before then.
+    /// If pending: the earliest time of the next attempt.
     pub wait_until: Option<Time>,
-    /// Counted attempts and last answer; put on the dead-letter list where it dies of them.
+    /// Counted attempts and last answer; stored as a dead letter if the next state is `Dead`.
     pub letter: Option<DeadLetter>,
 }
 
 impl Ledger {
-    /// Moves slots of one chunk that all stand at `from`.
+    /// Moves slots of one chunk from state `from` to `to`.
     ///
     /// # Panics
-    /// P1: when one of them stands elsewhere. That is a fault of the ledger itself.
+    /// When a slot is in another state: an error of the ledger itself (P1).
     pub(super) fn transition(
         &mut self,
         context: &mut Context,
@@ -163,7 +162,7 @@ impl Ledger {
     }
 }
 
-/// P12, P25: how many of a tenant, or of a pool, are claimed.
+/// Counts the claimed recipients of a tenant (P12) or of a pool (P25).
 pub(super) fn note_claimed(
     claimed: &mut BTreeMap<String, u32>,
     whose: &str,
@@ -186,8 +185,8 @@ pub(super) fn note_claimed(
     }
 }
 
-/// An open run is finished when nothing is pending or claimed, and open again when something comes back. A
-/// pause is the operator's word and holds until he takes it back (P15), except where nothing can come back.
+/// An open run finishes when nothing is pending or claimed, and opens again when a recipient becomes pending. A pause
+/// holds until the operator resumes the run (P15), unless no recipient can become pending again.
 fn state_after_move(run: &Run) -> RunState {
     match (&run.state, run.counts.is_finished()) {
         (RunState::Open, true) => RunState::Finished,

@@ -1,4 +1,4 @@
-//! All invariants of the state as one function, used by every level of test and by the auditor.
+//! All invariants of the state in one function. Every level of test and the auditor use it.
 //!
 //! It trusts no index: whatever is derived is computed again from the rows.
 

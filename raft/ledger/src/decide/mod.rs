@@ -1,7 +1,6 @@
-//! What a leader computes before it proposes: when schedules fire, and what becomes of missed instants.
+//! What the leader computes before it proposes: when schedules fire, and what happens to missed instants.
 //!
-//! Pure like the rest, but it uses the zone's rules, so `apply` never calls it (P2): its results travel
-//! in the entry.
+//! Pure, but it uses the rules of time zones, so `apply` never calls it (P2): its results travel in the entry.
 
 pub mod backfill;
 pub mod catch_up;

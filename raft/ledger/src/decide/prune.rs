@@ -1,7 +1,7 @@
-//! What is old enough to go (P24): looked for a stretch at a time, so that no look at the state is long.
+//! Finds what is old enough to be pruned (P24), one batch at a time, so that no scan of the state is long.
 //!
-//! Called by the leader's auditor, which keeps a [`PruneCursor`] between two looks and loses nothing when it loses
-//! that: the next one begins at the beginning. `apply` looks again at whatever is named.
+//! The leader's auditor calls it and keeps a [`PruneCursor`] between two batches. Without the cursor the scan begins
+//! again. `apply` checks whatever is named here.
 
 use std::ops::Bound;
 

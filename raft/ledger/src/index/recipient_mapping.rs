@@ -1,7 +1,7 @@
-//! Where people of one list stand in another (P17): an audience was edited, and numbers mean others than before.
+//! Maps the recipients of one list to their numbers in another (P17), because an edit of an audience changes the
+//! numbers.
 //!
-//! Lists are immutable, so a table is true for as long as both are kept. It is derived: never stored, never part of
-//! an answer, made when it is first asked for.
+//! Lists are immutable, so a mapping is valid as long as both lists are kept. It is made on first use and never stored.
 
 use std::collections::BTreeMap;
 

@@ -1,21 +1,21 @@
-//! The bounce breaker of a large run: of those about whom something was decided lately, how many are dead (P6).
+//! Pauses a run when too many of its recently decided recipients are dead (P6).
 //!
-//! A recipient's failure costs that recipient alone, until it is everybody's: content that cannot be composed for
-//! most rows, a list of addresses that are gone. Each dead letter is kept in memory on every node until somebody has
-//! looked, and each relay counts how often it is asked for mailboxes that are not there. So a run is paused when more
-//! than a tenth of a stretch of its recipients have died; and who resumes it lets it go ten times as far.
+//! One failure costs one recipient, unless the cause is common: content that cannot be composed for most recipients, or
+//! a list of addresses that no longer exist. Each dead letter takes memory on every node, and each relay counts
+//! attempts to unknown mailboxes. So a run is paused when more than a tenth of a window of its recipients is dead. When
+//! the operator resumes it, the window is ten times as large.
 
 use serde::{Deserialize, Serialize};
 
 use crate::injected_bugs::{self, Bug};
 use crate::model::{BounceBreakerLimits, PauseReason, RecipientState, Run, RunState};
 
-/// Counted since the present stretch began, in entries as they apply.
+/// Counts of the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BounceBreaker {
-    /// Recipients of a stretch: it ends with the entry that makes so many.
+    /// Recipients of a window; it ends with the entry that reaches this number.
     pub window: u32,
-    /// Sent or dead in this one.
+    /// Sent or dead in this window.
     pub decided: u32,
     /// Dead of those.
     pub dead: u32,
@@ -27,7 +27,7 @@ impl BounceBreaker {
         BounceBreaker { window: limits.window, decided: 0, dead: 0 }
     }
 
-    /// Who comes back is no longer counted, as far as this stretch has counted him.
+    /// Recipients that leave Dead or Sent are subtracted from this window, never below zero.
     fn note(&mut self, (from, to): (RecipientState, RecipientState), count: u32, limits: &BounceBreakerLimits) {
         let is_decided = |state| matches!(state, RecipientState::Sent | RecipientState::Dead);
         let step = |sum: &mut u32, was: bool, is: bool| match (was, is) {
@@ -48,8 +48,7 @@ impl BounceBreaker {
 }
 
 impl Run {
-    /// Counts those who have moved. Answers why the run is paused, where it is now: one that has ended or is paused
-    /// already needs none, and where nobody is left to be sent there is nobody to hold.
+    /// Counts recipients that moved. Returns the reason if this pauses the run: only an open run is paused.
     pub(crate) fn count_bounces(
         &mut self,
         moved: (RecipientState, RecipientState),
@@ -71,7 +70,7 @@ impl Run {
         Some(reason)
     }
 
-    /// Somebody lets a paused run go on: in spite of its bounce breaker, where that is too high.
+    /// The operator resumes the run: a tripped breaker starts again with a larger window.
     pub(crate) fn reset_tripped_breaker(&mut self, limits: &BounceBreakerLimits) {
         if self.bounce_breaker.is_tripped(limits) {
             self.bounce_breaker = BounceBreaker {

@@ -1,10 +1,10 @@
-//! What became of the recipients of a row, event by event. It stays with the row as long as the row does,
-//! so that a story can be told after the log was purged.
+//! The history of a claim: what happened to its recipients, event by event. It is kept with the claim, so `explain`
+//! works after the log was purged.
 //!
-//! A row of a few recipients is told exactly. In a larger one, entries that did the same one after the other
-//! are told as one, with the index and the instant of the last, and texts that differ are left out: a row of
-//! 256 that was sent in twenty portions keeps a dozen bytes. Recipients never change their order: a event is
-//! joined with an earlier one only where nothing in between concerns anybody of it.
+//! A claim of few recipients keeps each event. In a larger claim, entries that did the same are merged: index and time
+//! are those of the last, and texts that differ are dropped. A claim of 256 that was sent in twenty portions takes a
+//! dozen bytes. The order of events of one recipient never changes: two events merge only if none between them has a
+//! recipient in common with them.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub const CLAIM_EVENTS_MAX: usize = 32;
 /// A row of at most so many recipients keeps each event by itself as long as there is room.
 pub const EXACT_HISTORY_MAX: u32 = 16;
 
-/// Why nobody knows whether a mail was accepted.
+/// Why it is unknown whether an email was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DoubtReason {
     /// Its owner lives, and heard no answer after the final dot.
@@ -54,7 +54,7 @@ pub enum ClaimEventKind {
     Suppressed,
     /// No relay can be given its email.
     Unsendable(Unsendable),
-    /// Nobody knows.
+    /// It is unknown whether the relay accepted it.
     InDoubt(DoubtReason),
     /// It was closed while in doubt.
     Assumed(Decider),
@@ -200,7 +200,7 @@ impl ClaimHistory {
         self.0[place..].iter().all(|event| event.slots(granted).and(slots).is_empty())
     }
 
-    /// Joins the two oldest of a kind, if it can without changing anybody's order; else the two oldest.
+    /// Merges the two oldest events of one kind; prefers a pair that keeps the order of each recipient.
     fn shorten(&mut self, granted: &Bitmap) -> bool {
         let pairs = (0..self.0.len()).flat_map(|one| (one + 1..self.0.len()).map(move |other| (one, other)));
         let joined = |(one, other): (usize, usize)| {

@@ -1,9 +1,9 @@
-//! Deaths of nodes, and what they cost (P12): a node that died with open rows may hold only a part of its
-//! claim cap for a while, and after three deaths in ten minutes nothing at all.
+//! Back-off of a node after crashes (P12): a node that crashed with open claims gets a part of its claim cap for a
+//! while, and after three crashes in ten minutes nothing for ten minutes.
 //!
-//! `apply` records deaths, in ledger time, in the record of the node; so every leader comes to the same
-//! answer. The dispatcher asks for the [`Allowance`]s before it proposes claims. A process that stops in order
-//! leaves nothing claimed, has nothing revoked, and its stop is no death. What this is not: a reason to revoke anything (P9).
+//! `apply` records crashes in the row of the node, in ledger time, so every leader computes the same allowance. The
+//! dispatcher reads the [`Allowance`] before it proposes claims. A process that stops in order leaves nothing claimed,
+//! so its stop is not a crash. A crash never revokes a claim; only the lease does (P9).
 
 use std::collections::BTreeMap;
 

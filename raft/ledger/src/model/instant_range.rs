@@ -1,8 +1,8 @@
-//! Names of a schedule's instants that follow one another, told by the distances between them.
+//! A range of consecutive instants of a schedule, stored as the distances between their names.
 //!
-//! What did not open is kept as ranges (P8), and a backfill opens some of it later: then the range has to say
-//! what lies before and what after, by name (P1). Only the calendar knows the names, and the schedule may have
-//! another one since; so a range carries them. Instants recur: an outage of days is one distance and a number.
+//! Instants that did not open are kept as ranges (P8). A backfill opens some of them later, and then the range must say
+//! by name what lies before and after (P1). Only the calendar knows the names, and the schedule may have another one by
+//! then, so the range carries them. Instants recur: an outage of days is one distance and a number.
 
 use serde::{Deserialize, Serialize};
 

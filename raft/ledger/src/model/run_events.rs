@@ -1,5 +1,5 @@
-//! What befell recipients of a run without a row's doing: a pause, a cancel, the deadline, a requeue. Kept as
-//! long as the run's details are, so that `explain` can tell of it after the log was purged.
+//! Events of a run that no claim caused: a pause, a cancel, the deadline, a requeue. They are kept as long as the
+//! details of the run, so `explain` works after the log was purged.
 
 use std::ops::RangeInclusive;
 

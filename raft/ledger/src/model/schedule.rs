@@ -68,7 +68,7 @@ impl ActivityKind {
     }
 }
 
-/// What moves when a schedule fires; all else of it stands still.
+/// The part of a schedule that changes when it fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Raised by whatever moves `next` other than a fire (P8).
@@ -153,8 +153,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// When the leader has something to do for it; none where it does not fire. At its next instant, but
-    /// while that one waits for a run to be finished (`is_busy`): when it has waited too long.
+    /// When the leader acts next for this schedule; none if it does not fire. It is the next fire time or, while a run
+    /// blocks it (`is_busy`), the time at which `start_within` is exceeded.
     pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {
         let next = self.plan.next.as_ref().filter(|_| self.activity == Activity::Active)?;
         match self.policies.overlap {
