@@ -82,7 +82,6 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
-    by("kind", Gauge, "reveille_ledger_bytes", "What the applied state weighs, in memory and as stored rows"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
     plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),

@@ -160,17 +160,6 @@ fn late(world: &mut World) {
     world.lead();
 }
 
-/// What the state weighs in memory, bytes.
-fn memory(ledger: &Ledger) -> u64 {
-    let (mut bytes, mut from) = (0, Some(Vec::new()));
-    while let Some(key) = from {
-        let (some, next) = ledger.weigh(&key, 1 << 20);
-        bytes += some.memory;
-        from = next;
-    }
-    bytes
-}
-
 /// What of a chunk could be claimed now.
 fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
     let page = ledger.pages().get(&run).expect("the run's page");
@@ -205,11 +194,10 @@ fn tried() {
     let waves = world.ledger.chunks().get(&(run, 0)).map_or(0, |chunk| chunk.waves.len());
     println!("  the first chunk waits for {waves} instants");
     world.as_a_whole(run);
-    let before = memory(&world.ledger);
     late(&mut world);
     world.put(Command::Expire(vec![run]));
     let letters = world.ledger.dead().len() as u64;
-    println!("  {letters} letters: {} bytes of memory each", (memory(&world.ledger) - before) / letters.max(1));
+    println!("  {letters} letters");
 }
 
 fn canaries() {

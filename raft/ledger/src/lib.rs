@@ -14,7 +14,6 @@ mod index;
 pub mod injected_bugs;
 pub mod model;
 pub mod storage;
-mod weight;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, closed_slots};
 pub use model::claim::{Claim, DeadLetter};
@@ -32,4 +31,3 @@ pub use model::{
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
 pub use storage::{ChangedRows, RowChange, Table, form, level};
-pub use weight::Weight;

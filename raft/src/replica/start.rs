@@ -31,7 +31,7 @@ use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::ApplyThread;
 use crate::state_machine::state_mirror::StateMirror;
-use crate::state_machine::{position, scales, state_mirror};
+use crate::state_machine::{position, state_mirror};
 use crate::wal::{LogState, WalHealth, WalOptions};
 use crate::{Raft, crash, injected_bugs};
 
@@ -224,7 +224,6 @@ async fn open_locked(
     let set_switch = move |may_campaign| switched.runtime_config().elect(may_campaign);
     tokio::spawn(eligibility.clone().run(set_switch, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
-    tokio::spawn(scales::keep(Arc::clone(&applied_state), execution, stop.clone()));
     let kept = manager::run(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
     tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));

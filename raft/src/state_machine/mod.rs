@@ -11,5 +11,4 @@ pub(crate) mod apply_thread;
 pub(crate) mod checkpoints;
 pub(crate) mod hint;
 pub(crate) mod position;
-pub(crate) mod scales;
 pub(crate) mod state_mirror;

@@ -148,19 +148,6 @@ impl Bitmap {
         self.0.optimize();
     }
 
-    /// The bytes that it points to: its one container, in a list that has room for four, and what is in it.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        const CONTAINERS: usize = 4 * 32;
-        let held = self.0.statistics();
-        if held.n_containers == 0 {
-            return 0;
-        }
-        // An array is counted at four bytes a number there, and takes two.
-        let array = held.n_bytes_array_containers / 2;
-        let words = u64::from(held.n_bitset_containers) * u64::from(CHUNK) / 8;
-        CONTAINERS + (array + words + held.n_bytes_run_containers) as usize
-    }
-
     /// First and last of what lies together, in order. Costs as much as there are runs, not slots: the sets of
     /// a large run are told again with every batch.
     fn runs(&self) -> Vec<(u16, u16)> {

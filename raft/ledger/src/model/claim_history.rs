@@ -121,11 +121,6 @@ impl ClaimEvent {
     pub fn slots<'a>(&'a self, granted: &'a Bitmap) -> &'a Bitmap {
         self.slots.as_ref().unwrap_or(granted)
     }
-
-    /// The recipients that it tells of, where these are not all.
-    pub(crate) fn some(&self) -> Option<&Bitmap> {
-        self.slots.as_ref()
-    }
 }
 
 /// The events of a row, in the order of log indices; at most [`CLAIM_EVENTS_MAX`].

@@ -167,11 +167,6 @@ impl ClosedClaimBlock {
         spans.filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
     }
 
-    /// The bytes that it points to.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.owners.capacity() * size_of::<ClaimOwner>() + self.packed.capacity()
-    }
-
     fn get(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
         let span = self.spans(place.0).find(|span| span.fence == fence)?;
         self.unpack(place, &span)

@@ -5,7 +5,6 @@
 //! are equal rows, byte for byte.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use crate::index::Derived;
 use crate::model::{
@@ -15,7 +14,6 @@ use crate::model::{
 };
 use crate::storage::form::{RowForm, Unreadable};
 use crate::storage::{Table, TableKey};
-use crate::weight::{Held, Weight};
 
 /// A key and its value; no value: the row was removed.
 pub type RowChange = (Vec<u8>, Option<Vec<u8>>);
@@ -63,36 +61,6 @@ fn restore<K: TableKey + Ord + Clone, V: RowForm>(
     Ok(())
 }
 
-/// A walk over the tables that ends after so many bytes.
-struct Scales<'a> {
-    from: &'a [u8],
-    most: u64,
-    level: u32,
-    weight: Weight,
-    next: Option<Vec<u8>>,
-}
-
-impl Scales<'_> {
-    fn weigh<K: TableKey + Ord + Clone, V: Held>(&mut self, tag: u8, table: &Table<K, V>) {
-        let start = match self.from.split_first() {
-            Some((first, _)) if *first > tag => return,
-            Some((first, mut key)) if *first == tag => K::take(&mut key).map_or(Bound::Unbounded, Bound::Included),
-            _ => Bound::Unbounded,
-        };
-        if self.next.is_some() {
-            return;
-        }
-        for (key, value) in table.range((start, Bound::Unbounded)) {
-            let bytes = key_bytes(tag, key);
-            if self.weight.disk >= self.most {
-                self.next = Some(bytes);
-                return;
-            }
-            self.weight += Weight::of::<K, V>(bytes.len(), value, self.level);
-        }
-    }
-}
-
 /// The one list of tables and their tags: writing, reading and hashing all go by it.
 macro_rules! tables {
     ($($tag:literal => $table:ident: $key:ty),* $(,)?) => {
@@ -125,18 +93,6 @@ macro_rules! tables {
                 let level = self.head.level;
                 std::iter::once((vec![HEAD], self.head.to_row(level)))
                     $(.chain(rows($tag, level, &self.$table)))*
-            }
-
-            /// What some rows weigh, from a key on that an earlier call gave (at first the empty one), until they
-            /// are `most` bytes as stored; and the key to go on from, where there is more.
-            pub fn weigh(&self, from: &[u8], most: u64) -> (Weight, Option<Vec<u8>>) {
-                let mut scales = Scales { from, most, level: self.head.level, weight: Weight::default(), next: None };
-                if from.is_empty() {
-                    let head = 1 + self.head.to_row(self.head.level).len() as u64;
-                    scales.weight = Weight { memory: size_of::<Ledger>() as u64, disk: head };
-                }
-                $(scales.weigh($tag, &self.$table);)*
-                (scales.weight, scales.next)
             }
 
             /// How many rows there are.
