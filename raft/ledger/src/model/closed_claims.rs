@@ -11,7 +11,6 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::model::{Bitmap, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, RunId, Time};
-use crate::storage::Table;
 
 /// Below every fence: the first sheet of a chunk begins here.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
@@ -242,14 +241,9 @@ impl ClosedClaimBlock {
 }
 
 impl Ledger {
-    /// Rows of which only evidence is left, packed, by page, chunk and fence.
-    pub fn closed_claim_blocks(&self) -> &Table<ClosedClaimKey, ClosedClaimBlock> {
-        &self.closed_claims
-    }
-
     /// All claims of which only evidence is left. Costs a look at each.
     pub fn closed_claims(&self) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        self.closed_claims.iter().flat_map(|((page, chunk, _), block)| block.claims((*page, *chunk)))
+        self.closed_claim_blocks.iter().flat_map(|((page, chunk, _), block)| block.claims((*page, *chunk)))
     }
 
     /// Those of one chunk, in the order of their fences.
@@ -257,7 +251,7 @@ impl Ledger {
         self.blocks_of(place).flat_map(move |block| block.claims(place))
     }
 
-    /// Those of one chunk that this owner worked and in which somebody is assumed, in the order of their fences. One
+    /// Those of one chunk that this owner worked and in which a recipient is assumed, in the order of their fences. One
     /// claim at a time is unpacked, and none of another owner.
     pub fn assumed_claims_by(
         &self,
@@ -269,18 +263,18 @@ impl Ledger {
     }
 
     fn blocks_of(&self, (page, chunk): (RunId, u32)) -> impl Iterator<Item = &ClosedClaimBlock> {
-        let blocks = self.closed_claims.range((page, chunk, FIRST)..);
+        let blocks = self.closed_claim_blocks.range((page, chunk, FIRST)..);
         blocks.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk)).map(|(_, block)| block)
     }
 
     /// One of them.
     pub fn closed_claim(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
-        self.closed_claims.get(&self.block_key_of(place, fence))?.get(place, fence)
+        self.closed_claim_blocks.get(&self.block_key_of(place, fence))?.get(place, fence)
     }
 
     /// The sheet on which a claim lies, or would.
     fn block_key_of(&self, (page, chunk): (RunId, u32), fence: Fence) -> ClosedClaimKey {
-        let before = self.closed_claims.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
+        let before = self.closed_claim_blocks.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
         before.map_or((page, chunk, FIRST), |(key, _)| *key)
     }
 
@@ -290,10 +284,10 @@ impl Ledger {
         let most = self.limits().claim_block_bytes;
         let place = (claim.page, claim.chunk);
         let key = self.block_key_of(place, fence);
-        let mut block = self.closed_claims.remove(&key).unwrap_or_default();
+        let mut block = self.closed_claim_blocks.remove(&key).unwrap_or_default();
         block.put(fence, claim);
         if block.packed.len() <= most || block.spans(claim.page).nth(1).is_none() {
-            self.closed_claims.put(key, block);
+            self.closed_claim_blocks.put(key, block);
             return;
         }
         // Rows close much in the order in which they were granted: the lower sheet is left nearly full, with room for
@@ -308,7 +302,7 @@ impl Ledger {
                 left.push(claims);
                 continue;
             }
-            self.closed_claims.put(key, block);
+            self.closed_claim_blocks.put(key, block);
             if let Some((first, _)) = left.last().and_then(|next| next.first()) {
                 key = (place.0, place.1, *first);
             }
@@ -317,10 +311,10 @@ impl Ledger {
 
     /// Forgets the closed claims of a page.
     pub(crate) fn prune_closed_claims(&mut self, page: RunId) {
-        let blocks = self.closed_claims.range((page, 0, FIRST)..).take_while(|((of, _, _), _)| *of == page);
+        let blocks = self.closed_claim_blocks.range((page, 0, FIRST)..).take_while(|((of, _, _), _)| *of == page);
         let blocks: Vec<ClosedClaimKey> = blocks.map(|(key, _)| *key).collect();
         for key in &blocks {
-            self.closed_claims.remove(key);
+            self.closed_claim_blocks.remove(key);
         }
     }
 }

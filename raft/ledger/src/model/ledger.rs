@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, GROUP, Hash, Head,
+    Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head,
     InstantOutcome, Node, NodeId, Nominal, OptedOut, Page, PoolRow, RecipientState, Recipients, Relay, Run, RunEvent,
     RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack,
     Tenant, Time,
 };
 use crate::storage::Table;
-use crate::storage::level::GENESIS_LEVEL;
 
 /// The tenant that exists from the first entry.
 pub const DEFAULT_TENANT: &str = "default";
@@ -21,154 +20,77 @@ pub const DEFAULT_TENANT: &str = "default";
 /// The pool that relays and schedules belong to unless they say otherwise.
 pub const DEFAULT_POOL: &str = "default";
 
-/// The whole state. Rows are public to be read; only `apply` changes them.
-#[derive(Clone, Debug)]
-pub struct Ledger {
-    pub(crate) head: Head,
-    pub(crate) nodes: Table<NodeId, Node>,
-    pub(crate) relays: Table<String, Relay>,
-    pub(crate) schedules: Table<ScheduleId, Schedule>,
-    pub(crate) history: Table<(ScheduleId, Nominal), InstantOutcome>,
-    pub(crate) blobs: Table<Hash, StoredBlob>,
-    pub(crate) pages: Table<RunId, Page>,
-    pub(crate) chunks: Table<(RunId, u32), Chunk>,
-    pub(crate) claims: Table<Fence, Claim>,
-    pub(crate) closed_claims: Table<ClosedClaimKey, ClosedClaimBlock>,
-    pub(crate) dead: Table<(RunId, u32), DeadLetter>,
-    pub(crate) opted_out: Table<(String, String), OptedOut>,
-    pub(crate) answers: Table<(String, String), StoredAnswer>,
-    pub(crate) summaries: Table<RunId, RunSummary>,
-    pub(crate) run_events: Table<RunEventKey, Vec<RunEvent>>,
-    pub(crate) audiences: Table<(String, String), SealedAudience>,
-    pub(crate) campaigns: Table<(String, String), Campaign>,
-    pub(crate) tenants: Table<String, Tenant>,
-    pub(crate) taken_back: Table<(String, String), TakenBack>,
-    pub(crate) pools: Table<String, PoolRow>,
-    pub(crate) derived: Derived,
-}
+/// Declares the tables: for each a field that `apply` changes and a method that reads it.
+macro_rules! tables {
+    ($($(#[$doc:meta])* $table:ident: $key:ty => $row:ty,)*) => {
+        /// The whole state.
+        #[derive(Clone, Debug, Default)]
+        pub struct Ledger {
+            pub(crate) head: Head,
+            $(pub(crate) $table: Table<$key, $row>,)*
+            pub(crate) derived: Derived,
+        }
 
-impl Default for Ledger {
-    fn default() -> Ledger {
-        Ledger::new()
-    }
+        impl Ledger {
+            $(
+                $(#[$doc])*
+                pub fn $table(&self) -> &Table<$key, $row> {
+                    &self.$table
+                }
+            )*
+        }
+    };
+}
+tables! {
+    /// Nodes by id.
+    nodes: NodeId => Node,
+    /// Relays by name.
+    relays: String => Relay,
+    /// Schedules by number.
+    schedules: ScheduleId => Schedule,
+    /// What became of each instant.
+    history: (ScheduleId, Nominal) => InstantOutcome,
+    /// Contents and audiences by hash.
+    blobs: Hash => StoredBlob,
+    /// Pages by their first run.
+    pages: RunId => Page,
+    /// Chunks by page and number.
+    chunks: (RunId, u32) => Chunk,
+    /// Claims with a recipient claimed or in doubt, by fence.
+    claims: Fence => Claim,
+    /// Closed claims, packed, by page, chunk and fence.
+    closed_claim_blocks: ClosedClaimKey => ClosedClaimBlock,
+    /// Dead letters by run and recipient number.
+    dead: (RunId, u32) => DeadLetter,
+    /// Opt-outs by tenant and address key.
+    opted_out: (String, String) => OptedOut,
+    /// Answers to request ids, by tenant and request id.
+    answers: (String, String) => StoredAnswer,
+    /// What is left of runs that were pruned (P24).
+    summaries: RunId => RunSummary,
+    /// Events of runs that no claim caused, by run, log index and chunk.
+    run_events: RunEventKey => Vec<RunEvent>,
+    /// Sealed audiences by tenant and name (P20).
+    audiences: (String, String) => SealedAudience,
+    /// Campaigns by tenant and name (P7).
+    campaigns: (String, String) => Campaign,
+    /// Limits of tenants by name, where they are set (P12).
+    tenants: String => Tenant,
+    /// Opt-outs that were taken back, by tenant and address key.
+    taken_back: (String, String) => TakenBack,
+    /// Pools of which something is set, by name (P25).
+    pools: String => PoolRow,
 }
 
 impl Ledger {
     /// The state before the first entry.
     pub fn new() -> Ledger {
-        Ledger {
-            head: Head {
-                applied: 0,
-                now: Time(0),
-                epoch: None,
-                sole_clock: None,
-                group: GROUP,
-                cluster_incarnation: 1,
-                level: GENESIS_LEVEL,
-                forbidden_index: 0,
-                test_clock: None,
-            },
-            nodes: Table::default(),
-            relays: Table::default(),
-            schedules: Table::default(),
-            history: Table::default(),
-            blobs: Table::default(),
-            pages: Table::default(),
-            chunks: Table::default(),
-            claims: Table::default(),
-            closed_claims: Table::default(),
-            dead: Table::default(),
-            opted_out: Table::default(),
-            answers: Table::default(),
-            summaries: Table::default(),
-            run_events: Table::default(),
-            audiences: Table::default(),
-            campaigns: Table::default(),
-            tenants: Table::default(),
-            taken_back: Table::default(),
-            pools: Table::default(),
-            derived: Derived::default(),
-        }
+        Ledger::default()
     }
 
     /// Index, time, epoch.
     pub fn head(&self) -> &Head {
         &self.head
-    }
-
-    /// Nodes by id.
-    pub fn nodes(&self) -> &Table<NodeId, Node> {
-        &self.nodes
-    }
-
-    /// Relays by name.
-    pub fn relays(&self) -> &Table<String, Relay> {
-        &self.relays
-    }
-
-    /// Schedules by number.
-    pub fn schedules(&self) -> &Table<ScheduleId, Schedule> {
-        &self.schedules
-    }
-
-    /// What became of each instant.
-    pub fn history(&self) -> &Table<(ScheduleId, Nominal), InstantOutcome> {
-        &self.history
-    }
-
-    /// Pages by their first run.
-    pub fn pages(&self) -> &Table<RunId, Page> {
-        &self.pages
-    }
-
-    /// Chunks by page and number.
-    pub fn chunks(&self) -> &Table<(RunId, u32), Chunk> {
-        &self.chunks
-    }
-
-    /// Rows with something claimed or in doubt, by fence.
-    pub fn claims(&self) -> &Table<Fence, Claim> {
-        &self.claims
-    }
-
-    /// Dead letters by run and recipient number.
-    pub fn dead(&self) -> &Table<(RunId, u32), DeadLetter> {
-        &self.dead
-    }
-
-    /// What is left of runs that were pruned (P24).
-    pub fn summaries(&self) -> &Table<RunId, RunSummary> {
-        &self.summaries
-    }
-
-    /// What befell a run's recipients without a row's doing, by run, log index and chunk.
-    pub fn run_events(&self) -> &Table<RunEventKey, Vec<RunEvent>> {
-        &self.run_events
-    }
-
-    /// Opt-outs by tenant and address key.
-    pub fn opted_out(&self) -> &Table<(String, String), OptedOut> {
-        &self.opted_out
-    }
-
-    /// Opt-outs that were taken back, by tenant and address key.
-    pub fn taken_back(&self) -> &Table<(String, String), TakenBack> {
-        &self.taken_back
-    }
-
-    /// Sealed audiences by tenant and name (P20).
-    pub fn audiences(&self) -> &Table<(String, String), SealedAudience> {
-        &self.audiences
-    }
-
-    /// Campaigns by tenant and name (P7).
-    pub fn campaigns(&self) -> &Table<(String, String), Campaign> {
-        &self.campaigns
-    }
-
-    /// Bounds of tenants by name, where somebody has set them (P12).
-    pub fn tenants(&self) -> &Table<String, Tenant> {
-        &self.tenants
     }
 
     /// The bounds of a tenant.
@@ -201,11 +123,6 @@ impl Ledger {
         self.derived.claimed.get(tenant).copied().unwrap_or(0)
     }
 
-    /// Pools of which something is set, by name (P25).
-    pub fn pools(&self) -> &Table<String, PoolRow> {
-        &self.pools
-    }
-
     /// Do emails of this pool carry `X-Reveille-Run` and `X-Reveille-Fence`?
     pub fn has_reveille_headers(&self, pool: &str) -> bool {
         self.pools.get(&pool.to_owned()).is_none_or(|row| row.reveille_headers)
@@ -231,7 +148,7 @@ impl Ledger {
         Recipients::seal_from_blob(self.blob(audience)?)
     }
 
-    /// Every seal that somebody holds: an audience, a schedule or a run. Its parts are needed.
+    /// Every seal that an audience, a schedule or a run holds. Its parts are needed.
     pub fn seals(&self) -> impl Iterator<Item = Seal> + '_ {
         self.derived.seals.iter().filter_map(|hash| self.seal(hash))
     }
@@ -367,7 +284,7 @@ impl Ledger {
     }
 
     /// The floor of a node (P9, P15): the last entry that forbids hand-offs which it may have been granted
-    /// before. Whoever grants a lease names it, and a gate passes under that grant only in a state that
+    /// before. The leader names it in a lease, and a gate passes under that grant only in a state that
     /// includes it.
     pub fn floor(&self, node: NodeId) -> u64 {
         let revoked = self.nodes.get(&node).map_or(0, |node| node.revoked_index);

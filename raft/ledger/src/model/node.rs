@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClaimOwner, CrashHistory, Epoch, Incarnation, NodeId, Time};
+use crate::model::{ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Time};
+use crate::storage::level::GENESIS_LEVEL;
 
 /// A node as the ledger knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +84,22 @@ pub struct TestClock {
     pub offset_ms: i64,
 }
 
+impl Default for Head {
+    fn default() -> Head {
+        Head {
+            applied: 0,
+            now: Time(0),
+            epoch: None,
+            sole_clock: None,
+            group: GROUP,
+            cluster_incarnation: 1,
+            level: GENESIS_LEVEL,
+            forbidden_index: 0,
+            test_clock: None,
+        }
+    }
+}
+
 impl Head {
     /// How far ledger time is ahead of the leader's clock: zero but for a test clock (P19). Milliseconds.
     pub fn offset_ms(&self) -> i64 {
@@ -99,7 +116,7 @@ pub struct VoterClock {
     pub wall: Time,
 }
 
-/// The clock of one machine that nobody sets (CLOCK_BOOTTIME).
+/// The clock of one machine that is never set (CLOCK_BOOTTIME).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineClock {
     /// Names one life of one machine: a hash of its boot id.

@@ -120,7 +120,7 @@ tables! {
     6 => pages: RunId,
     7 => chunks: (RunId, u32),
     8 => claims: Fence,
-    9 => closed_claims: ClosedClaimKey,
+    9 => closed_claim_blocks: ClosedClaimKey,
     10 => dead: (RunId, u32),
     11 => opted_out: (String, String),
     12 => answers: (String, String),
@@ -172,8 +172,8 @@ impl Ledger {
 
     /// What is computed from the rows and never stored.
     pub(crate) fn derive(&self) -> Derived {
-        let mailed = self.runs().filter(|(_, _, run)| run.counts.mails());
-        let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.mails());
+        let mailed = self.runs().filter(|(_, _, run)| run.counts.has_emails());
+        let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.has_emails());
         let mut derived = Derived {
             mailed: mailed.map(|(id, _, run)| (run.schedule, run.due, id)).collect(),
             forgotten: forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect(),
