@@ -50,7 +50,7 @@ pub enum Effect {
     },
     /// Every node's relay pools: the table of relays changed.
     RelaysChanged,
-    /// Whoever watches: nothing is pending or claimed in this run any more.
+    /// Observers: nothing is pending or claimed in this run any more.
     RunFinished(RunId),
     /// Every node: an operator should look (log it, count it).
     Alarm(String),

@@ -1,4 +1,4 @@
-//! When so many mails would be sent, as far as bounds say that operators set (P7, P16): the rates of a pool's relays,
+//! When a number of emails would be sent, by the limits that operators set (P7, P16): the rates of a pool's relays,
 //! the tenant's rate, and the caps of a warm-up.
 //!
 //! Arithmetic about the state in whole numbers, so it is the same on every node. It knows nothing of how fast a relay
@@ -6,7 +6,7 @@
 
 use crate::model::{Campaign, Day, FINISH_MS_MAX, HOUR_MS, Ledger, PoolRow, Relay, Time};
 
-/// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
+/// The least time that a campaign gets to be sent, unless the user chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
 /// Thousandths of a mail a second, times milliseconds, are so many of a mail.
 const MILLI_MS: u64 = 1_000_000;
@@ -18,7 +18,7 @@ pub struct ForecastRequest<'a> {
     pub tenant: &'a str,
     /// The relays by which it goes.
     pub pool: &'a str,
-    /// Mails.
+    /// Emails.
     pub rows: u32,
     /// Its instant.
     pub due: Time,
@@ -29,7 +29,7 @@ pub struct ForecastRequest<'a> {
 pub enum ForecastLimit {
     /// No relay is in the pool: nothing is sent.
     NoRelay,
-    /// Nobody has bounded it.
+    /// There is no limit.
     Nothing,
     /// The rates of the pool's relays together.
     Relays,
@@ -111,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// P16: how long after its instant a campaign of so many recipients may be sent: as somebody chose, or twice what
+    /// P16: how long after its instant a campaign of so many recipients may be sent: as the user chose, or twice what
     /// the bounds make of it, and four hours at least. Milliseconds.
     pub fn finish_by_ms_of(&self, tenant: &str, campaign: &Campaign, rows: u32, now: Time) -> i64 {
         if campaign.finish_by_given {
@@ -123,13 +123,13 @@ impl Ledger {
         takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
     }
 
-    /// P16: late mails a second by a pool, in thousandths, at most; none where one of its relays has no bound, and 0
+    /// P16: late emails a second by a pool, in thousandths, at most; none where one of its relays has no bound, and 0
     /// where it has no relay.
     pub fn late_rate_milli(&self, pool: &str) -> Option<u64> {
         self.sum_of_relays(pool, Relay::late_bound_milli)
     }
 
-    /// The same for mails that are on time.
+    /// The same for emails that are on time.
     fn rate_milli(&self, pool: &str) -> Option<u64> {
         self.sum_of_relays(pool, |relay| Some(relay.rate_milli).filter(|rate| *rate > 0))
     }
@@ -141,7 +141,7 @@ impl Ledger {
     }
 }
 
-/// What a day's cap leaves of it, where nothing was sent that day by anybody else.
+/// What a day's cap leaves of it, if nothing else was sent that day.
 fn room(warm_up: &PoolRow, day: Day) -> Option<u32> {
     Some(warm_up.cap(day)?.saturating_sub(warm_up.spent(day)))
 }
@@ -152,7 +152,7 @@ fn takes_ms(rows: u64, rate_milli: Option<u64>) -> i64 {
     i64::try_from(takes_ms).unwrap_or(i64::MAX)
 }
 
-/// Day by day, as much as may go: each day with a cap is looked at once, and no plan has more than 400.
+/// Day by day, up to each cap; no plan has more than 400 days.
 fn ends_within(room: impl Fn(Day) -> Option<u32>, rows: u64, begins: Time, rate_milli: Option<u64>) -> Time {
     let (mut at, mut left) = (begins, rows);
     loop {

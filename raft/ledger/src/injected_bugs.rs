@@ -34,7 +34,7 @@ pub enum Bug {
     /// A proposal is answered when it is submitted, not when it is committed.
     AckBeforeCommit,
     /// P8, P13: the timer of a deposed leader fires: it asks the current leader until it gets an answer, without
-    /// its epoch, and nobody compares the plan.
+    /// its epoch, and the plan is not compared.
     TimerTrustsLeader,
     /// A local time that comes twice fires twice, whatever the policy says.
     OverlapTwice,
@@ -142,7 +142,7 @@ pub const fn is(_bug: Bug) -> bool {
     false
 }
 
-/// Has this process that bug? A name in the variable that is no bug's is a mistake of whoever set it, and no bug is
+/// Has this process that bug? An unknown name in the variable is a mistake, and no bug is
 /// worse than another one: the process ends.
 #[cfg(feature = "planted-bugs")]
 pub fn is(bug: Bug) -> bool {

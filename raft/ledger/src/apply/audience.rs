@@ -1,7 +1,7 @@
 //! Audiences: sealed and forgotten (P20), and how a schedule takes hold of one.
 //!
 //! A sealed audience stands under its name with the hash of its seal; the seal is a blob like any other, held
-//! by the name, by schedules and by runs. Whoever proposes a seal knows its parts on a majority's disks; what is
+//! by the name, by schedules and by runs. The proposer knows that the parts of a seal are on a majority's disks; what is
 //! checked here is only what protects the ledger.
 
 use super::Context;

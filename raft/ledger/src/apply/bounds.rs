@@ -18,7 +18,7 @@ pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
     }
 }
 
-/// P17: two mails to one address are kept apart by its key, which the ledger has of listed audiences alone.
+/// `min_gap` compares address keys, and the ledger has keys of inline audiences only (P17).
 pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(), Refusal> {
     match policies.min_gap_ms > 0 && is_sealed {
         true => Err(Impossible::GapOfSealed.into()),

@@ -305,7 +305,7 @@ impl Ledger {
         }
     }
 
-    /// P7: what a campaign has made of itself opens once, and nobody else moves it.
+    /// The schedule of a campaign opens once, and no other command changes it (P7).
     pub fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
         match self.campaign_of(id) {
             Some((name, _)) => Err(Refusal::OfCampaign(name.to_owned())),

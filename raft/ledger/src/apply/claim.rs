@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     /// P9: the leader regards these owners' leases as over. What they had claimed is in doubt until they
-    /// come back with their journal, or somebody decides.
+    /// come back with their journal, or the operator decides.
     pub(super) fn revoke(&mut self, context: &mut Context, fences: &[Fence]) -> CommandOutcome {
         let mut moved = 0;
         for fence in fences {

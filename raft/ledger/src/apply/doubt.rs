@@ -122,7 +122,7 @@ impl Ledger {
         Ok(found)
     }
 
-    /// P4: may the policy `resend` act for somebody in doubt? It is an attempt that counts; when none is left a
+    /// True if the policy `resend` may send this recipient in doubt again (P4). It is a counted attempt; without one left a
     /// person decides.
     pub fn may_resend(&self, run: &Run, place: (RunId, u32), slot: u16) -> bool {
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
@@ -160,8 +160,8 @@ impl Ledger {
         }
     }
 
-    /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays, also one that
-    /// the deadline overtook: nobody has taken it back, and whoever else comes back waits until somebody does (P15).
+    /// A decision to send recipients again gives a run that is past its deadline a new one. A pause stays, also one that
+    /// the deadline overtook: the operator has not resumed it, and other recipients wait until then (P15).
     ///
     /// The run's other recipients keep their deadline: what is pending past it expires first, whether or not the
     /// auditor has been there. A run that was over takes no part in `overlap` from now on, since its new deadline is

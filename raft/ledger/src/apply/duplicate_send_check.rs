@@ -14,11 +14,11 @@ struct Former<'a> {
     tenant: &'a str,
     name: &'a str,
     opened_at: Time,
-    /// Whom it was for: the hash of a seal, or what is kept of one.
-    whom: Whom,
+    /// Its audience: the hash of a seal, or what is kept of one.
+    audience: FormerAudience,
 }
 
-enum Whom {
+enum FormerAudience {
     Seal(Hash),
     People(Hash),
 }
@@ -55,14 +55,14 @@ impl Ledger {
         let (first, last) = (RunId { index: 0, place: 0 }, RunId { index: u64::MAX, place: u32::MAX });
         let of_content = self.derived.to_seals.range((campaign.content, first)..=(campaign.content, last)).rev();
         for (_, run) in of_content {
-            let Some(Former { tenant, name, opened_at, whom }) = self.former(*run) else { continue };
+            let Some(Former { tenant, name, opened_at, audience }) = self.former(*run) else { continue };
             // Runs are numbered as they open, and ledger time never goes back.
             if !is_lately(opened_at) {
                 break;
             }
-            let is_same = match whom {
-                Whom::Seal(seal) => is_same(seal),
-                Whom::People(kept) => Some(kept) == people,
+            let is_same = match audience {
+                FormerAudience::Seal(seal) => is_same(seal),
+                FormerAudience::People(kept) => Some(kept) == people,
             };
             if tenant == named.tenant && is_same {
                 return Err(Refusal::SentBefore { run: *run, name: name.to_owned(), at: opened_at });
@@ -71,16 +71,16 @@ impl Ledger {
         Ok(())
     }
 
-    /// None where nobody got a mail of it, may have, or may still get one.
+    /// None if no recipient got an email of it, may have got one, or may still get one.
     fn former(&self, id: RunId) -> Option<Former<'_>> {
         if let Some((_, page, place)) = self.page_of(id) {
-            let run = page.runs.get(place).filter(|run| run.counts.mails() || !run.counts.is_finished())?;
-            let whom = Whom::Seal(run.audience);
-            return Some(Former { tenant: &page.tenant, name: &run.name, opened_at: page.opened_at, whom });
+            let run = page.runs.get(place).filter(|run| run.counts.has_emails() || !run.counts.is_finished())?;
+            let audience = FormerAudience::Seal(run.audience);
+            return Some(Former { tenant: &page.tenant, name: &run.name, opened_at: page.opened_at, audience });
         }
         let summary = self.summaries.get(&id)?;
-        let whom = Whom::People(summary.mailing.as_ref()?.people);
-        Some(Former { tenant: &summary.tenant, name: &summary.name, opened_at: summary.opened_at, whom })
+        let audience = FormerAudience::People(summary.mailing.as_ref()?.people);
+        Some(Former { tenant: &summary.tenant, name: &summary.name, opened_at: summary.opened_at, audience })
     }
 
     /// See [`crate::model::Seal::people`].
@@ -88,9 +88,9 @@ impl Ledger {
         self.seal(seal).map(|seal| seal.people())
     }
 
-    /// What is kept of a run when its details go; none where nobody got a mail of it, or its list was its own.
+    /// What is kept of a run when its details are pruned; none if it sent no email or had an inline audience.
     pub(super) fn mailing(&self, run: &Run) -> Option<Box<Mailing>> {
-        let people = self.people(&run.audience).filter(|_| run.counts.mails())?;
+        let people = self.people(&run.audience).filter(|_| run.counts.has_emails())?;
         Some(Box::new(Mailing { content: run.content, people }))
     }
 }

@@ -47,7 +47,7 @@ impl SoleClock {
 
 impl Ledger {
     /// P18: by how much the only voter's clock was moved since the last epoch that it agreed with, against the
-    /// time that its machine has run. Milliseconds; zero where several vote, or where nobody can say.
+    /// time that its machine has run. Milliseconds; zero if several nodes vote, or if it is unknown.
     pub fn moved_ms(&self, start: &EpochStart) -> i64 {
         SoleClock::of(start).and_then(|now| self.head.sole_clock?.moved_ms(&now)).unwrap_or(0)
     }

@@ -164,7 +164,7 @@ impl Ledger {
     }
 
     /// P8: the second refusal of an unchanged plan blocks the schedule; a stale proposal is no refusal of
-    /// the plan, and clocks that disagree or a full entry are nobody's fault here.
+    /// the plan, and neither are clocks that disagree or a full entry.
     fn note_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
         match refusal {
             Refusal::StalePlan

@@ -35,7 +35,7 @@ struct Apart {
 }
 
 impl Ledger {
-    /// Who of a page that has just opened is too near to what was sent: suppressed from the start.
+    /// Suppresses recipients of a new page that got an email within the gap.
     pub(super) fn suppress_inside_gap(&mut self, context: &mut Context, page: RunId) {
         let has_gap = |run: &Run| run.policies.min_gap_ms > 0;
         let Some(slots) = self.pages.get(&page).filter(|page| page.runs.iter().any(has_gap)).map(|page| page.slots)
@@ -49,7 +49,7 @@ impl Ledger {
         }
     }
 
-    /// Who of these, all pending, cannot be claimed now: suppressed, or waiting for another run's row.
+    /// Pending recipients that cannot be claimed now: suppressed, or waiting for a claim of another run.
     pub(super) fn keep_apart(&mut self, context: &mut Context, place: ChunkKey, slots: &Bitmap) -> Bitmap {
         let apart = self.look_apart(place, slots);
         let (mut kept, mut waiting) = (Bitmap::new(), Bitmap::new());
@@ -136,8 +136,8 @@ impl Ledger {
         Some((query, Bitmap::range(0, schedule.recipients)))
     }
 
-    /// Who of some recipients of a run would be suppressed if they were sent again (P17): those who got a mail of
-    /// another run too near to it, or may have; and all, where it is forgotten whom such a run mailed.
+    /// Recipients of a run that would be suppressed if they were sent again (P17): those that got an email of
+    /// another run within the gap, or may have; and all of them if the details of such a run are pruned.
     pub fn inside_gap(
         &self,
         lookups: &mut GapLookups,
@@ -145,9 +145,13 @@ impl Ledger {
         numbers: impl IntoIterator<Item = u32>,
     ) -> BTreeSet<u32> {
         let Some(run) = self.run(id).filter(|run| run.policies.min_gap_ms > 0) else { return BTreeSet::new() };
-        let whom: Bitmap = numbers.into_iter().filter_map(|number| u16::try_from(number).ok()).collect();
+        let recipients: Bitmap = numbers.into_iter().filter_map(|number| u16::try_from(number).ok()).collect();
         let query = GapQuery::of(id, run);
-        let kept = if self.is_forgotten_beside(&query) { whom } else { self.neighbours(lookups, &query, &whom).counts };
+        let kept = if self.is_forgotten_beside(&query) {
+            recipients
+        } else {
+            self.neighbours(lookups, &query, &recipients).counts
+        };
         kept.iter().map(u32::from).collect()
     }
 
@@ -165,20 +169,20 @@ impl Ledger {
                 .any(|event| event.what == RunEventKind::SuppressedByGap && event.concerns(*chunk, (place, slot)))
         });
         let through = suppressed.map(|((_, index, _), _)| *index).next_back().unwrap_or(u64::MAX);
-        let whom: Bitmap = u16::try_from(number).ok().into_iter().collect();
-        let neighbours = self.neighbours(&mut GapLookups::default(), &GapQuery { through, ..query }, &whom);
+        let recipients: Bitmap = u16::try_from(number).ok().into_iter().collect();
+        let neighbours = self.neighbours(&mut GapLookups::default(), &GapQuery { through, ..query }, &recipients);
         match neighbours.mailed {
             Some((other, _)) => chunk.suppressed_by_gap.contains(slot).then_some(other),
             None => neighbours.claimed_in.filter(|_| chunk.waves.values().any(|wave| wave.contains(slot))),
         }
     }
 
-    /// The last run of a schedule of which somebody got a mail, or may have.
+    /// The last run of a schedule that sent an email, or may have.
     pub fn last_mailed(&self, id: ScheduleId) -> Option<(RunId, Time)> {
         last_of(&self.derived.mailed, id)
     }
 
-    /// The last run of which somebody got a mail, or may have, and of which it is forgotten who: its details were
+    /// The last run that sent an email, or may have, and whose recipients are forgotten because its details were
     /// pruned.
     pub fn last_forgotten(&self, id: ScheduleId) -> Option<(RunId, Time)> {
         last_of(&self.derived.forgotten, id)
@@ -223,8 +227,8 @@ impl Ledger {
         let touched = page.runs.iter().enumerate().skip(start).take_while(|(_, run)| run.first <= whole(highest));
         for (number, run) in touched.filter(|(_, run)| run.policies.min_gap_ms > 0) {
             let id = RunId { index: place.0.index, place: place.0.place + number as u32 };
-            let whom = numbers_of(run, place.1, slots);
-            let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &whom);
+            let recipients = numbers_of(run, place.1, slots);
+            let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &recipients);
             let (near, waiting) =
                 (slots_of(run, place.1, neighbours.counts), slots_of(run, place.1, neighbours.claimed));
             apart.push(Apart { run: id, near, waiting });

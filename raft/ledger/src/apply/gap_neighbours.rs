@@ -15,7 +15,7 @@ use crate::model::{Bitmap, Hash, Ledger, RecipientState, Run, RunId, ScheduleId,
 /// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
 #[derive(Default)]
 pub struct GapLookups {
-    /// Runs that were looked at.
+    /// Runs that were read.
     pub runs: u64,
     /// Tables that were made: none where the ledger has them.
     pub made: u64,
@@ -68,9 +68,9 @@ pub(super) struct GapNeighbours {
     pub counts: Bitmap,
     /// Who else is claimed, and may be getting one.
     pub claimed: Bitmap,
-    /// Of the last mails of those who count, the first.
+    /// The earliest of the last emails to the recipients that count.
     pub mailed: Option<(RunId, Time)>,
-    /// A run in which somebody is claimed.
+    /// A run in which one of them is claimed.
     pub claimed_in: Option<RunId>,
 }
 
@@ -79,9 +79,9 @@ const COUNTS: [RecipientState; 3] = [RecipientState::Sent, RecipientState::Assum
 pub(super) const CLAIMED: [RecipientState; 1] = [RecipientState::Claimed];
 
 impl Ledger {
-    /// What other runs say of `whom`, recipients by their numbers in the audience of who asks.
-    pub(super) fn neighbours(&self, lookups: &mut GapLookups, query: &GapQuery, whom: &Bitmap) -> GapNeighbours {
-        let (mut neighbours, mut left) = (GapNeighbours::default(), whom.clone());
+    /// What other runs say of `recipients`, by their numbers in the audience of the query.
+    pub(super) fn neighbours(&self, lookups: &mut GapLookups, query: &GapQuery, recipients: &Bitmap) -> GapNeighbours {
+        let (mut neighbours, mut left) = (GapNeighbours::default(), recipients.clone());
         for (other, run) in self.neighbouring_runs(query) {
             if left.is_empty() {
                 break;
@@ -104,7 +104,7 @@ impl Ledger {
         neighbours
     }
 
-    /// Other runs less than the gap away in which somebody got a mail, may have, or is claimed; the latest first.
+    /// Other runs within the gap that sent an email, may have, or have a claimed recipient; the latest first.
     fn neighbouring_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let (run, through) = (query.run, query.through);
         let others = self.derived.mailed.range(query.span()).rev().map(|(_, _, other)| *other);
@@ -112,17 +112,17 @@ impl Ledger {
         seen.filter_map(|other| Some((other, self.run(other)?)))
     }
 
-    /// Is a run less than the gap away that mailed somebody, and of which nobody knows any more whom (P24)?
+    /// True if a run within the gap sent emails and its recipients are forgotten (P24).
     pub(super) fn is_forgotten_beside(&self, query: &GapQuery) -> bool {
         query.gap_ms > 0 && self.derived.forgotten.range(query.span()).next().is_some()
     }
 
-    /// Those of `whom` who have one of these states in another run.
+    /// Those of `recipients` that have one of these states in another run.
     pub(super) fn recipients_in(
         &self,
         other: RunId,
         run: &Run,
-        (states, whom, mapping): (&[RecipientState], &Bitmap, Option<&RecipientMapping>),
+        (states, recipients, mapping): (&[RecipientState], &Bitmap, Option<&RecipientMapping>),
     ) -> Bitmap {
         let states = states.iter().filter(|state| run.counts.get(**state) > 0);
         // Inline audiences lie in the first chunk of their page.
@@ -130,7 +130,7 @@ impl Ledger {
         let sets: Vec<&Bitmap> = states.filter_map(|state| Some(chunk?.set(*state))).collect();
         if mapping.is_none() && run.first == 0 {
             return sets.into_iter().fold(Bitmap::new(), |mut found, set| {
-                found.add(&whom.and(set));
+                found.add(&recipients.and(set));
                 found
             });
         }
@@ -143,7 +143,7 @@ impl Ledger {
             u16::try_from(run.first + theirs).ok()
         };
         let stands = |number: &u16| slot(*number).is_some_and(|slot| sets.iter().any(|set| set.contains(slot)));
-        Bitmap::of_many(whom.iter().filter(stands))
+        Bitmap::of_many(recipients.iter().filter(stands))
     }
 
     /// The table from one audience to another; none where they are the same.
@@ -171,7 +171,7 @@ impl Ledger {
         self.derived.mappings.take(lookups.mappings);
     }
 
-    /// Pairs of runs that are nearer than the gap of both, with somebody claimed in both: there are none.
+    /// Pairs of runs within the gap of both that have a recipient claimed in both. There must be none.
     pub(crate) fn claimed_beside(&self) -> Vec<(RunId, RunId)> {
         let is_claimed = |run: &Run| run.policies.min_gap_ms > 0 && run.counts.get(RecipientState::Claimed) > 0;
         let (mut found, mut lookups) = (Vec::new(), GapLookups::default());

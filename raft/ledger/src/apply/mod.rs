@@ -46,7 +46,7 @@ use crate::model::{CommandOutcome, CommandReply, Hash, Ledger, Refusal, StoredAn
 /// What came of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyResult {
-    /// The answer to whoever proposed it.
+    /// The answer to the proposer.
     pub reply: CommandReply,
     /// What the world must do now.
     pub effects: Vec<Effect>,
@@ -244,7 +244,7 @@ impl Ledger {
     }
 
     /// Keeps an answer for the next time the same request id comes. A tenant that has too many loses its
-    /// oldest one, and nobody else's.
+    /// oldest one; other tenants lose none.
     fn remember(
         &mut self,
         context: &Context,

@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// P16: ledger time has leapt, so nobody was there: what fell due was missed, also where a run stood in its
+    /// Ledger time leapt, so there was no leader: what fell due was missed (P16), also where a run stood in its
     /// way. Where none does, that is seen when it opens.
     pub(super) fn note_leap(&mut self, from: Time, now: Time) {
         if now.since_ms(from) > self.limits().on_time_ms {

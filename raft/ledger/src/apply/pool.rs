@@ -51,7 +51,7 @@ impl Ledger {
     }
 
     /// Makes a pool as one of which nothing is set. What was sent today stays known until the day is over: another plan that is set on it gives
-    /// nobody the day's cap again.
+    /// no second cap for the same day.
     pub(super) fn pool_reset(&mut self, context: &Context, pool: &str) -> CommandOutcome {
         let today = Day::of(context.now);
         self.forget_pools(today);
@@ -86,7 +86,7 @@ impl Ledger {
         }
     }
 
-    /// Somebody of a chunk is claimed, or no more: which pools have how many claimed, and what they have spent today.
+    /// Recipients of a chunk are claimed, or no longer: counts the claimed ones of each pool, and what it spent today.
     pub(super) fn note_pools(
         &mut self,
         context: &Context,

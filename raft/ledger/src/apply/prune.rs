@@ -88,7 +88,7 @@ impl Ledger {
         page.runs.len() as u32
     }
 
-    /// Rows of a page: the closed ones, and those that hold somebody in doubt for ever.
+    /// Rows of a page: the closed ones, and those that hold recipients in doubt for ever.
     fn prune_claims(&mut self, context: &mut Context, id: RunId) {
         let open: Vec<_> = self.claims.iter().filter(|(_, row)| row.page == id).map(|(fence, _)| *fence).collect();
         for fence in open {

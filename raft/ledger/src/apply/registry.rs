@@ -66,7 +66,7 @@ impl Ledger {
         CommandOutcome::Moved(added)
     }
 
-    /// P15: an operator says that the recipient wants mail again. Who has opted out again since whoever asked looked
+    /// An operator says that the recipient wants email again (P15). A recipient that opted out again after the operator read
     /// stays out.
     pub(super) fn take_back(
         &mut self,

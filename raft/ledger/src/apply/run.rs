@@ -14,9 +14,9 @@ use crate::storage::form::RowForm;
 /// Where those who are pending go when a run ends.
 #[derive(Clone, Copy)]
 struct Closing {
-    /// Of whom no attempt counted.
+    /// State of recipients without a counted attempt.
     fresh: RecipientState,
-    /// Of whom one did.
+    /// State of recipients with one.
     tried: RecipientState,
 }
 
@@ -30,7 +30,7 @@ impl Ledger {
         self.halt_run(context, pause.run, reason)
     }
 
-    /// Pauses a run; pausing it again with another reason changes that. A finished one can be paused as long as somebody
+    /// Pauses a run; pausing it again with another reason changes that. A finished one can be paused as long as a recipient
     /// may come back to it.
     pub(super) fn halt_run(
         &mut self,
@@ -213,31 +213,31 @@ impl Ledger {
             }
             moved += u64::from(pending.len());
         }
-        for (state, mut whom) in closed {
-            whom.retain(|_, slots| !slots.is_empty());
+        for (state, mut by_chunk) in closed {
+            by_chunk.retain(|_, slots| !slots.is_empty());
             let what = match state {
                 RecipientState::Dead => RunEventKind::Died,
                 RecipientState::Cancelled => RunEventKind::Cancelled,
                 _ => RunEventKind::Expired,
             };
-            if !whom.is_empty() {
-                self.record_run_event(context, run, what, whom);
+            if !by_chunk.is_empty() {
+                self.record_run_event(context, run, what, by_chunk);
             }
         }
         moved
     }
 
-    /// Keeps what befalls `whom` of a run, all of it where nobody is named; the oldest of too many is forgotten.
+    /// Records an event of these slots of a run, or of the whole run if none are given; forgets the oldest of too many.
     pub(super) fn record_run_event(
         &mut self,
         context: &Context,
         run: RunId,
         what: RunEventKind,
-        whom: BTreeMap<u32, Bitmap>,
+        by_chunk: BTreeMap<u32, Bitmap>,
     ) {
-        let parts: Vec<(u32, Option<Bitmap>)> = match whom.is_empty() {
+        let parts: Vec<(u32, Option<Bitmap>)> = match by_chunk.is_empty() {
             true => vec![(0, None)],
-            false => whom.into_iter().map(|(chunk, slots)| (chunk, Some(slots))).collect(),
+            false => by_chunk.into_iter().map(|(chunk, slots)| (chunk, Some(slots))).collect(),
         };
         for (chunk, slots) in parts {
             let key = (run, context.index, chunk);
@@ -272,17 +272,17 @@ impl Ledger {
         what: RunEventKind,
         numbers: &[u32],
     ) {
-        let mut whom: BTreeMap<u32, Bitmap> = BTreeMap::new();
+        let mut by_chunk: BTreeMap<u32, Bitmap> = BTreeMap::new();
         for (_, chunk, slot) in numbers.iter().filter_map(|number| self.slot_of(run, *number)) {
-            whom.entry(chunk).or_default().insert(slot);
+            by_chunk.entry(chunk).or_default().insert(slot);
         }
-        if !whom.is_empty() {
-            self.record_run_event(context, run, what, whom);
+        if !by_chunk.is_empty() {
+            self.record_run_event(context, run, what, by_chunk);
         }
     }
 }
 
-/// A run can be paused or cancelled while something of it may still be sent: now, or when somebody who is in
+/// A run can be paused or cancelled while an email of it may still be sent: now, or when a recipient in
 /// doubt comes back.
 fn stoppable(run: &Run) -> Result<(), Refusal> {
     match run.state {

@@ -1,4 +1,4 @@
-//! Schedules: create, pause, resume, delete, and the run that somebody triggers.
+//! Schedules: create, pause, resume, delete, and trigger a run.
 //!
 //! Whatever moves `next` other than a fire raises `plan.version` (P8).
 

@@ -35,7 +35,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Takes its bounds away. Whoever has none is as he is to be: a client that lost its answer asks again.
+    /// Removes its limits. Without any it changes nothing, so a client that lost the answer may ask again.
     pub(super) fn tenant_remove(&mut self, name: &str) -> CommandOutcome {
         self.tenants.remove(&name.to_owned());
         CommandOutcome::Done

@@ -97,9 +97,9 @@ impl Ledger {
             }
             left -= count;
             let name = RunId { index: id.index, place: id.place + place as u32 };
-            let mailed_before = run.counts.mails();
+            let mailed_before = run.counts.has_emails();
             run.counts.transition(from, to, count);
-            if run.counts.mails() != mailed_before {
+            if run.counts.has_emails() != mailed_before {
                 mailed.push((!mailed_before, (run.schedule, run.due, name)));
             }
             match (run.counts.is_finished(), run.finished_index) {

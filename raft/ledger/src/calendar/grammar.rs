@@ -1,7 +1,7 @@
 //! The cron grammar that we accept: five fields and nicknames, read by croner behind a narrow door.
 //!
 //! croner by itself accepts more than is safe to promise: seconds and years, a month's name in the
-//! weekday field (`JAN` as 1, which is Monday), empty items of a list. So every field is looked at
+//! weekday field (`JAN` as 1, which is Monday), empty items of a list. So every field is checked
 //! first; numbers, ranges and steps are left to croner.
 //!
 //! Where the meaning follows croner: names in any case, `7` and `0` for Sunday, `L` (last day), `LW`

@@ -22,7 +22,7 @@ pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, af
 /// All steps strictly after `after`, in order; without end for most patterns.
 ///
 /// An interval pattern has no absences: its names are instants, and every instant exists.
-/// Steps of one instant come together: whoever stops and goes on later stops between two instants
+/// Steps of one instant come together: a caller that stops and continues later stops between two instants
 /// and passes the last one as `after`.
 pub fn steps_after<'a>(
     pattern: &'a Pattern,

@@ -1,4 +1,4 @@
-//! Help for whoever refuses a zone that is not in the database.
+//! Suggests names for a zone that is not in the database.
 
 /// Names offered at most.
 const OFFERED_MAX: usize = 3;

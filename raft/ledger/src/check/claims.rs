@@ -9,7 +9,7 @@ use crate::model::{
 };
 
 /// What was read of sheets of closed claims. A sheet that is the same as then says the same; of one that is not, it is
-/// read again. It holds a copy of each sheet of the state that was looked at last.
+/// read again. It holds a copy of each block of the state that was checked last.
 #[derive(Debug, Default)]
 pub struct Seen {
     blocks: BTreeMap<ClosedClaimKey, Told>,
@@ -20,7 +20,7 @@ pub struct Seen {
 struct Told {
     block: ClosedClaimBlock,
     fences: Vec<Fence>,
-    /// Whose accept its claims have seen; in the second set those of whom it did twice, and so on.
+    /// Slots that its claims accepted; in the second set those that were accepted twice, and so on.
     sent: Vec<Bitmap>,
     wrong: Vec<InvariantViolation>,
 }
@@ -62,7 +62,7 @@ fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
     }
 }
 
-/// P14: every accept that a claim has seen is somebody sent, a known duplicate or a contradiction.
+/// Every accept that a claim has seen is a sent recipient, a known duplicate or a contradiction (P14).
 pub(super) fn check_accepts(ledger: &Ledger, seen: &Seen, found: &mut Vec<InvariantViolation>) {
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
     let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
@@ -88,7 +88,7 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &Seen, found: &mut Vec<Invari
     }
 }
 
-/// P4: whoever is claimed or in doubt is so in exactly one open claim, and claims hold nobody else.
+/// A recipient that is claimed or in doubt is so in exactly one open claim, and claims hold no others (P4).
 pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
     for (fence, claim) in ledger.claims().iter() {
@@ -139,7 +139,7 @@ fn check_claim(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>)
     check_moments(fence, claim, found);
 }
 
-/// P4: a claim tells what became of everybody who is not claimed in it any more, and it tells what its sets say.
+/// The history of a claim covers each recipient that is not claimed in it any more, and agrees with its sets (P4).
 fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
     let bounded = claim.history.iter().len() <= CLAIM_EVENTS_MAX;
     report(found, "P4", bounded, || format!("row {fence} keeps {} moments", claim.history.iter().len()));

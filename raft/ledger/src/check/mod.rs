@@ -29,7 +29,7 @@ pub fn check(ledger: &Ledger) -> Vec<InvariantViolation> {
     check_again(ledger, &mut Seen::default())
 }
 
-/// The same for whoever looks again and again, also at replicas: what it has read of closed rows, which are most of a
+/// The same for repeated checks, also of replicas: what was read of closed claims, which are most of a
 /// state and change no more, is read once.
 pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<InvariantViolation> {
     let mut found = Vec::new();
@@ -117,7 +117,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
     }
 }
 
-/// P6: while a canary is undecided it is counted right, and nobody else has been taken.
+/// While a canary is undecided its counts are right, and no other recipient was claimed (P6).
 fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<InvariantViolation>) {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return };
     let (mut undecided, mut bad, mut others) = (0, 0, 0);
@@ -198,7 +198,7 @@ fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P1: whoever is dead has a letter that says why, and nobody else has one.
+/// Each dead recipient has a dead letter, and no other recipient has one (P1).
 fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut dead: BTreeMap<RunId, u32> = BTreeMap::new();
     for ((run, recipient), _) in ledger.dead().iter() {
@@ -214,7 +214,7 @@ fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P17: nobody is claimed in two runs at once that are nearer than the gap of both. P8: a plan opens within its
+/// No recipient is claimed in two runs within the gap of both (P17). A plan opens within its window (P8).
 /// window. P16: it remembers what stood in the way of its next instant, and of no other.
 fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (one, other) in ledger.claimed_beside() {
@@ -281,7 +281,7 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
 }
 
-/// P20: what is sealed is sound, stands under its own name, and whoever sends to it counts as many.
+/// A seal is sound, stands under its own name, and its users have the same number of recipients (P20).
 fn check_audiences(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for ((_, name), audience) in ledger.audiences().iter() {
         let seal = ledger.seal(&audience.seal);
@@ -319,7 +319,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P12: whoever has bounds has a share.
+/// A tenant with limits has a share (P12).
 fn check_tenants(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (name, tenant) in ledger.tenants().iter() {
         let sound = (1..=ledger.limits().tenant_share).contains(&tenant.share) && tenant.index > 0;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Seal;
 
-/// See [`Command::AudienceSeal`]. Whoever proposes it knows its parts on the disks of a majority (P20).
+/// See [`Command::AudienceSeal`]. The proposer knows that its parts are on the disks of a majority (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceSeal {
     /// Request id, where the caller gave one.
@@ -43,7 +43,7 @@ pub struct OptOutTakeBack {
     pub tenant: String,
     /// The recipient's address key.
     pub key: String,
-    /// The last entry by which it opted out, as whoever asks knows it: a later one stands.
+    /// The last opt-out that the caller knows; a later one stays.
     pub last: u64,
     /// What it rests on, for people.
     pub reason: String,

@@ -24,7 +24,7 @@ pub struct CampaignCreate {
     pub content: Content,
     /// Policies.
     pub policies: Policies,
-    /// Somebody chose its `finish_by`; if not, it is forecast when it is launched.
+    /// The user chose `finish_by`; if not, it is forecast at the launch.
     pub finish_by_given: bool,
     /// Pool of relays.
     pub pool: String,
@@ -35,7 +35,7 @@ pub struct CampaignCreate {
 }
 
 impl CampaignCreate {
-    /// Hash of what it makes, whoever asks for it: the same again is the same campaign.
+    /// Hash of the body without the request id: an equal body is the same campaign.
     pub fn body(&self) -> Hash {
         fingerprint(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
     }
@@ -63,7 +63,7 @@ pub struct CampaignArm {
     /// Which.
     pub campaign: CampaignName,
     /// The seal against which the proposer has compiled the content: where it is another one by now, or none, the
-    /// campaign waits on and is looked at again.
+    /// campaign keeps waiting and is checked again.
     pub checked: Option<Hash>,
     /// Why its content cannot be sent to that audience, as the proposer found.
     pub wrong: Option<String>,

@@ -68,7 +68,7 @@ impl ClaimOutcome {
         }
     }
 
-    /// Adds somebody who was not handed off.
+    /// Adds a recipient that was not handed off.
     pub fn release(&mut self, why: ReleaseReason, slot: u16) {
         match self.released.iter_mut().find(|(known, _)| *known == why) {
             Some((_, slots)) => drop(slots.insert(slot)),

@@ -15,7 +15,7 @@ pub struct EpochStart {
     pub readings: Vec<VoterClock>,
     /// How long the leader's machine has run, where it knows: what a single voter's clock is held against.
     pub machine: Option<MachineClock>,
-    /// An operator has looked at a single voter's clock: it is taken, however far it was moved.
+    /// The operator checked the clock of a single voter: it is accepted, however far it was moved.
     pub accept_clock: bool,
 }
 

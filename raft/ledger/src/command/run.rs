@@ -38,7 +38,7 @@ pub struct RunPause {
 pub struct RunResume {
     /// The run.
     pub run: RunId,
-    /// Its canary has held it, and it is to go on without. Compared with how that stands: whoever has not seen the
+    /// Its canary has held it, and it is to go on without. Compared with its state: a caller that has not seen the
     /// verdict overrules none.
     pub without_canary: bool,
 }
@@ -63,7 +63,7 @@ pub struct Decide {
     pub decision: Decision,
     /// Who decides.
     pub by: Decider,
-    /// The newest hand-off that was looked at: a doubt of a later one stays. None: all doubts are meant.
+    /// The newest hand-off that the caller has seen: a doubt of a later one stays. None: all doubts are meant.
     pub up_to: Option<Fence>,
     /// The client's key: asked again with the same body, it decides nothing more.
     pub request: Option<String>,
@@ -81,7 +81,7 @@ pub struct PickedRecipients {
 /// See [`Command::Requeue`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requeue {
-    /// Whom.
+    /// Recipients by run.
     pub picked: Vec<PickedRecipients>,
     /// By which pool they go from now on; none: by the one they went by.
     pub pool: Option<String>,

@@ -16,7 +16,7 @@ pub struct BackfillRange {
     pub openings: Vec<Opening>,
     /// Occurrences of the range that have opened before.
     pub known: u32,
-    /// The range was not looked at whole: the rest begins here.
+    /// The range was not read to its end: the rest begins here.
     pub rest: Option<Time>,
 }
 

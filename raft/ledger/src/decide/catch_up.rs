@@ -120,7 +120,7 @@ fn judge(
         Step::Absent(_) => step.instant().into(),
     };
     let steps: Vec<(&Step, Time)> = steps.iter().map(|step| (step, opens_at(step))).collect();
-    // What stands for others opens now: one that is before its place is nobody's later instant yet.
+    // An instant that stands for others opens now, so one before its place in the window does not count yet.
     let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
     let latest = steps.iter().rposition(is_ripe).filter(|_| !more_to_come);
     let (held, on_time_ms) = (ledger.held_up(id, now), ledger.limits().on_time_ms);

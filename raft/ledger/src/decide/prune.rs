@@ -25,7 +25,7 @@ pub struct PruneCursor {
     history: Option<(ScheduleId, Nominal)>,
 }
 
-/// Goes on from `place`: what may go by `now`, and where to go on; none there when all has been looked at.
+/// Goes on from `place`: what may go by `now`, and where to go on; none when the scan is complete.
 pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Option<PruneCursor>) {
     let mut prune = Prune::default();
     let mut next = place.clone();

@@ -17,7 +17,7 @@ pub const REPLANS_MAX: usize = 256;
 const LOOK_MAX: usize = 4_096;
 
 /// Goes on after `place`: schedules whose next instant is still to come at `now` and was computed with another
-/// release than `tzdb`; and where to go on, none when all have been looked at.
+/// release than `tzdb`; and where to go on, none when the scan is complete.
 pub fn outdated(
     ledger: &Ledger,
     place: Option<ScheduleId>,

@@ -13,11 +13,11 @@ pub(crate) struct Derived {
     pub names: BTreeMap<(String, String), ScheduleId>,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
-    /// Runs of which somebody got a mail, may have, or may be getting one, by their nominal instants (P17).
+    /// Runs that sent an email, may have, or may be sending one, by nominal instant (P17).
     pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
-    /// Such runs whose details were pruned: whom they mailed is forgotten (P17, P24).
+    /// Such runs whose details were pruned, so that their recipients are forgotten (P17, P24).
     pub forgotten: BTreeSet<(ScheduleId, Time, RunId)>,
-    /// Runs to sealed audiences, and what is left of those that mailed somebody, by content (P20).
+    /// Runs to sealed audiences, and the summaries of those that sent emails, by content (P20).
     pub to_seals: BTreeSet<(Hash, RunId)>,
     /// Where people of edited lists stand in the former ones (P17); as far as it was asked.
     pub mappings: RecipientMappings,
@@ -27,7 +27,7 @@ pub(crate) struct Derived {
     pub going_beside: BTreeSet<(ScheduleId, RunId)>,
     /// Of `unfinished`: runs that may hold up the next instant (`Run::may_hold_up`).
     pub holding: BTreeSet<(ScheduleId, RunId)>,
-    /// Seals that somebody holds.
+    /// Seals that an audience, a schedule or a run holds.
     pub seals: BTreeSet<Hash>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,

@@ -52,7 +52,7 @@ impl RecipientMappings {
     }
 }
 
-/// Makes a table. Nobody of a list that cannot be read is in it; of a sealed one neither, for a schedule to such a
+/// Makes a mapping. It is empty for a list that cannot be read and for a sealed one, since a schedule to such a
 /// list has no `min_gap`.
 pub(crate) fn map_recipients(own: Option<&[u8]>, other: Option<&[u8]>) -> RecipientMapping {
     let list = |blob: Option<&[u8]>| match blob.and_then(Recipients::from_blob) {

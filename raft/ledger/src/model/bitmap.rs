@@ -149,7 +149,7 @@ impl Bitmap {
     }
 
     /// First and last of what lies together, in order. Costs as much as there are runs, not slots: the sets of
-    /// a large run are told again with every batch.
+    /// a large run are written again with every batch.
     fn runs(&self) -> Vec<(u16, u16)> {
         let mut slots = self.0.iter();
         let run = || slots.next_range().map(|run| (*run.start() as u16, *run.end() as u16));

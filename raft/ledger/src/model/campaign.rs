@@ -1,6 +1,6 @@
 //! Campaigns: one content for one audience at one instant, sent once for ever (P7).
 //!
-//! A campaign is a draft until somebody launches it. Launched, it becomes a schedule of one instant, which nobody
+//! A campaign is a draft until it is launched. Then it becomes a schedule of one instant, which no command
 //! can trigger, edit or backfill: what opens is one run, and there is no second one.
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::model::{Hash, Labels, MissedCause, Policies, ScheduleId, Time};
 pub struct Campaign {
     /// When it is to be sent: what the latest launch says.
     pub due: Time,
-    /// When it was to be sent, as whoever drafted it said.
+    /// When it was to be sent, as the draft said.
     pub drafted_for: Time,
     /// In which zone people speak of that instant: IANA name.
     pub zone: String,
@@ -23,7 +23,7 @@ pub struct Campaign {
     pub content: Hash,
     /// Policies.
     pub policies: Policies,
-    /// Somebody chose its `finish_by`; if not, it is forecast when it is launched.
+    /// The user chose `finish_by`; if not, it is forecast at the launch.
     pub finish_by_given: bool,
     /// Pool of relays.
     pub pool: String,
@@ -48,7 +48,7 @@ impl Campaign {
     }
 }
 
-/// That somebody launched a campaign.
+/// The launch of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Log index of the entry.
@@ -57,7 +57,7 @@ pub struct Launch {
     pub at: Time,
     /// Also where the same content went to the same audience a short time before.
     pub again: bool,
-    /// Version of the time zone database of whoever launched it.
+    /// Version of the time zone database of the node that launched it.
     pub tzdb: String,
 }
 
@@ -90,7 +90,7 @@ pub enum Stage {
         /// Its launch.
         launch: Launch,
     },
-    /// Somebody ended it.
+    /// A user cancelled it.
     Cancelled {
         /// When.
         at: Time,

@@ -53,13 +53,13 @@ pub struct CanaryState {
 /// What came of a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CanaryVerdict {
-    /// Nobody knows yet: nobody else is claimed.
+    /// Not known yet: no other recipient is claimed.
     Undecided,
     /// The others are sent.
     Passed,
     /// The run is paused.
     Held,
-    /// It was, and somebody let it go on.
+    /// It was paused, and the operator resumed it without the canary.
     Overruled,
 }
 
@@ -191,7 +191,7 @@ impl fmt::Display for CanaryState {
 }
 
 impl Run {
-    /// Is its canary out, so that nobody else is claimed?
+    /// True while its canary is undecided: no other recipient is claimed.
     pub fn waits_for_canary(&self) -> bool {
         self.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Undecided)
     }
@@ -201,7 +201,7 @@ impl Run {
         self.canary.is_some_and(|canary| canary.has(number, self.count))
     }
 
-    /// Is somebody pending whom its canary does not keep back? While it is out nobody else is claimed, so whoever of it
+    /// True if a recipient is pending that its canary does not hold back. While it is undecided, each recipient of it that
     /// is undecided and not claimed is pending.
     pub fn has_claimable(&self) -> bool {
         match self.canary.filter(|_| self.waits_for_canary()) {
@@ -231,7 +231,7 @@ impl Run {
     }
 
     /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
-    /// nobody is left to be sent there is nobody to hold.
+    /// no recipient is left to be sent there is none to hold.
     pub(crate) fn judge_canary(&mut self) -> Option<CanaryState> {
         if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired { .. }) {
             return None;
@@ -246,8 +246,8 @@ impl Run {
         Some(judged)
     }
 
-    /// Somebody lets a paused run go on, and says whether its canary has held it. It may have done so since he looked,
-    /// under a pause of his own: so what he says is compared with what is.
+    /// The operator resumes a paused run and says whether its canary has held it. It may have done so after the operator
+    /// read the run, under another pause: so the word of the operator is compared with the state.
     pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), Refusal> {
         let held = self.canary.as_mut().filter(|canary| canary.verdict == CanaryVerdict::Held);
         match (held, without_canary) {

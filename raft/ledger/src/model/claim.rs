@@ -13,7 +13,7 @@ pub struct Claim {
     pub chunk: u32,
     /// Who works it.
     pub owner: ClaimOwner,
-    /// Ledger time of the claim: the `Date` of its mails.
+    /// Ledger time of the claim: the `Date` of its emails.
     pub claimed_at: Time,
     /// What was granted; never changes.
     pub granted: Bitmap,
@@ -25,7 +25,7 @@ pub struct Claim {
     pub sent: Bitmap,
     /// Closed as assumed while in doubt in this row.
     pub assumed: Bitmap,
-    /// What became of whom in it, and when.
+    /// What happened to its recipients, and when.
     pub history: ClaimHistory,
 }
 
@@ -40,7 +40,7 @@ impl Claim {
         self.history.iter().any(|event| event.what == ClaimEventKind::InDoubt(DoubtReason::OwnerLost))
     }
 
-    /// What is known of the doubt in which it holds a slot: why nobody knows, and since when; none where it
+    /// What is known of the doubt in which it holds a slot: its reason, and since when; none where it
     /// does not hold it so.
     pub fn doubt(&self, slot: u16) -> Option<(DoubtReason, Time)> {
         if !self.in_doubt.contains(slot) {
@@ -80,7 +80,7 @@ impl DeadLetter {
     }
 }
 
-/// Whom an answer of a relay concerns (P6).
+/// What an answer of a relay concerns (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyScope {
     /// This mailbox: the attempt counts.
@@ -187,7 +187,7 @@ pub struct Refused {
     pub enhanced: Option<(u8, u16, u16)>,
     /// The answer's text without the codes, cleaned and cut by the lane.
     pub text: String,
-    /// Whom it concerns.
+    /// What it concerns.
     pub scope: ReplyScope,
     /// Of a permanent answer: hash of its words without what differs by recipient, computed by the node. Zero: none.
     pub words: u32,

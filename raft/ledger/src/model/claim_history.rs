@@ -43,7 +43,7 @@ pub enum ClaimEventKind {
         code: u16,
         /// Enhanced status code.
         enhanced: Option<(u8, u16, u16)>,
-        /// Whom it concerns.
+        /// What it concerns.
         scope: ReplyScope,
         /// Its text; empty where this stands for answers that differ.
         text: String,
@@ -62,9 +62,9 @@ pub enum ClaimEventKind {
     Resent(Decider),
     /// Another row's accept came, and took it out of this one.
     AcceptedElsewhere,
-    /// The relay took it, and this is what it said: of test mails, whose row is of one.
+    /// The relay took it, and this is its reply: of test emails only, whose claim has one recipient.
     Taken(RelayReply),
-    /// This relay was asked, and did not take it; what came of it is the next event. Of test mails too.
+    /// This relay was asked, and did not take it; the outcome is the next event. Of test emails only.
     Asked(String),
 }
 
@@ -110,9 +110,9 @@ pub struct ClaimEvent {
     pub what: ClaimEventKind,
     /// Where they stood after it.
     pub to: RecipientState,
-    /// Entries that are told here as one: index and instant are those of the last.
+    /// Entries that are merged here: index and time are those of the last.
     pub entries: u32,
-    /// Whom; none: all that the row was granted.
+    /// Slots; none: all that the claim was granted.
     slots: Option<Bitmap>,
 }
 
@@ -233,7 +233,7 @@ mod tests {
         ClaimEventKind::Refused { code, enhanced: None, scope: ReplyScope::Mailbox, text: text.to_owned() }
     }
 
-    /// What is told of a slot: index and entries of each event.
+    /// The events of a slot: index and number of entries.
     fn of(history: &ClaimHistory, slot: u16, granted: &Bitmap) -> Vec<(u64, u32)> {
         let mine = history.iter().filter(|event| event.slots(granted).contains(slot));
         mine.map(|event| (event.index, event.entries)).collect()
@@ -280,7 +280,7 @@ mod tests {
             history.iter().map(|event| event.what.clone()).collect::<Vec<_>>(),
             [refused(550, ""), refused(450, "busy"),]
         );
-        // 2 is told of by a later event: what comes after that stays after it.
+        // A later event concerns slot 2: what comes after that stays after it.
         history.note((4, Time(4)), (ClaimEventKind::Contradiction, RecipientState::Dead), &set([2]), &granted);
         history.note((5, Time(5)), (refused(550, "x"), RecipientState::Dead), &set([2]), &granted);
         assert_eq!(of(&history, 2, &granted), [(2, 2), (4, 1), (5, 1)]);

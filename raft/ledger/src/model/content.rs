@@ -1,4 +1,4 @@
-//! What is sent and to whom: content and audiences, as they are kept by hash.
+//! Content and audiences, as they are kept by hash.
 //!
 //! Both arrive here validated (the admin service builds them; `apply` checks only bounds that protect
 //! the ledger itself). Their bytes are immutable: a run pins them by hash, an edit makes new ones.
@@ -32,7 +32,7 @@ pub struct Content {
     pub html: Option<String>,
     /// Further header fields, in order; never one that Reveille writes itself.
     pub headers: Vec<(String, String)>,
-    /// Variables with the same value for everybody.
+    /// Variables with the same value for each recipient.
     pub variables: Vec<(String, String)>,
     /// Bulk mail: each recipient's way to opt out stands in its header (RFC 8058).
     pub bulk: bool,
@@ -61,7 +61,7 @@ pub struct Audience {
 /// What the ledger knows of a large audience: its recipients are in files that each node has for itself (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// Under which name it was sealed, so that whoever pins it can still say so.
+    /// The name under which it was sealed, so that runs that pin it can still show it.
     pub name: String,
     /// Names of the per-recipient variables.
     pub columns: Vec<String>,
@@ -80,7 +80,7 @@ pub enum Recipients {
     Sealed(Seal),
 }
 
-/// To whom a schedule sends, as a command says it.
+/// The audience of a schedule, as a command names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AudienceChoice {
     /// A list of its own.
@@ -89,7 +89,7 @@ pub enum AudienceChoice {
     Sealed(NamedAudience),
 }
 
-/// A sealed audience by its name, as whoever names it knows it: compared when the command is applied.
+/// A sealed audience as the caller knows it: compared when the command is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedAudience {
     /// Its name.
@@ -195,7 +195,7 @@ impl Seal {
         (given != parts as usize).then_some(WrongSeal::Parts { rows, parts, given: given as u32 })
     }
 
-    /// Hash of whom it names, in their order: equal where the same list was sealed under another name (P20).
+    /// Hash of its recipients, in their order: equal where the same list was sealed under another name (P20).
     pub fn people(&self) -> Hash {
         Hash::of(&self.parts.iter().flat_map(|part| part.0).collect::<Vec<u8>>())
     }

@@ -94,7 +94,7 @@ impl Allowance {
 ///
 /// Where all of `several` nodes would rest, the one that died least recently keeps an eighth: a rest is meant
 /// to leave the work to others, and there are no others (I13). A node that is alone in its cluster does rest:
-/// nobody can tell its crashes from those of the mails, and the rest ends by itself.
+/// its crashes cannot be told apart from those that an email causes, and the back-off ends by itself.
 pub fn allowances<'a>(
     nodes: impl IntoIterator<Item = (NodeId, &'a Node)>,
     limits: &Limits,

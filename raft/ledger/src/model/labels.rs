@@ -83,7 +83,7 @@ impl Labels {
         self.0.get(key).map(String::as_str)
     }
 
-    /// Whether they keep the rules, whoever made them.
+    /// Checks the rules.
     pub fn check(&self) -> Result<(), WrongLabel> {
         if self.0.len() > LABELS_MAX {
             return Err(WrongLabel::TooMany(self.0.len()));

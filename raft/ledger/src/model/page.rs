@@ -59,7 +59,7 @@ pub struct Chunk {
     pub crash_suspects: Bitmap,
     /// Of those suppressed: who got a mail of another run too near to this one (P17).
     pub suppressed_by_gap: Bitmap,
-    /// Who goes by another pool than their page's, since somebody requeued them so: by pool, disjoint, none empty,
+    /// Recipients that a requeue moved to another pool than their page's: by pool, disjoint, none empty,
     /// whatever they stand at.
     pub pool_overrides: BTreeMap<String, Bitmap>,
 }

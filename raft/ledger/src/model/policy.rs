@@ -79,7 +79,7 @@ pub struct Policies {
     pub retention_ms: i64,
     /// A former run that is not finished.
     pub overlap: Overlap,
-    /// Nobody gets mails of two runs whose nominal instants are less than this apart (P17); 0: no bound.
+    /// No recipient gets emails of two runs whose nominal instants are less than this apart (P17); 0: no limit.
     /// Milliseconds.
     pub min_gap_ms: i64,
     /// An occurrence opens within this after its instant: its place there is a hash of the schedule's name and of

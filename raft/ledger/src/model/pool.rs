@@ -29,11 +29,11 @@ impl Day {
 pub struct PoolRow {
     /// The first day of its warm-up.
     pub first: Day,
-    /// Mails on each of its days, at most; after the last one there is no bound. Empty: there is no warm-up.
+    /// Emails on each of its days, at most; after the last one there is no bound. Empty: there is no warm-up.
     pub caps: Vec<u32>,
     /// The day of which `spent` tells.
     pub day: Day,
-    /// Recipients that were sent on that day, or may have been: whoever was claimed and is sent or in doubt.
+    /// Recipients that were sent on that day, or may have been: claimed, and then sent or in doubt.
     pub spent: u32,
     /// Do its emails carry `X-Reveille-Run` and `X-Reveille-Fence`?
     pub reveille_headers: bool,

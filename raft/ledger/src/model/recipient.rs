@@ -72,10 +72,10 @@ impl Counts {
         self.get(RecipientState::Pending) == 0 && self.get(RecipientState::Claimed) == 0
     }
 
-    /// Did anybody get a mail, may somebody have, or be getting one?
-    pub fn mails(&self) -> bool {
-        let mails = [RecipientState::Sent, RecipientState::Assumed, RecipientState::InDoubt, RecipientState::Claimed];
-        mails.into_iter().any(|state| self.get(state) > 0)
+    /// True if a recipient got an email, may have got one, or may be getting one.
+    pub fn has_emails(&self) -> bool {
+        let emails = [RecipientState::Sent, RecipientState::Assumed, RecipientState::InDoubt, RecipientState::Claimed];
+        emails.into_iter().any(|state| self.get(state) > 0)
     }
 
     pub(crate) fn set(&mut self, state: RecipientState, count: u32) {

@@ -97,7 +97,7 @@ pub enum Refusal {
     /// P16: a former run of the schedule is not finished, and its `overlap` forbids two at once.
     #[error("run {0} of the schedule is not finished, and its overlap policy forbids a second one beside it")]
     RunOpen(RunId),
-    /// P17: nobody would get a mail.
+    /// No recipient would get an email (P17).
     #[error(
         "min_gap: each recipient got a mail of this schedule too short a time ago, the last one in run {run}; the next one is allowed at {until}"
     )]
@@ -127,7 +127,7 @@ pub enum Refusal {
     /// What was asked of a campaign does not fit how far it has come.
     #[error("the campaign is {} already", .0.word())]
     CampaignIs(StageKind),
-    /// P7: a campaign opens once, and nobody moves it by its schedule.
+    /// A campaign opens once, and is not changed by its schedule (P7).
     #[error("'{0}' is a campaign: it opens once, and is cancelled or deleted as one")]
     OfCampaign(String),
     /// P20: the same content went to the same audience.
@@ -181,7 +181,7 @@ pub enum Refusal {
         /// When the next day begins.
         until: Time,
     },
-    /// P6: the run's canary has held it, and whoever lets it go on has not said so.
+    /// The run's canary has held it, and the resume does not say so (P6).
     #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
     CanaryHeld(CanaryState),
 }

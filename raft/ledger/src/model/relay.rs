@@ -15,20 +15,20 @@ pub struct Relay {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Its encryption, and as whom it is entered.
+    /// Its encryption and credentials.
     pub access: Access,
-    /// Mails a second over the whole cluster, in thousandths; zero means no bound.
+    /// Emails a second over the whole cluster, in thousandths; zero means no bound.
     pub rate_milli: u64,
     /// Open dialogues on one node, waiting ones included (P12).
     pub max_sessions: u32,
-    /// Late mails a second over the whole cluster, in thousandths; zero means half of the rate (P16).
+    /// Late emails a second over the whole cluster, in thousandths; zero means half of the rate (P16).
     pub late_rate_milli: u64,
     /// Its share of what its pool sends, beside those of the other relays with room; 1 or more.
     pub weight: u32,
 }
 
 impl Relay {
-    /// P16: late mails a second, in thousandths, at most; none where there is no bound.
+    /// Late emails a second (P16), in thousandths, at most; none where there is no bound.
     pub fn late_bound_milli(&self) -> Option<u64> {
         match (self.late_rate_milli, self.rate_milli) {
             (0, 0) => None,

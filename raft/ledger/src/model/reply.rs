@@ -1,4 +1,4 @@
-//! What `apply` answers to whoever proposed the entry.
+//! What `apply` answers to the proposer of an entry.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,11 +62,11 @@ pub enum CommandOutcome {
     },
     /// Number of runs whose details went.
     Pruned(u32),
-    /// For each run that was picked from: what became of whom, or why nothing.
+    /// For each run that was picked from: what happened to its recipients, or why nothing.
     MovedOf(Vec<Result<MovedRecipients, Refusal>>),
 }
 
-/// What became of recipients of one run that somebody picked.
+/// What happened to picked recipients of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedRecipients {
     /// How many moved.

@@ -24,7 +24,7 @@ pub enum RunState {
     },
     /// Its deadline ended it.
     Expired {
-        /// Why it was paused then: it is so again when somebody of it is sent again (P15). None: it was open.
+        /// Why it was paused then: it is paused again when a recipient of it is sent again (P15). None: it was open.
         paused: Option<PauseReason>,
     },
     /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
@@ -48,7 +48,7 @@ impl RunState {
         self.kind().word()
     }
 
-    /// Did somebody end it before it was over?
+    /// True if it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, RunState::Cancelled { .. })
     }
@@ -116,7 +116,7 @@ pub struct Run {
     /// Ledger time of that entry.
     pub finished_at: Option<Time>,
     /// Recipients whose refusals for good, in a row, do not name a mailbox, oldest first (P6: ten pause the
-    /// run, and from then on nobody dies of one).
+    /// run, and from then on no recipient dies of one).
     pub policy_refusals: Vec<u32>,
     /// Recipients that died of the same words, by the words seen last (P6).
     pub same_words: Vec<SameWords>,
@@ -132,7 +132,7 @@ pub struct Run {
     pub waited_for: Option<RunId>,
     /// Those who go first, and how they fare (P6).
     pub canary: Option<CanaryState>,
-    /// What no live node has of its audience, as long as somebody waits for it (P20).
+    /// What no live node has of its audience, as long as a recipient waits for it (P20).
     pub blocked: Option<MissingPart>,
     /// How many have died of those decided lately (P6).
     pub bounce_breaker: BounceBreaker,
@@ -180,14 +180,14 @@ impl Run {
             || self.counts.get(RecipientState::Pending) > 0 && self.finish_by > now
     }
 
-    /// May evidence send somebody back to pending, though nothing is pending or claimed? What is in doubt or
+    /// True if evidence may move a recipient back to pending, though nothing is pending or claimed. What is in doubt or
     /// assumed may turn out not to have been handed off (P14).
     pub fn may_come_back(&self) -> bool {
         self.counts.get(RecipientState::InDoubt) > 0 || self.counts.get(RecipientState::Assumed) > 0
     }
 
     /// When its details may go (P24): its retention after it finished, and not before the horizon of evidence
-    /// while somebody is in doubt. None while it is not finished.
+    /// while a recipient is in doubt. None while it is not finished.
     pub(super) fn kept_until(&self, present: Option<&Policies>) -> Option<Time> {
         let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
         // P17: as long as a run less than the gap later may claim, it asks what was sent here; and such a run has
@@ -249,11 +249,11 @@ pub struct RunSummary {
     pub pruned_at: Time,
     /// The run for which its instant had to wait.
     pub waited_for: Option<RunId>,
-    /// What it sent to a sealed audience; none where nobody got a mail of it.
+    /// What it sent to a sealed audience; none if it sent no email.
     pub mailing: Option<Box<Mailing>>,
 }
 
-/// What was sent, and to whom: the same again is somebody's mistake (P20).
+/// The content and the audience of a send, to detect a repetition (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mailing {
     /// Content, by hash.

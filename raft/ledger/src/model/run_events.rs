@@ -20,7 +20,7 @@ pub enum RunEventKind {
     Expired,
     /// Pending after an attempt when the deadline passed: dead.
     Died,
-    /// Dead, and to be sent again; by this pool from then on, where somebody named one.
+    /// Dead, and to be sent again; by this pool from then on, if the operator named one.
     Requeued(Option<String>),
     /// Dead, and taken off the list.
     Discarded,

@@ -10,7 +10,7 @@ use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Pol
 pub enum Activity {
     /// It fires.
     Active,
-    /// Somebody stopped it.
+    /// A user paused it.
     Paused {
         /// Why.
         reason: String,
@@ -146,7 +146,7 @@ pub struct Schedule {
     pub plan: Plan,
     /// Hash of the body that created it: the same body again is the same schedule.
     pub body: Hash,
-    /// Log index of its last change by somebody.
+    /// Log index of its last change by a command.
     pub index: u64,
     /// By which people group it.
     pub labels: Labels,
@@ -304,11 +304,11 @@ pub enum OpeningCause {
     Due,
     /// It was missed and caught up.
     CatchUp,
-    /// Somebody triggered it.
+    /// A trigger.
     Trigger,
-    /// Somebody backfilled it.
+    /// A backfill.
     Backfill,
-    /// Somebody wants to see one mail arrive.
+    /// A test email.
     Test,
 }
 

@@ -39,7 +39,7 @@ pub struct SealedAudience {
     pub at: Time,
 }
 
-/// When somebody opted out.
+/// An opt-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptedOut {
     /// Log index.

@@ -11,13 +11,13 @@ use crate::model::Limits;
 /// The bounds of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
-    /// Mails a second over the whole cluster, in thousandths; zero means no bound (P25).
+    /// Emails a second over the whole cluster, in thousandths; zero means no bound (P25).
     pub rate_milli: u64,
     /// Recipients that are claimed at once over the whole cluster, and so its dialogues; zero means no bound (P12).
     pub concurrency: u32,
     /// Its weight among tenants that wait for the same pool: 1 to [`Limits::tenant_share`].
     pub share: u32,
-    /// Log index of the entry that set it last; zero where nobody did.
+    /// Log index of the entry that set it last; zero if it was never set.
     pub index: u64,
 }
 
@@ -28,7 +28,7 @@ impl Default for Tenant {
 }
 
 impl Tenant {
-    /// Mails a second, at most; none where there is no bound.
+    /// Emails a second, at most; none where there is no bound.
     pub fn rate(&self) -> Option<f64> {
         (self.rate_milli > 0 && !injected_bugs::is(Bug::NoTenantRate)).then(|| self.rate_milli as f64 / 1_000.0)
     }
