@@ -8,7 +8,7 @@
 //! What it promises:
 //! - **Strict order.** Instants of firings strictly increase, whatever the zone does.
 //! - **Closed accounting (P1, P8).** Every civil time that a fixed-time pattern names is a [`Firing`]
-//!   or an [`Absence`] with its [`Reason`]; nothing is dropped in silence.
+//!   or an [`Absence`] with its [`AbsenceReason`]; nothing is dropped in silence.
 //! - **No memory.** The steps after an instant depend on nothing but the arguments: to stop after any
 //!   firing and to ask again from its instant gives the same continuation.
 //! - **Stable names (P7).** A fixed-time pattern's occurrence is named by civil date-time and fold, an

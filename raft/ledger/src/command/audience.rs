@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Seal;
 
-/// See [`Command::AudienceSeal`]. The proposer knows that its parts are on the disks of a majority (P20).
+/// See [`Command::AudienceSeal`](super::Command::AudienceSeal). The proposer knows that its parts are on the disks of a majority (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceSeal {
     /// Request id, where the caller gave one.
@@ -15,7 +15,7 @@ pub struct AudienceSeal {
     pub seal: Seal,
 }
 
-/// See [`Command::AudienceDelete`]. Runs that are there keep the seal, and with it the parts.
+/// See [`Command::AudienceDelete`](super::Command::AudienceDelete). Runs that are there keep the seal, and with it the parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceDelete {
     /// Tenant.
@@ -27,7 +27,7 @@ pub struct AudienceDelete {
 /// Address keys of one opt-out. A key has at most 320 bytes, so the entry has at most 320 KB.
 pub const OPT_OUTS_MAX: usize = 1_000;
 
-/// See [`Command::OptOut`].
+/// See [`Command::OptOut`](super::Command::OptOut).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOut {
     /// Tenant.
@@ -36,7 +36,7 @@ pub struct OptOut {
     pub keys: Vec<String>,
 }
 
-/// See [`Command::OptOutTakeBack`].
+/// See [`Command::OptOutTakeBack`](super::Command::OptOutTakeBack).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOutTakeBack {
     /// Tenant.

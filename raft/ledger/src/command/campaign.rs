@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::fingerprint;
-use crate::model::{Content, Hash, Labels, Policies, Time};
+use crate::model::{Campaign, Content, Hash, Labels, Policies, Time};
 
-/// See [`Command::CampaignCreate`].
+/// See [`Command::CampaignCreate`](super::Command::CampaignCreate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignCreate {
     /// Request id, where the caller gave one.
@@ -57,7 +57,7 @@ impl CampaignName {
     }
 }
 
-/// See [`Command::CampaignArm`].
+/// See [`Command::CampaignArm`](super::Command::CampaignArm).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignArm {
     /// Which.
@@ -69,7 +69,7 @@ pub struct CampaignArm {
     pub wrong: Option<String>,
 }
 
-/// See [`Command::CampaignLaunch`].
+/// See [`Command::CampaignLaunch`](super::Command::CampaignLaunch).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignLaunch {
     /// Which.
@@ -82,4 +82,13 @@ pub struct CampaignLaunch {
     pub again: bool,
     /// Version of the proposer's time zone database.
     pub tzdb: String,
+}
+
+impl Campaign {
+    /// Does `create` ask for what this is? By the instant for which it was drafted, as a repeat of its creation does,
+    /// or by the one for which it was launched since, as it is shown.
+    pub fn is_asked_for_by(&self, create: &CampaignCreate) -> bool {
+        let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body();
+        create.body() == self.body || (create.due == self.due && drafted() == self.body)
+    }
 }

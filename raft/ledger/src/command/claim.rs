@@ -13,7 +13,7 @@ pub struct ClaimRequest {
     pub page: RunId,
     /// The chunk.
     pub chunk: u32,
-    /// The recipients asked for, at most [`Limits::slice`].
+    /// The recipients asked for, at most [`Limits::slice`](crate::model::Limits::slice).
     pub slice: Bitmap,
     /// Who works it.
     pub owner: ClaimOwner,

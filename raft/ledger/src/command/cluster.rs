@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ClaimOwner, MachineClock, NodeId, RunId, ScheduleId, Time, VoterClock};
 
-/// See [`Command::EpochStart`].
+/// See [`Command::EpochStart`](super::Command::EpochStart).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStart {
     /// The leader.
@@ -26,7 +26,7 @@ impl EpochStart {
     }
 }
 
-/// See [`Command::NodeUp`].
+/// See [`Command::NodeUp`](super::Command::NodeUp).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeUp {
     /// The node and its new life.
@@ -39,7 +39,7 @@ pub struct NodeUp {
     pub process_nonce: u64,
 }
 
-/// See [`Command::Advance`].
+/// See [`Command::Advance`](super::Command::Advance).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advance {
     /// Ledger time after it: later than before it, and unless it jumps not beyond the next due instant.
@@ -57,7 +57,7 @@ pub enum Quarantined {
     Run(RunId),
 }
 
-/// See [`Command::Quarantine`].
+/// See [`Command::Quarantine`](super::Command::Quarantine).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantine {
     /// What.
@@ -66,7 +66,7 @@ pub struct Quarantine {
     pub cause: String,
 }
 
-/// See [`Command::RaiseLevel`].
+/// See [`Command::RaiseLevel`](super::Command::RaiseLevel).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaiseLevel {
     /// The new level.

@@ -40,7 +40,7 @@ pub struct Opening {
     pub finish_by: Time,
 }
 
-/// One schedule's part of a [`Command::Fire`]: a compare-and-set on its plan (P8).
+/// One schedule's part of a [`Command::Fire`](super::Command::Fire): a compare-and-set on its plan (P8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fire {
     /// The schedule.
@@ -61,7 +61,7 @@ pub struct Fire {
     pub tzdb: String,
 }
 
-/// See [`Command::Backfill`].
+/// See [`Command::Backfill`](super::Command::Backfill).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backfill {
     /// Request id, where the caller gave one.
@@ -78,7 +78,7 @@ pub struct Backfill {
     pub rest: Option<Time>,
 }
 
-/// One schedule's part of a [`Command::Replan`]: a compare-and-set on its plan. What is due by then is the
+/// One schedule's part of a [`Command::Replan`](super::Command::Replan): a compare-and-set on its plan. What is due by then is the
 /// next fire's to explain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replan {

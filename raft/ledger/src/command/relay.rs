@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Relay;
 
-/// See [`Command::RelayPut`].
+/// See [`Command::RelayPut`](super::Command::RelayPut).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayPut {
     /// The relay.

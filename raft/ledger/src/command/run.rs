@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Decider, Fence, Nominal, RunId, ScheduleId};
 
-/// See [`Command::RunBlock`]. A mark for people: what is claimed is decided by what each node has.
+/// See [`Command::RunBlock`](super::Command::RunBlock). A mark for people: what is claimed is decided by what each node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBlock {
     /// The run.
@@ -13,7 +13,7 @@ pub struct RunBlock {
     pub part: Option<u32>,
 }
 
-/// See [`Command::Prune`]: what is not old enough when this is applied stays.
+/// See [`Command::Prune`](super::Command::Prune): what is not old enough when this is applied stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prune {
     /// Pages, by their first run: each of their runs leaves a summary.
@@ -24,7 +24,7 @@ pub struct Prune {
     pub history: Vec<(ScheduleId, Nominal)>,
 }
 
-/// See [`Command::RunPause`].
+/// See [`Command::RunPause`](super::Command::RunPause).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPause {
     /// The run.
@@ -33,7 +33,7 @@ pub struct RunPause {
     pub reason: String,
 }
 
-/// See [`Command::RunResume`].
+/// See [`Command::RunResume`](super::Command::RunResume).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunResume {
     /// The run.
@@ -52,7 +52,7 @@ pub enum Decision {
     Resend,
 }
 
-/// See [`Command::Decide`]. `recipients` by number within the run; empty means all that are in doubt.
+/// See [`Command::Decide`](super::Command::Decide). `recipients` by number within the run; empty means all that are in doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decide {
     /// The run.
@@ -78,7 +78,7 @@ pub struct PickedRecipients {
     pub recipients: Vec<u32>,
 }
 
-/// See [`Command::Requeue`].
+/// See [`Command::Requeue`](super::Command::Requeue).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requeue {
     /// Recipients by run.

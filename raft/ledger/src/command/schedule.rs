@@ -7,7 +7,7 @@ use crate::command::{ExplainedRange, Fire};
 use crate::fingerprint::fingerprint;
 use crate::model::{Audience, AudienceChoice, Content, Hash, Labels, NextInstant, Policies, ScheduleId, Time};
 
-/// See [`Command::ScheduleCreate`]. `request` is what makes it idempotent beyond its name.
+/// See [`Command::ScheduleCreate`](super::Command::ScheduleCreate). `request` is what makes it idempotent beyond its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleCreate {
     /// Request id, where the caller gave one.
@@ -48,7 +48,7 @@ pub struct ScheduleCreate {
     pub labels: Labels,
 }
 
-/// See [`Command::ScheduleEdit`]: what is not named stays. Runs that are open keep what they opened with.
+/// See [`Command::ScheduleEdit`](super::Command::ScheduleEdit): what is not named stays. Runs that are open keep what they opened with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleEdit {
     /// Request id, where the caller gave one.
@@ -101,7 +101,7 @@ pub struct TimingChange {
     pub tzdb: String,
 }
 
-/// See [`Command::SchedulePause`].
+/// See [`Command::SchedulePause`](super::Command::SchedulePause).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulePause {
     /// The schedule.
@@ -110,7 +110,7 @@ pub struct SchedulePause {
     pub reason: String,
 }
 
-/// See [`Command::ScheduleResume`]: what fell in the pause is explained in the same entry, or fires
+/// See [`Command::ScheduleResume`](super::Command::ScheduleResume): what fell in the pause is explained in the same entry, or fires
 /// after it by `catch_up`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleResume {
@@ -120,7 +120,7 @@ pub struct ScheduleResume {
     pub plan_version: u64,
 }
 
-/// See [`Command::Trigger`].
+/// See [`Command::Trigger`](super::Command::Trigger).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trigger {
     /// The schedule.
@@ -129,7 +129,7 @@ pub struct Trigger {
     pub request: String,
 }
 
-/// See [`Command::SendTest`].
+/// See [`Command::SendTest`](super::Command::SendTest).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendTest {
     /// The run's name, and what makes it idempotent.

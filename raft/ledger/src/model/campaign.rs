@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::CampaignCreate;
 use crate::model::{Hash, Labels, MissedCause, Policies, ScheduleId, Time};
 
 /// A campaign, by tenant and name.
@@ -37,15 +36,6 @@ pub struct Campaign {
     pub index: u64,
     /// How far it has come.
     pub stage: Stage,
-}
-
-impl Campaign {
-    /// Does `create` ask for what this is? By the instant for which it was drafted, as a repeat of its creation does,
-    /// or by the one for which it was launched since, as it is shown.
-    pub fn is_asked_for_by(&self, create: &CampaignCreate) -> bool {
-        let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body();
-        create.body() == self.body || (create.due == self.due && drafted() == self.body)
-    }
 }
 
 /// The launch of a campaign.

@@ -18,7 +18,7 @@ pub struct Node {
     pub level: u32,
     /// What its process drew: the same life asks again under the same number.
     pub process_nonce: u64,
-    /// Log index of the last revocation of one of its rows: see [`Ledger::floor`].
+    /// Log index of the last revocation of one of its rows: see [`Ledger::floor`](crate::Ledger::floor).
     pub revoked_index: u64,
     /// Its last deaths with open rows (P12).
     pub crashes: CrashHistory,
@@ -69,7 +69,7 @@ pub struct Head {
     pub cluster_incarnation: u64,
     /// Level of the ledger (P23).
     pub level: u32,
-    /// Log index of the last opt-out, pause or cancel: see [`Ledger::floor`].
+    /// Log index of the last opt-out, pause or cancel: see [`Ledger::floor`](crate::Ledger::floor).
     pub forbidden_index: u64,
     /// The clock that is moved by hand; none where real time is kept (P19).
     pub test_clock: Option<TestClock>,

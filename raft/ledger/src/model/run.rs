@@ -258,7 +258,7 @@ pub struct RunSummary {
 pub struct Mailing {
     /// Content, by hash.
     pub content: Hash,
-    /// See [`Seal::people`].
+    /// See [`Seal::people`](crate::model::Seal::people).
     pub people: Hash,
 }
 

@@ -7,8 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::Refused;
-use crate::model::{PauseReason, RecipientState, Run, RunState, SameWordsLimits};
+use crate::model::{PauseReason, RecipientState, Refused, Run, RunState, SameWordsLimits};
 
 /// Recipients that died of one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

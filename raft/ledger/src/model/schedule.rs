@@ -50,7 +50,7 @@ pub enum ActivityKind {
     Active,
     /// See [`Activity::Paused`].
     Paused,
-    /// See [`Activity::MissingPart`].
+    /// See [`Activity::Blocked`].
     Blocked,
     /// See [`Activity::Done`].
     Done,
