@@ -1,4 +1,4 @@
-//! What it takes to compose a mail: rendered whole, and filled into what is the same for everybody.
+//! What it takes to compose a mail: rendered whole, or filled into the part that is the same for all recipients.
 //!
 //! `cargo run --release -p reveille-cluster --example compose`
 //!
@@ -14,7 +14,7 @@ use reveille_ledger::ids::{Epoch, Fence, RunId, Time};
 
 /// Times that both are measured.
 const TURNS: u32 = 40;
-/// Mails of one measurement, each to somebody else.
+/// Emails of one measurement, each to another recipient.
 const MAILS: u32 = 512;
 
 const LINE: &str = "The quick brown fox jumps over the lazy dog, and then it goes home for tea.\n";

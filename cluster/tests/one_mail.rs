@@ -150,13 +150,13 @@ async fn five_hundred_recipients_each_get_one() {
     assert_eq!(arrived.len(), 500);
     arrived.sort_unstable();
     arrived.dedup();
-    assert_eq!(arrived.len(), 500, "I1: nobody got two");
+    assert_eq!(arrived.len(), 500, "I1: no recipient got two");
     assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
 
-/// A port at which connections are taken, and nobody ever says a word; counts those that were given up.
+/// A port at which connections are taken, and no byte is ever sent; counts those that were given up.
 async fn silence(given_up: Arc<AtomicU32>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -186,19 +186,19 @@ async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_po
     node.until("none is held", |context| counts(context, RecipientState::Claimed) == 0).await;
     assert!(begun.elapsed() < Duration::from_secs(40), "P12: {:?}", begun.elapsed());
     let met = 8 - counts(&node.context, RecipientState::Sent);
-    assert!(met > 0, "nobody met it");
+    assert!(met > 0, "no email met it");
     node.until("who met it has left it", |_| given_up.load(Ordering::SeqCst) >= met).await;
     node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
     let granted: u32 =
         node.context.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
-    assert_eq!(granted, 8 + met, "whoever met it once does not meet it again");
-    assert_eq!(sink.accepted_count(), 8, "I1: nobody got two");
+    assert_eq!(granted, 8 + met, "an email that met it once does not meet it again");
+    assert_eq!(sink.accepted_count(), 8, "I1: no recipient got two");
     assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
 
-/// A part that no read of it comes back from, as on a disk that hangs: nobody writes into this pipe.
+/// A part that no read of it comes back from, as on a disk that hangs: this pipe has no writer.
 struct Hanging(PathBuf);
 
 impl Hanging {
@@ -210,7 +210,7 @@ impl Hanging {
 }
 
 impl Drop for Hanging {
-    /// Lets go of whoever hangs in it: a runtime waits for its threads.
+    /// Releases the reads that hang in it: a runtime waits for its threads.
     fn drop(&mut self) {
         let writer = open(&self.0, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty());
         let _ = std::fs::remove_file(&self.0);
@@ -234,7 +234,7 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
     (node, hanging, bytes)
 }
 
-/// P12, I13: it holds nobody for longer than they have to begin.
+/// P12, I13: it holds no recipient for longer than it has to begin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
@@ -282,14 +282,14 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     assert_eq!(most_later, 8, "P12: two, once it is known how slow it is");
     let granted: u32 =
         node.context.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
-    assert_eq!(granted, 60, "P12: everybody was granted once");
-    assert_eq!(sink.accepted_count(), 60, "I1: nobody got two");
+    assert_eq!(granted, 60, "P12: each recipient was granted once");
+    assert_eq!(sink.accepted_count(), 60, "I1: no recipient got two");
     assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
 
-/// A clock that panics once when a lane looks at it, whoever else looks at it meanwhile.
+/// A clock that panics once when a claim worker reads it, and for no other reader.
 #[derive(Default)]
 struct Trap(AtomicBool);
 
@@ -327,7 +327,7 @@ async fn a_panic_at_a_row_stops_the_node_and_its_next_life_sends_what_was_left()
 
     let second = node(folder.path(), 2).await;
     second.until("all are sent", |context| counts(context, RecipientState::Sent) == 3).await;
-    assert_eq!(sink.accepted_count(), 3, "I1: nobody got two");
+    assert_eq!(sink.accepted_count(), 3, "I1: no recipient got two");
     assert_sound(&second.context);
     second.stop().await;
     sink.stop().await;

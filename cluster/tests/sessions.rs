@@ -127,7 +127,7 @@ fn mailbox(answers_after: Option<&str>) -> Sink {
 }
 
 /// Both are always full: who comes free first takes the next mail, so that what each one gets goes by its speed, and
-/// nobody waits for the slow one while the other has room.
+/// no email waits for the slow one while the other has room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -145,7 +145,7 @@ async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
     fast.stop().await;
 }
 
-/// A relay without room, and whoever waits for it waits for no other one.
+/// A relay without room: an email that waits for it waits for no other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_without_room_keeps_no_mail_of_another_pool_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -173,7 +173,7 @@ async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() 
     node.put_relay(("default", "slow"), &sink, 10).await;
     node.open(("large", limits(LEVEL).tenant_share), "default", 900).await;
     node.open(("small", 1), "default", 900).await;
-    // What each one has is looked at when both have been at it for a while: who came first had all sessions.
+    // Measured when both have sent for a while: the first tenant had all sessions.
     node.until_sent("small", 6).await;
     let before = [node.sent("large"), node.sent("small")];
     node.until_sent("large", before[0] + 320).await;

@@ -1,5 +1,5 @@
 //! What becomes of a recipient that was being prepared when its holder died (P12): it goes alone, and after a
-//! second death with nothing else open it is dead. The deaths are told by journals, as a killed process leaves
+//! second death with nothing else open it is dead. The crashes are simulated by journals, as a killed process leaves
 //! them; each life has a runtime of its own, which goes with it.
 
 mod support;
@@ -36,7 +36,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// One life of the only node: its replica, and nobody at work yet.
+/// One life of the only node: its replica, and no actor at work yet.
 struct Life {
     context: Arc<NodeContext>,
     owner: Owner,
@@ -209,7 +209,7 @@ fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
     });
     runtime.block_on(live(folder.path(), 2, async |life: &Life| {
         life.until_counted(RecipientState::Sent, 6).await;
-        assert_eq!(sink.accepted_count(), 6, "I1: nobody got two");
+        assert_eq!(sink.accepted_count(), 6, "I1: no recipient got two");
         let granted = |slot: u16| {
             life.context.replica.read(|ledger| {
                 let rows = ledger.closed_claims().map(|(_, row)| row).filter(|row| row.owner == life.owner.holder);

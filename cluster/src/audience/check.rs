@@ -21,7 +21,7 @@ pub enum AudienceFault {
     #[error("this node cannot look for recipients that are there twice: {0}")]
     Disk(String),
     /// The caller is gone.
-    #[error("nobody waits for it any more")]
+    #[error("the caller is gone")]
     Left,
 }
 

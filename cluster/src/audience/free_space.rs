@@ -46,7 +46,7 @@ impl FreeSpace {
         room.inspect_err(|error| self.note(Shortage { bytes, why: error.to_string(), by_quota: false }))
     }
 
-    /// What came of writing a part. That the system itself found no room is told with what is free.
+    /// What came of writing a part. Where the system itself found no room, the error names what is free.
     pub fn wrote(&self, bytes: u64, written: io::Result<()>) -> io::Result<()> {
         let Err(error) = written else {
             self.clear();

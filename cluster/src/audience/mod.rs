@@ -148,7 +148,7 @@ impl AudienceStore {
             let recipients = head.block(number, &bytes).map_err(damaged)?;
             for place in of_block {
                 let recipient = recipients.get(usize::from(place % BLOCK));
-                let recipient = recipient.ok_or_else(|| damaged(format!("nobody is at place {place}")))?;
+                let recipient = recipient.ok_or_else(|| damaged(format!("no recipient is at place {place}")))?;
                 found.push((*place, recipient.clone()));
             }
         }

@@ -1,5 +1,5 @@
 //! Keeps the parts of a node in step with the ledger: what is needed and not here is fetched from a peer, what
-//! nobody needs is taken away (P20). So a new member, one that was away, and one whose disk lies come to all parts
+//! is not needed is removed (P20). So a new member, one that was away, and one whose disk lies come to all parts
 //! by the same road.
 
 use std::collections::BTreeSet;
@@ -69,13 +69,13 @@ async fn look(context: &Arc<NodeContext>, clears: bool) -> Option<Vec<Hash>> {
         let parts = &own.parts;
         needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
         if let Err(error) = parts.keep_lacking(&needed) {
-            tracing::warn!(%error, "a damaged part that nobody needs cannot be removed");
+            tracing::warn!(%error, "a damaged part that is not needed cannot be removed");
         }
         if clears {
             match parts.remove_unneeded(&needed, UNNEEDED_FOR, SystemTime::now()) {
                 Ok(0) => {}
-                Ok(removed) => tracing::info!(removed, "parts of audiences that nobody needs are gone"),
-                Err(error) => tracing::warn!(%error, "parts that nobody needs cannot be removed"),
+                Ok(removed) => tracing::info!(removed, "removed parts of audiences that are not needed"),
+                Err(error) => tracing::warn!(%error, "parts that are not needed cannot be removed"),
             }
         }
         parts.room.look_again();

@@ -43,13 +43,13 @@ fn recipients_are_read_by_their_places() {
     let expected: Vec<(u16, Recipient)> =
         places.iter().map(|place| (*place, recipient(&recipe, (*place).into()))).collect();
     assert_eq!(read, expected);
-    assert!(matches!(parts.read(part, &[600]), Err(PartFault::Damaged { .. })), "nobody is there");
+    assert!(matches!(parts.read(part, &[600]), Err(PartFault::Damaged { .. })), "no recipient is there");
     let key = recipient(&recipe, 300).key;
     let keys = [key.clone(), "nobody@example.org".to_owned()].into();
     assert_eq!(parts.find(part, &keys), Ok(vec![(300, key)]));
     assert_eq!(parts.of_these(part, &[0, 255, 299, 300, 599], &keys), Ok([300].into()));
     assert_eq!(parts.of_these(part, &[0, 599], &keys), Ok([].into()));
-    assert!(parts.of_these(part, &[0, 600], &keys).is_err(), "nobody is there");
+    assert!(parts.of_these(part, &[0, 600], &keys).is_err(), "no recipient is there");
 }
 
 #[test]
@@ -172,7 +172,7 @@ proptest! {
                 Err(_) => faults += 1,
             }
         }
-        prop_assert!(faults > 0, "nobody saw it");
+        prop_assert!(faults > 0, "no read saw it");
     }
 
     #[test]
@@ -228,7 +228,7 @@ fn sent(addresses: &[&str]) -> Vec<Recipient> {
     addresses.iter().map(one).collect()
 }
 
-/// Has it kept as somebody sends it.
+/// Keeps it as an upload does.
 fn admitted(parts: &AudienceStore, recipients: &[Recipient]) -> Result<Hash, String> {
     let bytes = encode(recipients);
     let part = name(&bytes).expect("a part");

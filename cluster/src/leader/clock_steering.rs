@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn where_nobody_is_better_it_goes_on() {
-        assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is nobody");
+        assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is no voter");
         let own_did_not_come = readings(&[0, 1, 2]);
         assert_eq!(heirs_if_off(&own_did_not_come, NodeId(9)), None);
     }

@@ -107,12 +107,12 @@ async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
         match concerns(&hint) {
             Concerns::Timer => leadership.due.notify_one(),
             Concerns::Dispatcher => leadership.work.notify_one(),
-            Concerns::Everybody => {
+            Concerns::All => {
                 leadership.due.notify_one();
                 leadership.work.notify_one();
                 leadership.late.notify_one();
             }
-            Concerns::Nobody => {}
+            Concerns::None => {}
         }
     }
 }

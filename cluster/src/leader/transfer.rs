@@ -87,7 +87,7 @@ pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(
     metrics::counter!("reveille_handovers_total", "cause" => unfit.cause()).increment(1);
     context.replica.pause_candidacy(REST);
     if away(context, may, Instant::now() + ALL).await.is_none() {
-        tracing::warn!("nobody took over: the leadership ends");
+        tracing::warn!("no voter took over: the leadership ends");
     }
     true
 }

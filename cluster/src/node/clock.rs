@@ -54,7 +54,7 @@ fn since_zero(reading: Timespec) -> Duration {
     Duration::new(seconds, u32::try_from(reading.tv_nsec).unwrap_or_default())
 }
 
-/// A clock that moves when it is told to: for tests and for the simulation.
+/// A clock that moves by hand: for tests and for the simulation.
 #[derive(Debug)]
 pub struct ManualClock {
     readings: Mutex<(Time, Duration)>,
@@ -134,7 +134,7 @@ impl LedgerClock {
     }
 
     /// Forgets what was agreed before, at this reading of CLOCK_BOOTTIME: from here on it counts and follows
-    /// nobody.
+    /// no clock.
     pub fn steer_nowhere(&mut self, boot: Duration) {
         self.now(boot);
         self.behind_nanos = 0;

@@ -311,19 +311,19 @@ impl Stamp for LeadershipStamp {
 pub(crate) enum Concerns {
     Timer,
     Dispatcher,
-    Everybody,
-    Nobody,
+    All,
+    None,
 }
 
 /// Which of the leader's actors may have something to do.
 pub(crate) fn concerns(hint: &Hint) -> Concerns {
     match hint {
-        Hint::Resync => Concerns::Everybody,
+        Hint::Resync => Concerns::All,
         Hint::Effect { effect, .. } => match effect {
-            Effect::ClockMoved(_) => Concerns::Everybody,
+            Effect::ClockMoved(_) => Concerns::All,
             Effect::DueChanged { .. } => Concerns::Timer,
             Effect::WorkAppeared(_) | Effect::ClaimClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
-            _ => Concerns::Nobody,
+            _ => Concerns::None,
         },
     }
 }

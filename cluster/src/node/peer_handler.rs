@@ -145,7 +145,7 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
     if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
     }
-    // Closed never. Whoever asked gives up before it waits for long.
+    // Never closed. The caller gives up before it waits for long.
     let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
     match fetch_from(&context, holder, part).await {
         Ok(true) => Ok(()),
@@ -154,8 +154,8 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
     }
 }
 
-/// P9: the leader's answer, for itself as for everybody. To a node that stops it comes behind what is on its way
-/// to that node.
+/// P9: the leader's answer, to itself as to other nodes. To a node that stops, it comes after the claims in flight for that
+/// node.
 async fn grant(context: &NodeContext, question: LeaseRequest) -> LeaseAnswer {
     let Some(leadership) = context.leadership() else {
         return LeaseAnswer::Refused("this node does not lead".to_owned());

@@ -21,7 +21,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// quorum.
 const LOUD_AFTER: u32 = 20;
 
-/// Why a command was not taken. It did not happen, or nobody waits for it any more.
+/// Why a command was not taken. It did not happen, or the caller stopped waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// The caller gave up.

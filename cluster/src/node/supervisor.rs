@@ -1,7 +1,7 @@
 //! Supervision as a table: where an actor runs, and what its end means.
 //!
-//! An actor that ends although nobody asked it to has failed, whatever it returned. Actors of a term are not
-//! here: the first of them that ends takes its term with it (see `leader/leadership.rs`), and the state builds it anew.
+//! An actor that ends unasked has failed, whatever it returned. Actors of a leadership are not
+//! here: the first of them that ends takes its leadership with it (see `leader/leadership.rs`), and the state builds it anew.
 
 use std::future::Future;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) enum ActorKind {
 enum OnEnd {
     /// It holds nothing that a new one would not find in the state: another one after this pause.
     Restart(Duration),
-    /// It held something that nobody else can build again: the node stops, and recovers as after a crash.
+    /// It held something that cannot be built again: the node stops, and recovers as after a crash.
     StopNode,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Supervisor {
 pub(crate) struct Failing(watch::Sender<Option<String>>);
 
 impl Failing {
-    /// Says it, and logs it when nobody has said anything before.
+    /// Says it, and logs the first reason.
     pub fn say(&self, why: &str) {
         let first = self.0.send_if_modified(|failed| {
             let first = failed.is_none();

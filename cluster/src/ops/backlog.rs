@@ -2,7 +2,7 @@
 //!
 //! What was missed and waits its turn behind another run of its schedule (`buffer_one`) is in it, though it has no
 //! run yet: it is counted by the calendar. That costs a look at each such instant, so there is a bound to it; where
-//! more waits, the sizes are told as "at least", and no end is.
+//! more waits, the sizes are lower bounds, and there is no estimate of the end.
 //!
 //! Pure: `backlog_watch.rs` reads the state every few seconds on every node, so any node can be asked.
 
@@ -23,7 +23,7 @@ use crate::leader::claims::limits::late_rate;
 const SPAN: Duration = Duration::from_secs(60);
 /// A change over less than this tells nothing: two looks are far enough apart, also where one came late.
 const SPAN_MIN: Duration = Duration::from_secs(3);
-/// Instants that are looked at in one look for those that wait their turn, over all schedules.
+/// Waiting instants that one measurement counts, over all schedules.
 const WAITING_MAX: u64 = 16_384;
 /// Schedules of which they are: each costs a copy under the state's lock, and a calendar.
 const SCHEDULES_MAX: usize = 1_024;

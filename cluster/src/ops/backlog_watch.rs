@@ -28,7 +28,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         let seen = match seen.await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::error!(%error, "the backlog was not looked at");
+                tracing::error!(%error, "the backlog was not measured");
                 continue;
             }
         };

@@ -5,7 +5,7 @@
 //! needs no leadership. It promises that nothing is leapt over in a walk: the ledger refuses to move beyond a
 //! due instant, and retries, deadlines and the end of a rest after deaths (P12) are instants of their own here.
 //! It has no time-out: what a relay does not take is waited for until its caller gives it up, and where it
-//! stands is told all along.
+//! stands is reported all along.
 
 use std::time::{Duration, Instant};
 

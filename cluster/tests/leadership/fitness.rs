@@ -27,7 +27,7 @@ async fn a_leader_whose_disk_hangs_hands_over_though_its_heartbeats_go_on() {
     })
     .await;
     tokio::task::block_in_place(|| {
-        until("somebody leads", || leader(&stations).is_some());
+        until("a node leads", || leader(&stations).is_some());
         let former = leader(&stations).expect("it leads still");
         let disk = &disks[former.0 as usize - 1];
         disk.hold_syncs(true);

@@ -67,7 +67,7 @@ fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_
     let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + PATIENCE));
     assert!(matches!(created.expect("an answer").outcome, CommandOutcome::Schedule(_)));
     until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
-    // Longer than a lease: whoever has one now has asked for it meanwhile.
+    // Longer than a lease: a node that has one now has asked for it meanwhile.
     until("a lease has passed", || since.elapsed() > LEASE + Duration::from_secs(1));
     until("the keeper goes on", || sites.iter().all(|context| has_lease(context)));
     let now: Vec<Role> = sites.iter().map(|context| *context.replica.role().borrow()).collect();

@@ -24,7 +24,7 @@ pub fn holder(node: NodeId, incarnation: u64) -> ClaimOwner {
     ClaimOwner { node, incarnation: Incarnation(incarnation) }
 }
 
-/// The node of these options: its replica runs, and nobody is at work.
+/// The node of these options: its replica runs, and no actor works.
 pub async fn context(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<NodeContext> {
     let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.process_nonce) };
     let introduction = NodeIntroduction {

@@ -87,11 +87,11 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
     let Halfway { cluster, leads, holder, held } = halfway().await;
     let (me, node, context) = (&cluster.nodes[holder], cluster.nodes[holder].id, cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
-    let number = *waiting(me.context(), node, crossed).first().expect("somebody waits");
+    let number = *waiting(me.context(), node, crossed).first().expect("a recipient waits");
     cluster.isolate(holder);
     let report = opt_out(context, number).await;
     assert_eq!(report.unconfirmed, [node]);
-    assert!(names(&report, number), "nobody can know how far it is there: {report:?}");
+    assert!(names(&report, number), "its progress is not known: {report:?}");
     assert!(!me.may_send(), "P15: no gate passes there by the time of the answer");
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
@@ -100,7 +100,7 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
     cluster.network.heal();
     until("nothing is left in doubt", || (count(context, RecipientState::Sent) == 199).then_some(())).await;
     assert_eq!(count(context, RecipientState::Suppressed), 1);
-    assert_eq!(opt_out(context, number).await, BarrierReport::default(), "asked again, everybody answers");
+    assert_eq!(opt_out(context, number).await, BarrierReport::default(), "asked again, every node answers");
     judge(&cluster, 200).await;
     cluster.end().await;
 }
@@ -159,7 +159,7 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     cluster.end().await;
 }
 
-/// What the holder of this recipient's row says when nobody knows how its hand-off ended.
+/// What the holder of this recipient's row says when the outcome of its hand-off is not known.
 fn no_answer(context: &NodeContext, number: u32) -> Command {
     let run = run(context);
     let outcome = context.replica.read(|ledger| {
@@ -170,7 +170,7 @@ fn no_answer(context: &NodeContext, number: u32) -> Command {
             .find(|(_, row)| (row.page, row.chunk) == (page, chunk) && row.claimed.contains(slot))?;
         Some(ClaimOutcome { in_doubt: [slot].into_iter().collect(), ..ClaimOutcome::empty(page, chunk, *fence) })
     });
-    Command::Settle(vec![outcome.expect("somebody holds it")])
+    Command::Settle(vec![outcome.expect("a node holds it")])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -59,7 +59,7 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
     assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
-/// Has this node make the audience, and makes it known: its first part, and whom it names.
+/// Has this node make the audience, and makes it known: its first part, and the recipients in it.
 pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, AudienceChoice) {
     let parts = seal(cluster.nodes[place].context(), recipe, |_| {}).await.expect("a majority writes");
     let (first, rows, columns) = (parts[0], recipe.rows, recipe.columns.clone());
@@ -140,7 +140,7 @@ pub fn run(context: &NodeContext) -> RunId {
 
 /// Compares what the mailbox wrote down with what every node says, at the same index:
 ///
-/// - nobody was accepted twice (I1), and each accept carries the fence of a row that granted it (I2);
+/// - no recipient was accepted twice (I1), and each accept carries the fence of a row that granted it (I2);
 /// - sent was accepted, accepted and not sent is in doubt (I9); who is neither is suppressed (P1);
 /// - the ledgers are equal (I11) and sound, and know of no duplicate and no contradiction (P14).
 pub async fn judge(cluster: &Cluster, recipients: u32) {

@@ -194,7 +194,7 @@ impl Cluster {
         for (node, leading) in cluster.nodes.iter_mut().zip(standing) {
             node.start_station(leading).await;
         }
-        until("everybody may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;
+        until("every node may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;
         cluster
     }
 
@@ -213,7 +213,7 @@ impl Cluster {
                     return place;
                 }
             }
-            assert!(Instant::now() < end, "somebody leads within {PATIENCE:?}");
+            assert!(Instant::now() < end, "a node leads within {PATIENCE:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -238,10 +238,10 @@ impl Cluster {
         })
     }
 
-    /// As `kill -9` would: every task vanishes where it stands, nothing is said to anybody. The folders stay.
+    /// As `kill -9` would: every task vanishes where it stands, and no peer hears of it. The folders stay.
     pub async fn kill(&mut self, place: usize) {
         let node = &mut self.nodes[place];
-        // Raft ends more politely than a kill; nobody hears of it.
+        // Raft ends more politely than a kill; no peer hears of it.
         self.network.switch_off(node.id);
         let Life { home, context, station } = node.life.take().expect("this node runs");
         home.end().await;

@@ -37,7 +37,7 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
     assert!(doubtful.len() > 1 && doubtful.contains_key(&number_of(&held.accepted.recipient)), "{doubtful:?}");
     assert_eq!(me.relay().counters.gate_passes, passed, "P9: no gate has passed after the lease");
 
-    // It learns the answer while nobody hears it: the evidence waits with it.
+    // It learns the answer while no leader hears it: the evidence waits with it.
     assert!(held.release(), "its answer is still waited for");
     until("the answer is there", || (me.relay().counters.accepted == passed).then_some(())).await;
     assert!(count(context, RecipientState::InDoubt) as usize >= doubtful.len());

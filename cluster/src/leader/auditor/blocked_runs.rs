@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(told(&ledger, 9, &[&[1], &[1]]), []);
         assert_eq!(told(&ledger, 18, &[&[1], &[1]]), [], "counted anew");
         assert_eq!(told(&ledger, 19, &[&[1], &[0, 1]]), [RunBlock { run, part: Some(1) }]);
-        assert_eq!(told(&ledger, 20, &[]), [], "nobody can be asked");
+        assert_eq!(told(&ledger, 20, &[]), [], "no node can be asked");
         put(&mut ledger, Command::RunBlock(vec![RunBlock { run, part: Some(1) }]));
         assert_eq!(told(&ledger, 21, &[&[1], &[1]]), [], "said already");
         assert_eq!(told(&ledger, 22, &[&[1], &[]]), []);

@@ -214,7 +214,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>
     let mut found: Vec<Decide> = Vec::new();
     let mut look = GapLookups::default();
     for (fence, row) in ledger.claims().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
-        // Of the last run that was looked at in this row: which recipients would be suppressed if they were sent again (P17).
+        // Of the last run in this claim: which recipients would be suppressed if they were sent again (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
         for slot in row.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };

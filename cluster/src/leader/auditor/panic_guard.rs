@@ -55,7 +55,7 @@ mod tests {
             assert_eq!(stumbles.look("good", || 7), Some(7));
             assert_eq!(stumbles.out().count(), usize::from(sweep >= 2));
         }
-        assert_eq!(looks, 2, "what is out is not looked at again");
+        assert_eq!(looks, 2, "what is out is skipped");
         assert_eq!(stumbles.out().collect::<Vec<_>>(), ["bad"]);
     }
 }

@@ -129,7 +129,7 @@ impl Claimable {
     pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &InFlightClaims, now: Time) -> Claimable {
         let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
         let mut work = Claimable { offers: Vec::new(), slots: BTreeMap::new() };
-        let everybody = BTreeSet::new();
+        let none_barred = BTreeSet::new();
         let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
         let is_full =
             |offered: &BTreeMap<_, BTreeMap<_, usize>>, lane: (&str, &str, bool), barred: &BTreeSet<NodeId>| {
@@ -138,7 +138,7 @@ impl Claimable {
         for (id, page) in ledger.open_pages() {
             // There may be a hundred thousand: what costs least is asked first.
             let late = is_late(page);
-            let full = is_full(&offered, (&page.tenant, &page.pool, late), &everybody);
+            let full = is_full(&offered, (&page.tenant, &page.pool, late), &none_barred);
             if on_the_way.holds(id) || (full && !goes_elsewhere(ledger, id)) {
                 continue;
             }
@@ -149,7 +149,7 @@ impl Claimable {
                 if *of_pool > enough && !*elsewhere {
                     break;
                 }
-                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &everybody) {
+                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &none_barred) {
                     continue;
                 }
                 let suspect = claimable.and(&chunk.crash_suspects).first(1);

@@ -193,7 +193,7 @@ fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
     assert!(!stage.could_grant(), "no work");
     stage.run();
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| false, (has_all, sends)), "nobody has a lease");
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| false, (has_all, sends)), "no node has a lease");
 }
 
 #[test]
@@ -269,7 +269,10 @@ fn a_part_that_nobody_has_is_not_its_fault() {
     let part = Hash::of(b"a part");
     stage.sealed_run(part);
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)), "whoever may claim lacks it");
+    assert!(
+        !could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)),
+        "each node that may claim lacks it"
+    );
     stage.run();
     assert!(could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)), "the other run lacks nothing");
 }

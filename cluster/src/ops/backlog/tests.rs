@@ -133,7 +133,7 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
         waiting: 0,
         is_lower_bound: false,
     };
-    assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "nobody has looked for long enough");
+    assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "it was not measured for long enough");
     let later = look(&mut watch, &opened(900, OpeningCause::Backfill), seconds(10));
     let expected = Backlog { measured: true, ..expected };
     let shrinks =
@@ -194,7 +194,7 @@ fn where_more_waits_than_is_counted_no_end_is_told() {
     many.push(Schedule { pool: "last".into(), ..missed[0].clone() });
     add_waiting(&mut found, &many, &Zones::bundled("test"), now);
     let late = found["default"];
-    assert_eq!((late.waiting, late.is_all), (WAITING_MAX, false), "and not one more is looked at");
+    assert_eq!((late.waiting, late.is_all), (WAITING_MAX, false), "and not one more is counted");
     let uncounted = Late { recipients: 0, oldest, waiting: 0, is_all: false };
     assert_eq!(found["last"], uncounted, "of a pool that was not come to it is not said that nothing waits");
     watch.look(found.clone(), |_| None, seconds(0));

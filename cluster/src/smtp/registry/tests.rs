@@ -12,7 +12,7 @@ use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, VoterCloc
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_sink::{Sink, SinkOptions};
 
-/// Nobody is there; counts who asks.
+/// No relay answers; counts the connections.
 #[derive(Default)]
 struct Nowhere(AtomicU32);
 
@@ -284,7 +284,7 @@ fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
-    assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "somebody is trying it");
+    assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "it is being probed");
 }
 
 /// The rate of a relay in every second and not on the average: three nodes whose buckets are full, and a relay that

@@ -21,7 +21,7 @@ pub enum Cause {
     #[error("no answer in time")]
     TimedOut,
     /// A session that had been idle turned out to be closed: polite, and no fault of the relay.
-    #[error("closed between mails")]
+    #[error("closed between emails")]
     ClosedBetweenMails,
     /// Bytes came unasked, or an answer that does not fit its question.
     #[error("replies are out of step: {0}")]

@@ -309,7 +309,7 @@ mod tests {
 
     impl Gate for Never {
         fn pass(&mut self) -> GateAnswer {
-            panic!("nobody may ask")
+            panic!("the gate may not be asked")
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
         assert!(stream.hand_over(&mut Never).await.is_err(), "not before a text");
         assert!(stream.text(piece).await.is_err(), "and no text before 354");
         stream.at(Stage::Data);
-        assert!(stream.dot_for_nobody(&ok).await.is_err(), "not for somebody");
+        assert!(stream.dot_for_nobody(&ok).await.is_err(), "not with a recipient");
         assert!(stream.text(piece).await.is_ok());
         assert!(stream.command(".\r\n").await.is_err(), "not as a command");
         let refusal = Reply { code: 550, text: String::new() };

@@ -1,4 +1,4 @@
-//! Which relay, as whom we greet it, and how it is entered. Made from the ledger's relay object by the code that
+//! Which relay, the name in EHLO, and how the session is secured. Made from the ledger's relay object by the code that
 //! builds the pool; checked once, here.
 
 use std::net::IpAddr;

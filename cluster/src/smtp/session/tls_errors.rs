@@ -39,7 +39,7 @@ fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Trou
                 format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
             }
             None => {
-                "the relay's certificate is signed by nobody whom this system trusts; name its CA with --ca".to_owned()
+                "the relay's certificate is signed by no CA that this system trusts; name its CA with --ca".to_owned()
             }
         }),
         CertificateError::NotValidForNameContext { presented, .. } => {

@@ -211,7 +211,7 @@ async fn a_gate_that_panics_counts_as_shut() {
 
 #[tokio::test]
 async fn a_relay_that_takes_no_terminator_is_in_doubt_after_the_dots_time() {
-    // The pipe is exactly full when the gate has passed, and nobody reads it.
+    // The pipe is exactly full when the gate has passed, and the peer does not read.
     let exchange = Exchange { buffer: 256, ..Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n"))) };
     let timeouts = Timeouts { dot: Duration::from_millis(50), ..Timeouts::default() };
     let hang = Exchange { script: when(Moment::InText, Act::Hang), ..exchange };

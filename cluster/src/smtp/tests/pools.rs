@@ -188,7 +188,7 @@ async fn a_relay_that_closes_after_each_mail_is_no_fault() {
     assert_eq!(exchange.seen.lock().connections, 5);
 }
 
-/// Refuses connections as long as it is told to.
+/// Refuses connections while it is set to.
 struct Unreachable {
     exchange: Exchange,
     refusals_left: AtomicUsize,
@@ -319,10 +319,10 @@ async fn session_ends_after_email_that_it_cannot_carry() {
 }
 
 async fn until_dialed(dialer: &Unreachable, times: usize) {
-    until("somebody tries to open a session", || dialer.dialed.load(Ordering::SeqCst) >= times).await;
+    until("a session is being opened", || dialer.dialed.load(Ordering::SeqCst) >= times).await;
 }
 
-/// P12: who waits for a greeting goes back in time; and while the relay is silent nobody waits for it.
+/// P12: an email that waits for a greeting returns in time; and while the relay is silent none waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     let silent = Arc::new(AtomicBool::new(true));

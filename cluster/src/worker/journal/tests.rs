@@ -124,7 +124,7 @@ fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
     let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.in_doubt.clone(), outcome.all_released()), (Bitmap::range(0, 5), Bitmap::new()));
     assert_eq!(outcome.source, OutcomeSource::NoJournal);
-    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::new(), false), "P12: and it suspects nobody");
+    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::new(), false), "P12: and it names no crash suspect");
     assert_eq!(why_nothing(reading), "there is no journal");
 }
 

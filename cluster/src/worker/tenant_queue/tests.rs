@@ -51,7 +51,7 @@ async fn a_tenant_gets_by_its_share_however_few_rows_it_has() {
     }
 }
 
-/// A door at which somebody who was alone for a thousand turns has rows, and somebody of this share who comes back;
+/// A queue with a tenant that was alone for a thousand turns, and a tenant of this share that comes back;
 /// of that one's first turns, how many were the other's before each.
 fn before_each_turn_of_who_comes_back(share: u32, turns: usize) -> Vec<usize> {
     let (mut queue, early, late): (Queue, Arc<str>, Arc<str>) = (Queue::default(), "early".into(), "late".into());
@@ -120,7 +120,7 @@ async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
     drop(first);
     leaves.leave();
     assert!(stays.turn(Instant::now() + soon).await.is_some());
-    assert!(of("c", "default").turn(Instant::now()).await.is_some(), "and then nobody has it");
+    assert!(of("c", "default").turn(Instant::now()).await.is_some(), "and then it is free");
 }
 
 #[test]

@@ -33,7 +33,7 @@ struct World {
     on_the_way: InFlightClaims,
     paces: ClaimRates,
     fair: FairQueue,
-    /// A clock that nobody sets.
+    /// A clock that is not set.
     boot: Duration,
 }
 
@@ -247,7 +247,7 @@ fn the_cap_is_by_what_the_life_that_holds_it_measured() {
     let mut views = world.views();
     views.by_node.insert(NodeId(1), said(holder(1, 9), 10, 1_000_000));
     views.by_node.remove(&NodeId(2));
-    assert_eq!(caps(views), [8, 8], "of another life, or of nobody, it is not known: four a session");
+    assert_eq!(caps(views), [8, 8], "of another process, or without a report, it is not known: four a session");
     let mut views = world.views();
     views.by_node.insert(NodeId(1), said(holder(1, 1), 2_000, 1_000_000));
     assert_eq!(caps(views), [4, CAP], "each node by its own");
@@ -435,7 +435,7 @@ fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_t
         let (mut looks, mut claimed, mut in_vain) = (0, 0, 0);
         while world.boot < Duration::from_secs(10) {
             let (claims, nap) = world.look();
-            assert!(nap <= NAP_MAX, "other work is looked at as ever: {nap:?}");
+            assert!(nap <= NAP_MAX, "other work is checked as ever: {nap:?}");
             looks += 1;
             in_vain += u32::from(claims.is_empty());
             claimed += claims.iter().map(|claim| u64::from(claim.slice.len())).sum::<u64>();
@@ -444,7 +444,7 @@ fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_t
         }
         let bound = 10 * per_second;
         match per_second {
-            // The nodes' caps are below that: what waits for them is looked at often.
+            // The nodes' caps are below that: what waits for them is checked often.
             1_000 => assert!(looks > 100, "{looks} looks"),
             _ => assert!(looks <= 52 && in_vain <= 42, "{per_second} a second: {looks} looks, {in_vain} in vain"),
         }
@@ -532,7 +532,7 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
         [(0, nobody.clone()), (1, [NodeId(2)].into()), (2, nobody.clone())],
         "the chunk behind it is for both"
     );
-    // What nobody has takes no place in the offers, and does not keep the dispatcher awake.
+    // A part that no node has takes no place in the offers, and does not keep the dispatcher awake.
     lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
     assert_eq!(offered(&world, &lacking), [(2, nobody)]);
 }

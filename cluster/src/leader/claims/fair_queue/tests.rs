@@ -158,7 +158,7 @@ fn a_node_that_lacks_a_part_serves_other_offers_and_others_serve_this_one() {
         FairQueue::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut ClaimLimits::default(), 100);
     let mut who: Vec<(u64, u64)> = grants.iter().map(|grant| (grant.page.index, grant.node.0)).collect();
     who.dedup();
-    assert_eq!(who, [(1, 1), (2, 2)], "what nobody may serve holds up nothing");
+    assert_eq!(who, [(1, 1), (2, 2)], "an offer that no node may serve delays nothing");
     let nobody = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
     assert_eq!(FairQueue::new().grants(&[nobody], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
 }
@@ -276,7 +276,7 @@ proptest! {
         let names = names(tenants);
         let mut got = vec![0; tenants];
         for (slices, here, there, chunks) in calls {
-            // Everybody always has enough to claim, in pieces of any size; the credit of all runs out at any point.
+            // Each tenant always has enough to claim, in pieces of any size; the credit of all runs out at any point.
             let offers: Vec<Offer> = names.iter().enumerate().flat_map(|(number, name)| {
                 let piece = move |(place, (claimable, priority)): (usize, &(u32, u8))| Offer {
                     priority: *priority, chunk: place as u32, ..offer(name, number as u64, *claimable)

@@ -91,7 +91,7 @@ async fn a_pool_of_a_slow_and_a_fast_relay_is_as_fast_as_both() {
 }
 
 /// Sessions of a slow relay, and what each tenant may have claimed of it: two a session, and of that its part. So each
-/// has somebody who waits whenever a session comes free.
+/// has a waiting claim whenever a session comes free.
 #[tokio::test(start_paused = true)]
 async fn sessions_go_by_shares_whatever_the_rows() {
     let large = |row| Tenant { share: 4, claimed: 20, row };

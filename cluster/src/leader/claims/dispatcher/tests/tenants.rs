@@ -61,7 +61,7 @@ fn a_tenant_is_claimed_at_its_rate_whatever_its_relays_and_beside_it_others_are_
     }
 }
 
-/// P25: whoever leads, and however often that changes.
+/// P25: whichever node leads, and however often that changes.
 #[test]
 fn a_tenants_rate_holds_across_a_fail_over() {
     let mut world = World::with(3_000);
@@ -180,7 +180,7 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
     assert_eq!(looks_until_claimed(busy), idle, "a tenant's credit is its own");
 }
 
-/// Puts on their way what was made for this tenant's pages, as long as nobody has answered.
+/// Puts on their way what was made for this tenant's pages, as long as there is no answer.
 fn goes_for(world: &mut World, tenant: &str, made: Claims) {
     let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
     let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();

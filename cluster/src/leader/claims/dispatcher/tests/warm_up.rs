@@ -54,7 +54,7 @@ fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
     world.warm_up(&[50, 300]);
     assert_eq!(world.sent(), 50);
     let (claims, nap) = world.look();
-    assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and nobody is kept awake");
+    assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and the dispatcher sleeps");
     // Another leader finds the same in the state.
     world.paces = ClaimRates::default();
     world.fair = FairQueue::new();
