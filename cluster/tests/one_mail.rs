@@ -299,7 +299,7 @@ impl Clock for Trap {
     }
 
     fn boot(&self) -> Duration {
-        let of_a_lane = || Backtrace::force_capture().to_string().contains("reveille_cluster::worker");
+        let of_a_lane = || Backtrace::force_capture().to_string().contains("reveille_cluster::worker::claim_worker");
         assert!(!(self.0.load(Ordering::SeqCst) && of_a_lane() && self.0.swap(false, Ordering::SeqCst)), "the trap");
         SystemClock.boot()
     }
