@@ -1,15 +1,13 @@
 //! Nodes that ask for their lease but do not apply what is granted to them (P12).
 //!
-//! A node whose own port is closed, or whose log's disk hangs, still asks its leader every second, and learns of no
-//! claim. So each question says what the node has applied: its state is as old as the first entry that it lacks.
+//! A node whose own port is closed, or whose log's disk hangs, asks its leader every second, and learns of no claim. Each
+//! question says what the node has applied: its state is as old as the first entry that it lacks. A refused lease only
+//! leaves out a grant, so it is safe: claims are revoked when the last grant is over (P9), and the floor of that
+//! revocation keeps the node's gates closed until it has applied it (P14).
 //!
 //! - Older than [`FRESH`]: no claims.
-//! - Older than [`BEGIN_WITHIN`] while it holds a claim that it has not applied: no lease. It cannot have begun that
-//!   claim.
-//! - Older than [`SILENT`] while it holds any claim: no lease. It may not hear the leader's answers, and then settles
-//!   nothing.
-//! A refused lease only leaves out a grant, so it is safe: claims are revoked when the last grant is over (P9), and the
-//! floor of that revocation keeps the node's gates closed until it has applied it (P14).
+//! - Older than [`BEGIN_WITHIN`] while it holds a claim that it has not applied: no lease. It cannot have begun it.
+//! - Older than [`SILENT`] while it holds any claim: no lease. It may not hear the leader's answers, and settles nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
