@@ -2,8 +2,8 @@
 //!
 //! What a thread or a process draws once, at its first hash map or runtime, is part of a seed; so no process runs two.
 //! The command starts itself again for each seed, as many at a time as there are processors, and reads one line of JSON
-//! from each. It stops at the first seed that fails, with the last lines of its trace and the command that repeats it; but
-//! with `--append` it goes on, since whoever gathers hours wants to know how many of all seeds fail.
+//! from each. It stops at the first seed that fails, with the last lines of its trace and the command that repeats it;
+//! but with `--append` it goes on, to count how many of all seeds fail.
 
 mod kept;
 mod planted;
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_seeds_is_read_and_one_seed_is_one() {
+    fn range_of_seeds_is_read_and_one_seed_is_one() {
         assert_eq!("0..200".parse(), Ok(Seeds { from: 0, to: 200 }));
         assert_eq!("7".parse(), Ok(Seeds { from: 7, to: 8 }));
         for nonsense in ["", "a..b", "7..7", "9..3", "-1"] {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn every_third_seed_has_the_shipped_heartbeat() {
+    fn every_third_seed_has_shipped_heartbeat() {
         let heartbeats: Vec<u64> = (9..15).map(heartbeat_of).collect();
         assert_eq!(heartbeats, [50, 250, 250, 50, 250, 250]);
     }

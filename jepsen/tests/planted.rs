@@ -1,6 +1,6 @@
-//! A judge that finds nothing proves something only if it can find something. Ten of the planted bugs: the two that a seed
-//! finds soonest, and those that only the invariants I16 to I19 find. All of them are
-//! `reveille-jepsen simulate --planted all --seeds 0..20`.
+//! A judge that finds nothing proves something only if it can find something. Ten of the planted bugs: the two that a
+//! seed finds soonest, and those that only the invariants I16 to I19 find. All of them are `reveille-jepsen simulate
+//! --planted all --seeds 0..20`.
 //!
 //! Only in a build that has them: `cargo test --workspace --features planted-bugs --test planted`.
 #![cfg(feature = "planted-bugs")]
@@ -15,12 +15,12 @@ fn is_found(bug: &str) {
 }
 
 #[test]
-fn a_claim_after_the_send_is_found() {
+fn claim_after_send_is_found() {
     is_found("claim-after-send");
 }
 
 #[test]
-fn a_journal_after_the_act_is_found() {
+fn journal_after_act_is_found() {
     is_found("journal-after-act");
 }
 

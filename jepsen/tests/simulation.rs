@@ -14,7 +14,7 @@ fn summary(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn a_seed_does_the_same_in_two_processes_and_another_one_does_not() {
+fn seed_does_same_in_two_processes_and_another_one_does_not() {
     let hash = |seed: &str| {
         let output = simulate(&["--seeds", seed, "--minutes", "4"]);
         let summary = summary(&output);
@@ -25,7 +25,7 @@ fn a_seed_does_the_same_in_two_processes_and_another_one_does_not() {
 }
 
 #[test]
-fn a_history_that_is_kept_is_judged_again_as_it_was() {
+fn history_that_is_kept_is_judged_again_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
     let (history, trace) = (folder.path().join("seed.jsonl"), folder.path().join("seed.trace"));
     let path = |path: &std::path::Path| path.to_str().expect("a path").to_owned();
@@ -40,7 +40,7 @@ fn a_history_that_is_kept_is_judged_again_as_it_was() {
 }
 
 #[test]
-fn a_handful_of_seeds_hold() {
+fn handful_of_seeds_hold() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("simulations.jsonl");
     let file = file.to_str().expect("a path");

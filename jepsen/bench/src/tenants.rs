@@ -1,9 +1,9 @@
 //! `bulkhead`: how late one tenant's emails are on an idle cluster, and beside another tenant's backlog (I12).
 //!
-//! The other tenant has a large run to the same relay, and one to a relay that accepts connections and never answers. The
-//! small tenant's emails are due in one second: several times on the idle cluster, then as often beside the backlog.
-//! Lateness is the sink's accept minus the due instant. The median of the rounds' p99 must be at most twice the idle one,
-//! plus a floor. The backlog must last until the end; it is not waited for.
+//! The other tenant has a large run to the same relay, and one to a relay that accepts connections and never answers.
+//! The small tenant's emails are due in one second: several times on the idle cluster, then as often beside the
+//! backlog. Lateness is the sink's accept minus the due instant. The median of the rounds' p99 must be at most twice
+//! the idle one, plus a floor. The backlog must last until the end; it is not waited for.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_is_the_middle_value() {
+    fn median_is_middle_value() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 90.0]), Some(3.0));
         assert_eq!(median(&[3.0, 1.0]), Some(1.0));

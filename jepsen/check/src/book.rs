@@ -24,7 +24,7 @@ pub struct Item {
 /// A [`Mail`].
 #[derive(Clone, Copy, Debug)]
 pub struct Dot {
-    /// Whose.
+    /// The recipient of a run.
     pub item: Item,
     /// When it arrived.
     pub at_ns: u64,
@@ -73,7 +73,7 @@ impl Digest {
 /// A [`Claim`] of one recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// Whose.
+    /// The recipient of a run.
     pub item: Item,
     /// The row.
     pub fence: Fence,
@@ -90,7 +90,7 @@ pub struct Grant {
 /// An [`Outcome`].
 #[derive(Clone, Copy, Debug)]
 pub struct Came {
-    /// Whose.
+    /// The recipient of a run.
     pub item: Item,
     /// Log index.
     pub index: u64,
@@ -103,7 +103,7 @@ pub struct Came {
 /// A [`Standing`].
 #[derive(Clone, Copy, Debug)]
 pub struct Stands {
-    /// Whose.
+    /// The recipient of a run.
     pub item: Item,
     /// Its number in the run.
     pub number: Option<u32>,
@@ -342,7 +342,7 @@ impl Book {
         }
     }
 
-    /// What was promised to somebody has a name, though nothing else may ever name it.
+    /// Names that an answer promised are kept, even if no other event mentions them.
     fn keep_names_of(&mut self, call: &Call) {
         if let Answer::Ok { run: Some(run), .. } = &call.answer {
             self.names.keep(run);

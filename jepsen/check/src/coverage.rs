@@ -20,7 +20,7 @@ pub struct Tally {
     pub skipped: u32,
     /// Of those, because the machine cannot do them.
     pub cannot: u32,
-    /// Nobody knows.
+    /// Unknown.
     pub indeterminate: u32,
     /// They ended a life between a final dot and its answer.
     pub inside_data: u32,
@@ -54,11 +54,10 @@ pub fn by_name(book: &Book) -> BTreeMap<String, u32> {
     seen
 }
 
-/// Is it enough? False: it was looked at and is too little. Unknown: nobody looked.
+/// Did the run exercise enough? False: observed and too little. Unknown: not observed.
 ///
-/// A kind that was only ever skipped, and at least once because the machine cannot do it, is named by the tallies and
-/// does not spoil the rest, as long as some other kind that was asked for came about. That there was nobody to strike
-/// excuses nothing: then the run did not show what it was to show.
+/// A kind of fault that this machine cannot inject is reported and ignored, as long as another kind that was asked for
+/// came about. A fault that found no target makes the run invalid.
 pub fn exercised(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     inquiry.needs(book, &[Part::Faults, Part::Accepts]);

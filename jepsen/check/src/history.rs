@@ -1,4 +1,4 @@
-//! The recorded history of a run: what whoever ran it saw, as JSON lines. Written by the recorder of real
+//! The recorded history of a run: what its observers saw, as JSON lines. Written by the recorder of real
 //! processes and by the simulation, read by the checker; all that one needs to judge a run is in it.
 //!
 //! The first line is the [`Header`], each other one an [`Event`], the last one [`Ended`]. Between these two the order
@@ -169,7 +169,7 @@ pub enum Event {
     Limit(Limit),
     /// A node lease was granted or prolonged.
     Lease(Lease),
-    /// Somebody asked for something to be changed.
+    /// A client's call.
     Call(Call),
     /// A fault, whether it came about or not.
     Fault(Fault),
@@ -264,7 +264,7 @@ pub enum Part {
     /// Every life of every node is a [`Life`].
     Lives,
     /// Every life that ran at the end has its [`GatePasses`]. One that is over has them too, or a [`GateReading`] for
-    /// each second of it: of a process that was killed nobody can read the last state of a counter.
+    /// each second of it: the last counter of a killed process cannot be read.
     Gates,
     /// Every fault is a [`Fault`].
     Faults,

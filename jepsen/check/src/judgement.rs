@@ -27,8 +27,8 @@ pub struct Judgement {
     pub recipients: u64,
     /// Mails that the sink accepted.
     pub accepted: u64,
-    /// Of those, beyond the first of a recipient of a run, and no operator decided to send it again: 0 is promised, except
-    /// under `resend`, where all are counted here.
+    /// Of those, beyond the first of a recipient of a run, and no operator decided to send it again: 0 is promised,
+    /// except under `resend`, where all are counted here.
     pub duplicates: u64,
     /// And those that an operator decided for: by choice.
     pub duplicates_decided: u64,
@@ -49,7 +49,8 @@ pub struct Judgement {
     pub resent: u64,
     /// How often a recipient in doubt was closed as assumed: by policy or by an operator.
     pub assumed: u64,
-    /// For how many seconds nodes were given no claims, since they died too often (P12): two nodes for a minute are 120.
+    /// For how many seconds nodes were given no claims, since they died too often (P12): two nodes for a minute are
+    /// 120.
     pub backoff_node_seconds: u64,
     /// What became of the faults.
     pub faults: BTreeMap<FaultKind, Tally>,
@@ -90,7 +91,7 @@ impl Book {
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
-            // A run of which nobody knows what was lost proves nothing.
+            // A run whose losses are unknown proves nothing.
             valid: known && coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,

@@ -75,8 +75,8 @@ impl Created {
     }
 }
 
-/// Creates `count` schedules, `body(0)`, `body(1)` …, by so many clients. Each client has its own connections, and sends its next
-/// call when the last one is answered.
+/// Creates `count` schedules, `body(0)`, `body(1)` …, by so many clients. Each client has its own connections, and
+/// sends its next call when the last one is answered.
 pub async fn create(
     admin: &AdminClient,
     clients: u32,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_address_is_the_documented_one() {
+    fn generated_address_is_documented_one() {
         assert_eq!(generated_address(42, 17), "r00000017.s42@audience.invalid");
     }
 

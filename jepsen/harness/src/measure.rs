@@ -48,8 +48,8 @@ pub fn resident_mb(process: u32) -> Result<f64> {
     Ok(rounded(kib as f64 * 1_024.0 / 1e6))
 }
 
-/// `utime` and `stime` (proc(5), fields 14 and 15). The second field is a name in brackets that may contain anything, so
-/// counting begins after the last bracket, with field 3.
+/// `utime` and `stime` (proc(5), fields 14 and 15). The second field is a name in brackets that may contain anything,
+/// so counting begins after the last bracket, with field 3.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_is_a_measured_value() {
+    fn percentile_is_measured_value() {
         let values: Vec<i64> = (1..=200).collect();
         assert_eq!(percentile(&values, 50.0), Some(100));
         assert_eq!(percentile(&values, 99.0), Some(198));

@@ -9,7 +9,7 @@ use crate::names::{Fence, Holder, Node, Recipient, Recipients, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Raft chooses the process of this node and its `EpochStart` is committed, with what the voters' clocks
-    /// agree on. Whoever led before is not told.
+    /// agree on. The former leader is not told.
     Elect(Node, Time),
     /// The leader on the node moves ledger time to what its clock says.
     Tick(Node, Time),
@@ -43,11 +43,11 @@ pub enum Action {
     Answer(Node, About),
     /// The leader on the node ends the run for its deadline.
     Expire(Node),
-    /// The leader on the node decides by policy about somebody in doubt.
+    /// The leader on the node decides by policy about a recipient in doubt.
     Decide(Node, Recipient),
-    /// An operator's decision about somebody is committed, however long after he looked.
+    /// An operator's decision about a recipient is committed, however long after they looked.
     Resolve(Recipient, Decision),
-    /// An operator sends somebody again who is dead.
+    /// An operator sends a recipient again who is dead.
     Requeue(Recipient),
     /// `kill -9`: the journal survives.
     Kill(Node),

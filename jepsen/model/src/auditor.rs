@@ -16,7 +16,7 @@ pub fn tick(rules: Rules, state: &mut State, leader: Node, now: Time) -> bool {
     state.commit(rules, Entry::Tick { epoch, now })
 }
 
-/// The leader on `leader` finds the deadline of the run behind it, and somebody who still waits.
+/// The leader on `leader` finds the deadline of the run behind it, and a recipient who still waits.
 pub fn expire(rules: Rules, state: &mut State, leader: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
@@ -24,7 +24,7 @@ pub fn expire(rules: Rules, state: &mut State, leader: Node) -> bool {
     is_late && state.commit(rules, Entry::Expire { epoch })
 }
 
-/// The leader on `leader` decides about somebody in doubt, if the policy says anything yet.
+/// The leader on `leader` decides about a recipient in doubt, if the policy says anything yet.
 pub fn decide(rules: Rules, state: &mut State, leader: Node, recipient: Recipient) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);

@@ -66,7 +66,7 @@ fn listed_by_nodes(state: &State, about: About, unconfirmed: &[bool; NODES]) -> 
     state.attempts.iter().filter(is_listed).map(|attempt| (attempt.row, attempt.recipient)).collect()
 }
 
-/// What no living process can list: rows that hold somebody in doubt, or claimed for a process
+/// What no living process can list: rows that hold a recipient in doubt, or claimed for a process
 /// that did not confirm. Its hand-off may be in some buffer still.
 fn doubtful_rows(state: &State, leader: Node, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
     let view = state.view(leader);
@@ -80,9 +80,9 @@ fn doubtful_rows(state: &State, leader: Node, about: About, unconfirmed: &[bool;
     view.rows.iter().flat_map(doubtful).collect()
 }
 
-/// What may still arrive and is not named. The promise leaves out one thing: a hand-off of somebody about whose doubt
-/// somebody has decided, in this row or in a former one, once its process has died or its dialogue has ended without an
-/// answer.
+/// What may still arrive and is not named. The promise leaves out one thing: a hand-off of a recipient about whose
+/// doubt an operator has decided, in this row or in a former one, once its process has died or its dialogue has ended
+/// without an answer.
 fn missed(state: &State, answer: &Answer) -> Vec<(Fence, Recipient)> {
     let is_left_out = |attempt: &Attempt| {
         let is_decided = |row: &Row| row.resent.or(row.assumed).has(attempt.recipient);

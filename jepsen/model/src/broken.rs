@@ -13,7 +13,7 @@ pub enum Broken {
     /// P10: a row belongs to a node, not to one life of it. A process that starts works on the rows
     /// that it finds in the state as it is replayed.
     NoIncarnation,
-    /// P4: `apply` grants the slice as it was proposed, whoever in it is no longer pending.
+    /// P4: `apply` grants the slice as it was proposed, also recipients that are no longer pending.
     ClaimWithoutPending,
     /// P4: `apply` grants to an incarnation that is no longer the current one.
     ClaimForAnyIncarnation,
@@ -62,7 +62,7 @@ pub enum Broken {
     GateIgnoresTheDeadline,
     /// P15: who comes back to a cancelled run is pending.
     CancelForgetsWhoComesBack,
-    /// P15: somebody of a cancelled run is sent again.
+    /// P15: a recipient of a cancelled run is sent again.
     ResendOfCancelledRun,
     /// P15, as mended: a pause that the deadline overtook is forgotten when the run opens again.
     ExpiryForgetsPause,
@@ -70,19 +70,19 @@ pub enum Broken {
     ExpireWhoIsClaimed,
     /// P4: a refusal counts as an attempt though its recipient has left the row.
     CountEachRefusal,
-    /// P4: the last attempt does not make anybody dead.
+    /// P4: the last attempt does not make any recipient dead.
     RetryForEver,
-    /// P4: a requeue takes anybody, dead or not.
+    /// P4: a requeue takes any recipient, dead or not.
     RequeueWhoIsNotDead,
-    /// P14: somebody who is still claimed is sent again: his holder may pass its gate.
+    /// P14: a recipient who is still claimed is sent again: its holder may pass its gate.
     DecideWhoIsClaimed,
-    /// P14: a decision takes anybody who has left a row, in doubt or not.
+    /// P14: a decision takes any recipient who has left a row, in doubt or not.
     DecideWhoHasEnded,
     /// P14: who was sent again is not counted.
     ResendUncounted,
     /// P14: who is assumed counts as sent.
     AssumedIsSent,
-    /// P14: evidence that somebody assumed was not handed off is counted and does not move him.
+    /// P14: evidence that a recipient assumed was not handed off is counted and does not move it.
     AssumedNeverReturns,
     /// P18: `apply` takes an entry whose time is below ledger time.
     TimeGoesBack,

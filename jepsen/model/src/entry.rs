@@ -47,9 +47,9 @@ pub enum Entry {
         /// The leadership that decided it.
         epoch: Epoch,
     },
-    /// Somebody in doubt is closed or sent again, without evidence (P14).
+    /// A recipient in doubt is closed or sent again, without evidence (P14).
     Decide(Decide),
-    /// An operator sends somebody again who is dead, with attempts counted anew.
+    /// An operator sends a recipient again who is dead, with attempts counted anew.
     Requeue {
         /// Who.
         recipient: Recipient,
@@ -94,7 +94,7 @@ pub enum Outcome {
     InDoubt,
 }
 
-/// A decision about somebody in doubt.
+/// A decision about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decide {
     /// Who.
@@ -105,7 +105,7 @@ pub struct Decide {
     pub by: Decider,
 }
 
-/// What may be decided about somebody in doubt.
+/// What may be decided about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// Closed; never counted as sent.
@@ -114,7 +114,7 @@ pub enum Decision {
     Resend,
 }
 
-/// Who decides about somebody in doubt.
+/// Who decides about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decider {
     /// The policy of the run, by a leader.

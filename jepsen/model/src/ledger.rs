@@ -2,7 +2,7 @@
 //!
 //! One run, one chunk. A recipient stands where the set is that holds it, as in the real ledger, so that
 //! closed accounting (P1) is a statement that can be false. Rows stay after they are closed: the
-//! fences that sent somebody must be known when late evidence arrives. [`crate::apply`] is the only
+//! fences that sent a recipient must be known when late evidence arrives. [`crate::apply`] is the only
 //! writer, [`crate::entry`] what it reads.
 
 use crate::names::{Epoch, Fence, Holder, Incarnation, Index, NODES, Node, Recipient, Recipients, Time};
@@ -140,8 +140,8 @@ impl Ledger {
         self.stands(recipient, Standing::Claimed) && self.row(fence).is_some_and(|row| row.open.has(recipient))
     }
 
-    /// Whether somebody who was sent again turned out to be sent by his first row. The second one's gate learns of it
-    /// when its node does: a duplicate until then is one by choice, and counted (P14).
+    /// Whether a recipient who was sent again turned out to be sent by its first row. The second one's gate learns of
+    /// it when its node does: a duplicate until then is one by choice, and counted (P14).
     pub fn is_overtaken(&self, recipient: Recipient) -> bool {
         self.rows.iter().any(|row| row.resent.has(recipient) && row.sent.has(recipient))
     }
@@ -161,7 +161,7 @@ impl Ledger {
         self.set(Standing::Pending).is_empty() && self.set(Standing::Claimed).is_empty()
     }
 
-    /// Whether evidence may send somebody back to pending, though nothing is pending or claimed (P14).
+    /// Whether evidence may send a recipient back to pending, though nothing is pending or claimed (P14).
     pub fn may_come_back(&self) -> bool {
         !self.set(Standing::InDoubt).is_empty() || !self.set(Standing::Assumed).is_empty()
     }

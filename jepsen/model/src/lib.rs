@@ -12,7 +12,7 @@
 //!
 //! - **Log** ([`log`]): one committed sequence, and for each process the prefix that it has applied.
 //!   Raft itself is below the model. A frozen process is one whose prefix is short.
-//! - **Leaders**: whoever has its own `EpochStart` in its prefix and no later one believes that it
+//! - **Leaders**: a node that has its own `EpochStart` in its prefix and no later one believes that it
 //!   leads, for as long as it does not apply more.
 //! - **Leases** ([`lease`]): no clock. A lease is over when a leader says so, because the arithmetic
 //!   of P9 is what makes that true; broken variants take the reasons away.

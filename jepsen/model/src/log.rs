@@ -15,7 +15,7 @@ use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::names::Index;
 
-/// The oldest state that somebody may still be at, the entries after it, and the state after each.
+/// The oldest state that a node may still be at, the entries after it, and the state after each.
 #[derive(Clone, Debug)]
 pub struct Log {
     entries: Vec<Entry>,

@@ -46,7 +46,7 @@ struct Arguments {
     /// Cancels of it, repeats included
     #[arg(long, default_value_t = 0)]
     cancels: u8,
-    /// Decisions of operators about somebody in doubt
+    /// Decisions of operators about a recipient in doubt
     #[arg(long, default_value_t = 0)]
     decisions: u8,
     /// Dead recipients that operators send again

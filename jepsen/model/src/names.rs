@@ -85,7 +85,7 @@ pub const RECIPIENTS_MAX: usize = 8;
 pub struct Recipients(u8);
 
 impl Recipients {
-    /// Nobody.
+    /// No recipients.
     pub const NONE: Recipients = Recipients(0);
 
     /// Recipients 0 to `count - 1`; at most 8.

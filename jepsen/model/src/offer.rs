@@ -104,7 +104,7 @@ fn orders(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
     }
 }
 
-/// What may be committed at any time, whoever sent it and whenever that was.
+/// What may be committed at any time, by any sender.
 fn messages(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
     actions.extend(Node::all().flat_map(|node| lives(state, node)).map(Action::NodeUp));
     actions.extend((0..state.settles.len()).map(Action::Settle));

@@ -17,7 +17,7 @@ pub enum RunState {
     Finished,
 }
 
-/// What becomes of somebody in doubt when nobody says so.
+/// What becomes of a recipient in doubt without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InDoubt {
     /// Stays in doubt until evidence comes, or an operator decides.
@@ -59,11 +59,11 @@ pub struct Run {
     pub stop_index: Index,
     /// Attempts of each recipient that count (P4, P6).
     pub attempts: [u8; RECIPIENTS_MAX],
-    /// Decisions to send somebody again who was in doubt.
+    /// Decisions to send a recipient again who was in doubt.
     pub resent: u8,
-    /// Acceptances of somebody whom another fence had sent.
+    /// Acceptances of a recipient whom another fence had sent.
     pub known_duplicates: u8,
-    /// Acceptances of somebody who had ended otherwise.
+    /// Acceptances of a recipient who had ended otherwise.
     pub contradictions: u8,
     /// Who was assumed turned out not to have been handed off: so often.
     pub assumptions_disproved: u8,
@@ -96,7 +96,7 @@ impl Run {
         self.attempts[usize::from(recipient)] += 1;
     }
 
-    /// Whether the policy `resend` may act for somebody in doubt: that is an attempt that counts, and when none is
+    /// Whether the policy `resend` may act for a recipient in doubt: that is an attempt that counts, and when none is
     /// left a person decides (P4).
     pub fn may_resend(&self, recipient: Recipient) -> bool {
         self.attempts_of(recipient) + 1 < self.policies.max_attempts

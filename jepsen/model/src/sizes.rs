@@ -27,7 +27,7 @@ pub struct Sizes {
     pub resumes: u8,
     /// Cancels of it: repeats count.
     pub cancels: u8,
-    /// Decisions of operators about somebody in doubt, either way.
+    /// Decisions of operators about a recipient in doubt, either way.
     pub decisions: u8,
     /// Dead recipients that operators send again.
     pub requeues: u8,

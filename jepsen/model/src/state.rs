@@ -47,9 +47,9 @@ pub struct Orders {
     pub resumes: u8,
     /// Cancels.
     pub cancels: u8,
-    /// Decisions about somebody in doubt.
+    /// Decisions about a recipient in doubt.
     pub decisions: u8,
-    /// Requeues of somebody dead.
+    /// Requeues of a recipient dead.
     pub requeues: u8,
 }
 
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// Whether the process on `node` holds a row, now or in what it has yet to apply, with somebody
+    /// Whether the process on `node` holds a row, now or in what it has yet to apply, with a recipient
     /// whom it has not tried.
     pub fn has_work(&self, node: Node) -> bool {
         let process = self.process(node);

@@ -15,7 +15,7 @@ pub struct Witness {
     pub passed_too_late: bool,
     /// A gate was passed after the deadline by a process that did not know of it yet.
     pub passed_unaware: bool,
-    /// Somebody was claimed in a run that was paused, ended, or past its deadline.
+    /// A recipient was claimed in a run that was paused, ended, or past its deadline.
     pub claimed_of_stopped: bool,
     /// The relay accepted, after an answer, what that should have named and had not.
     pub accepted_unnamed: bool,
@@ -23,7 +23,7 @@ pub struct Witness {
     pub accepted_named: bool,
     /// A Settle that had been committed before was committed again and changed something.
     pub repeat_changed: bool,
-    /// Somebody left a state that is terminal.
+    /// A recipient left a state that is terminal.
     pub left_for_good: bool,
     /// Ledger time went back, or an entry moved it too far.
     pub time_broke: bool,

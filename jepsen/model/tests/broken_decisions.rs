@@ -17,117 +17,117 @@ const DECISION: Sizes = Sizes { decisions: 1, ..Sizes::CALM };
 const DEADLINE: Sizes = Sizes { until: 1, policies: Policies { finish_by: 1, ..Policies::DEFAULT }, ..Sizes::CALM };
 
 #[test]
-fn a_claim_of_a_paused_run_is_sent() {
+fn claim_of_paused_run_is_sent() {
     falls(Broken::ClaimOfStoppedRun, NO_LATER_CLAIM, PAUSE);
     falls(Broken::ClaimOfStoppedRun, NO_LATER_CLAIM, DEADLINE);
 }
 
 #[test]
-fn a_gate_that_does_not_ask_for_the_run_passes_after_the_answer() {
+fn gate_that_does_not_ask_for_run_passes_after_answer() {
     falls(Broken::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, PAUSE);
     falls(Broken::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, CANCEL);
 }
 
 #[test]
-fn a_cancel_answered_at_once_is_followed_by_a_mail() {
+fn cancel_answered_at_once_is_followed_by_mail() {
     falls(Broken::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, CANCEL);
     falls(Broken::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
 #[test]
-fn a_lease_that_demands_no_index_knows_nothing_of_a_pause() {
+fn lease_that_demands_no_index_knows_nothing_of_pause() {
     falls(Broken::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
 /// The holder takes its hand-off off its list when its own state has it in doubt; the leader's state has not yet.
 #[test]
-fn a_leader_that_is_behind_a_holder_names_nothing_of_it() {
+fn leader_that_is_behind_holder_names_nothing_of_it() {
     falls(Broken::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });
     falls(Broken::NameByAnOlderState, ARRIVALS_ARE_NAMED, CANCEL);
 }
 
 #[test]
-fn who_comes_back_to_a_cancelled_run_waits_in_it_for_ever() {
+fn recipient_returned_to_cancelled_run_waits_for_ever() {
     falls(Broken::CancelForgetsWhoComesBack, ENDED, CANCEL);
 }
 
 #[test]
-fn a_resend_brings_somebody_back_to_a_cancelled_run() {
+fn resend_returns_recipient_to_cancelled_run() {
     falls(Broken::ResendOfCancelledRun, ENDED, Sizes { decisions: 1, ..CANCEL });
 }
 
 #[test]
-fn a_run_that_was_paused_goes_on_when_it_is_opened_again_after_its_deadline() {
+fn run_that_was_paused_goes_on_when_it_is_opened_again_after_its_deadline() {
     let sizes = Sizes { claims: 2, refusals: 1, pauses: 1, requeues: 1, ..DEADLINE };
     falls(Broken::ExpiryForgetsPause, NO_LATER_CLAIM, sizes);
 }
 
 #[test]
-fn a_refusal_that_comes_again_is_taken_for_another_attempt() {
+fn refusal_that_comes_again_is_taken_for_another_attempt() {
     let sizes = Sizes { refusals: 1, ..Sizes::CALM };
     falls(Broken::CountEachRefusal, ATTEMPTS, sizes);
     falls(Broken::CountEachRefusal, REPEATS, sizes);
 }
 
 #[test]
-fn without_an_end_somebody_is_refused_for_ever() {
+fn without_end_somebody_is_refused_for_ever() {
     let policies = Policies { max_attempts: 1, ..Policies::DEFAULT };
     falls(Broken::RetryForEver, RETRIES_END, Sizes { refusals: 1, policies, ..Sizes::CALM });
 }
 
 #[test]
-fn a_requeue_of_who_was_sent_is_another_mail() {
+fn requeue_of_sent_recipient_is_another_mail() {
     falls(Broken::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
     falls(Broken::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_ROWS });
 }
 
 #[test]
-fn who_is_sent_again_while_claimed_still_passes_the_gate() {
+fn resend_of_claimed_recipient_still_passes_gate() {
     falls(Broken::DecideWhoIsClaimed, ON_ROW, DECISION);
 }
 
 #[test]
-fn a_decision_that_comes_too_late_moves_who_has_ended() {
+fn late_decision_moves_terminal_recipient() {
     falls(Broken::DecideWhoHasEnded, TERMINAL, DECISION);
 }
 
 #[test]
-fn a_resend_that_is_not_counted_is_a_duplicate_that_nobody_chose() {
+fn uncounted_resend_is_unchosen_duplicate() {
     let policies = Policies { in_doubt: InDoubt::Resend, ..Policies::DEFAULT };
     falls(Broken::ResendUncounted, ONE_ACCEPT, Sizes { policies, ..TWO_ROWS });
     falls(Broken::ResendUncounted, ONE_ACCEPT, Sizes { decisions: 1, ..TWO_ROWS });
 }
 
 #[test]
-fn who_is_assumed_and_counts_as_sent_may_have_got_nothing() {
+fn assumed_recipient_counted_as_sent_may_have_no_mail() {
     falls(Broken::AssumedIsSent, LEDGER_AND_RELAY, DECISION);
 }
 
 #[test]
-fn who_is_assumed_and_never_returns_is_assumed_by_nobody() {
+fn assumed_recipient_that_never_returns_has_no_decider() {
     falls(Broken::AssumedNeverReturns, CLOSED_ACCOUNTING, DECISION);
 }
 
 #[test]
-fn a_gate_that_does_not_ask_for_the_deadline_passes_after_it() {
+fn gate_that_does_not_ask_for_deadline_passes_after_it() {
     falls(Broken::GateIgnoresTheDeadline, IN_TIME, DEADLINE);
 }
 
 #[test]
-fn an_expiry_of_who_is_claimed_calls_expired_who_is_sent() {
+fn expiry_of_claimed_recipient_calls_sent_recipient_expired() {
     let sizes = Sizes { recipients: 2, ..DEADLINE };
     falls(Broken::ExpireWhoIsClaimed, ON_ROW, sizes);
     falls(Broken::ExpireWhoIsClaimed, LEDGER_AND_RELAY, sizes);
 }
 
 #[test]
-fn ledger_time_goes_where_a_leaders_clock_goes() {
+fn ledger_time_goes_where_leaders_clock_goes() {
     falls(Broken::TimeGoesBack, TIME, Sizes { until: 1, ..Sizes::CALM });
     falls(Broken::TimeLeaps, TIME, Sizes { until: 2, ..Sizes::CALM });
     falls(Broken::EpochLowersTime, TIME, Sizes { until: 1, elections: 1, ..Sizes::CALM });
 }
 
 #[test]
-fn a_lease_by_ledger_time_ends_for_the_leader_and_not_for_the_node() {
+fn lease_by_ledger_time_ends_for_leader_and_not_for_node() {
     falls(Broken::LeaseByLedgerTime, ON_ROW, DEADLINE);
 }

@@ -61,7 +61,7 @@ fn by_policy(story: &Story, decision: Decision) -> Entry {
 }
 
 #[test]
-fn an_assumption_is_disproved_once_and_proved_for_ever() {
+fn assumption_is_disproved_once_and_proved_for_ever() {
     for outcome in [Outcome::Released, Outcome::Refused] {
         let (mut story, row) = Story::of_a_doubt();
         story.commit(by_operator(Decision::Assume));
@@ -81,7 +81,7 @@ fn an_assumption_is_disproved_once_and_proved_for_ever() {
 }
 
 #[test]
-fn an_assumption_that_is_disproved_too_late_has_expired() {
+fn assumption_that_is_disproved_too_late_has_expired() {
     let (mut story, row) = Story::of_a_doubt();
     story.commit(by_operator(Decision::Assume));
     story.tick();
@@ -90,7 +90,7 @@ fn an_assumption_that_is_disproved_too_late_has_expired() {
 }
 
 #[test]
-fn a_resend_is_counted_and_by_policy_it_is_an_attempt() {
+fn resend_is_counted_and_by_policy_it_is_attempt() {
     let (mut story, row) = Story::of_a_doubt();
     story.commit(by_policy(&story, Decision::Resend));
     assert!(story.stands(Standing::Pending));
@@ -107,7 +107,7 @@ fn a_resend_is_counted_and_by_policy_it_is_an_attempt() {
 }
 
 #[test]
-fn who_is_not_in_doubt_is_not_decided() {
+fn recipient_without_doubt_is_not_decided() {
     let (mut story, row) = Story::of_a_doubt();
     story.settle(row, Outcome::Accepted);
     assert_eq!(story.refuses(by_operator(Decision::Resend)), Refusal::NotInRow);
@@ -115,7 +115,7 @@ fn who_is_not_in_doubt_is_not_decided() {
 }
 
 #[test]
-fn a_cancelled_run_takes_nobody_back() {
+fn cancelled_run_takes_no_recipient_back() {
     let (mut story, row) = Story::of_a_doubt();
     story.commit(Entry::RunCancel);
     assert_eq!(story.refuses(by_operator(Decision::Resend)), Refusal::NotPossible);
@@ -125,7 +125,7 @@ fn a_cancelled_run_takes_nobody_back() {
 }
 
 #[test]
-fn the_last_attempt_is_dead_and_a_requeue_counts_anew() {
+fn last_attempt_is_dead_and_requeue_counts_anew() {
     let mut story = Story(Ledger::opening(1, POLICIES));
     for attempts in 1..=2 {
         assert!(story.stands(Standing::Pending));
@@ -140,7 +140,7 @@ fn the_last_attempt_is_dead_and_a_requeue_counts_anew() {
 }
 
 #[test]
-fn the_deadline_leaves_who_is_claimed_and_a_resend_moves_it() {
+fn deadline_leaves_claimed_recipient_and_resend_moves_it() {
     let mut story = Story(Ledger::opening(2, POLICIES));
     let row = story.claim();
     story.tick();
@@ -156,7 +156,7 @@ fn the_deadline_leaves_who_is_claimed_and_a_resend_moves_it() {
 }
 
 #[test]
-fn a_pause_outlives_the_deadline() {
+fn pause_outlives_deadline() {
     let mut story = Story(Ledger::opening(2, POLICIES));
     let row = story.claim();
     story.commit(Entry::RunPause);
@@ -171,7 +171,7 @@ fn a_pause_outlives_the_deadline() {
 }
 
 #[test]
-fn ledger_time_goes_on_by_a_step_and_in_an_epoch_alone() {
+fn ledger_time_goes_on_by_step_and_in_epoch_alone() {
     let mut story = Story(Ledger::opening(1, POLICIES));
     let epoch = story.0.epoch;
     story.tick();

@@ -20,87 +20,87 @@ fn with_a_deadline(sizes: Sizes) -> Sizes {
 }
 
 #[test]
-fn retries_that_end_and_a_requeue() {
+fn retries_that_end_and_requeue() {
     let policies = Policies { max_attempts: 2, ..Policies::DEFAULT };
     let sizes = Sizes { claims: 3, refusals: 2, requeues: 1, policies, ..Sizes::CALM };
     holds(sizes, &[reach::DEAD, reach::REQUEUED, reach::SECOND_ROW]);
 }
 
 #[test]
-fn resend_and_a_kill() {
+fn resend_and_kill() {
     let sizes = Sizes { kills: 1, policies: policy(InDoubt::Resend), ..TWO_ROWS };
     holds(sizes, &[reach::DUPLICATE, reach::KNOWN_DUPLICATE, reach::RESOLVED]);
 }
 
 #[test]
-fn resend_refusals_and_a_cancel() {
+fn resend_refusals_and_cancel() {
     let policies = Policies { max_attempts: 2, ..policy(InDoubt::Resend) };
     let sizes = Sizes { refusals: 1, cancels: 1, policies, ..TWO_ROWS };
     holds(sizes, &[reach::DUPLICATE, reach::KNOWN_DUPLICATE, reach::CONTRADICTION, reach::DEAD, reach::CANCELLED]);
 }
 
 #[test]
-fn assume_sent_and_a_kill() {
+fn assume_sent_and_kill() {
     let sizes = Sizes { kills: 1, policies: policy(InDoubt::AssumeSent), ..TWO_ROWS };
     holds(sizes, &[reach::ARRIVED_ASSUMED, reach::SENT_AFTER_ALL, reach::DISPROVED]);
 }
 
 #[test]
-fn an_operators_decision_and_an_election() {
+fn operators_decision_and_election() {
     let sizes = Sizes { decisions: 1, elections: 1, ..TWO_ROWS };
     holds(sizes, &[reach::DUPLICATE, reach::KNOWN_DUPLICATE, reach::ARRIVED_ASSUMED, reach::TWO_LEADERS]);
 }
 
 #[test]
-fn an_operators_decision_and_an_opt_out() {
+fn operators_decision_and_opt_out() {
     let sizes = Sizes { decisions: 1, opt_outs: 1, ..TWO_ROWS };
     holds(sizes, &[reach::DUPLICATE, reach::SUPPRESSED, reach::CROSSED]);
 }
 
 #[test]
-fn a_pause_that_is_taken_back() {
+fn pause_that_is_taken_back() {
     let sizes = Sizes { pauses: 1, resumes: 1, ..TWO_ROWS };
     holds(sizes, &[reach::RESUMED, reach::CROSSED, reach::UNCONFIRMED]);
 }
 
 #[test]
-fn a_pause_an_election_and_a_resume() {
+fn pause_election_and_resume() {
     let sizes = Sizes { pauses: 1, resumes: 1, elections: 1, ..Sizes::CALM };
     holds(sizes, &[reach::CROSSED, reach::UNCONFIRMED, reach::TWO_LEADERS]);
 }
 
 #[test]
-fn a_cancel_and_a_kill() {
+fn cancel_and_kill() {
     let sizes = Sizes { cancels: 1, kills: 1, ..Sizes::CALM };
     holds(sizes, &[reach::CANCELLED, reach::CROSSED, reach::UNCONFIRMED, reach::RESOLVED]);
 }
 
 #[test]
-fn a_deadline_and_a_refusal() {
+fn deadline_and_refusal() {
     let sizes = with_a_deadline(Sizes { refusals: 1, ..TWO_ROWS });
     holds(sizes, &[reach::EXPIRED, reach::DEAD_OF_TIME, reach::UNAWARE]);
 }
 
 #[test]
-fn a_deadline_and_an_election_whose_clocks_say_anything() {
+fn deadline_and_election_whose_clocks_say_anything() {
     let sizes = with_a_deadline(Sizes { elections: 1, ..Sizes::CALM });
     holds(sizes, &[reach::EXPIRED, reach::UNAWARE, reach::TWO_LEADERS]);
 }
 
 #[test]
-fn a_deadline_a_decision_and_a_life_that_ends() {
+fn deadline_decision_and_life_that_ends() {
     let sizes = with_a_deadline(Sizes { decisions: 1, kills: 1, ..Sizes::CALM });
     holds(Sizes { until: 1, ..sizes }, &[reach::DISPROVED_TOO_LATE, reach::ARRIVED_ASSUMED]);
 }
 
 #[test]
-fn a_run_that_is_opened_again_after_its_deadline() {
+fn run_that_is_opened_again_after_its_deadline() {
     let sizes = with_a_deadline(Sizes { decisions: 1, ..TWO_ROWS });
     holds(Sizes { until: 1, ..sizes }, &[reach::REOPENED, reach::DUPLICATE]);
 }
 
 #[test]
-fn a_paused_run_that_the_deadline_overtakes() {
+fn paused_run_that_deadline_overtakes() {
     let sizes = with_a_deadline(Sizes { decisions: 1, pauses: 1, ..Sizes::CALM });
     holds(Sizes { until: 1, ..sizes }, &[reach::EXPIRED, reach::CROSSED]);
 }

@@ -50,7 +50,7 @@ impl Story {
 const NEGATIVE: [Outcome; 4] = [Outcome::Refused, Outcome::Released, Outcome::Suppressed, Outcome::InDoubt];
 
 #[test]
-fn evidence_of_a_row_moves_who_is_in_it() {
+fn evidence_of_row_moves_who_is_in_it() {
     let mut story = Story::new();
     let row = story.claim();
     let after = |outcome| story.settle(row, outcome).expect("the recipient is in the row");
@@ -61,7 +61,7 @@ fn evidence_of_a_row_moves_who_is_in_it() {
 }
 
 #[test]
-fn who_is_in_doubt_stays_in_the_row_and_is_moved_by_its_evidence() {
+fn recipient_in_doubt_stays_in_row_until_its_evidence() {
     let mut story = Story::new();
     let row = story.claim();
     story.settled(row, Outcome::InDoubt);
@@ -73,7 +73,7 @@ fn who_is_in_doubt_stays_in_the_row_and_is_moved_by_its_evidence() {
 }
 
 #[test]
-fn who_opted_out_is_suppressed_by_the_gate_that_knows_and_waits_for_it_otherwise() {
+fn opted_out_recipient_is_suppressed_by_gate_that_knows() {
     let mut story = Story::new();
     let row = story.claim();
     story.commit(Entry::OptOut { recipient: 0 });
@@ -84,7 +84,7 @@ fn who_opted_out_is_suppressed_by_the_gate_that_knows_and_waits_for_it_otherwise
 }
 
 #[test]
-fn late_evidence_about_who_is_pending_counts_only_if_it_is_an_acceptance() {
+fn late_evidence_on_pending_recipient_counts_only_if_acceptance() {
     let mut story = Story::new();
     let row = story.claim();
     story.settled(row, Outcome::Released);
@@ -94,7 +94,7 @@ fn late_evidence_about_who_is_pending_counts_only_if_it_is_an_acceptance() {
 }
 
 #[test]
-fn late_evidence_about_who_is_in_another_row_counts_only_if_it_is_an_acceptance() {
+fn late_evidence_on_recipient_in_another_row_counts_only_if_acceptance() {
     let mut story = Story::new();
     let first = story.claim();
     story.settled(first, Outcome::Released);
@@ -107,7 +107,7 @@ fn late_evidence_about_who_is_in_another_row_counts_only_if_it_is_an_acceptance(
 }
 
 #[test]
-fn a_second_fence_that_was_accepted_is_a_known_duplicate_and_is_counted_once() {
+fn second_fence_that_was_accepted_is_known_duplicate_and_is_counted_once() {
     let mut story = Story::new();
     let first = story.claim();
     story.settled(first, Outcome::Released);
@@ -120,7 +120,7 @@ fn a_second_fence_that_was_accepted_is_a_known_duplicate_and_is_counted_once() {
 }
 
 #[test]
-fn an_acceptance_after_another_end_is_a_contradiction_and_is_counted_once() {
+fn acceptance_after_another_end_is_contradiction_and_is_counted_once() {
     let mut story = Story::new();
     let row = story.claim();
     story.commit(Entry::OptOut { recipient: 0 });
@@ -132,7 +132,7 @@ fn an_acceptance_after_another_end_is_a_contradiction_and_is_counted_once() {
 }
 
 #[test]
-fn a_claim_of_another_epoch_or_life_is_refused() {
+fn claim_of_another_epoch_or_life_is_refused() {
     let mut story = Story::new();
     let former = story.ledger.epoch;
     story.commit(Entry::EpochStart { leader: HOLDER, agreed: 0 });
@@ -145,7 +145,7 @@ fn a_claim_of_another_epoch_or_life_is_refused() {
 }
 
 #[test]
-fn the_announcement_of_an_earlier_life_comes_too_late() {
+fn announcement_of_earlier_life_comes_too_late() {
     let mut story = Story::new();
     let life = |incarnation| Entry::NodeUp { process: Holder { incarnation, ..HOLDER } };
     story.commit(life(3));

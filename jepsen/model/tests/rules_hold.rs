@@ -9,7 +9,7 @@ use reveille_model::properties::reach;
 use reveille_model::{Replay, Sizes};
 
 #[test]
-fn two_rows_an_election_and_a_refusal() {
+fn two_rows_election_and_refusal() {
     let sizes = Sizes { claims: 2, elections: 1, refusals: 1, ..Sizes::CALM };
     let reached = [
         reach::SENT,
@@ -23,37 +23,37 @@ fn two_rows_an_election_and_a_refusal() {
 }
 
 #[test]
-fn two_rows_and_a_kill() {
+fn two_rows_and_kill() {
     let sizes = Sizes { claims: 2, kills: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SENT, reach::REVOKED, reach::RESOLVED, reach::SECOND_ROW]);
 }
 
 #[test]
-fn a_kill_and_a_power_cut() {
+fn kill_and_power_cut() {
     let sizes = Sizes { kills: 1, power_cuts: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SENT, reach::ARRIVED_IN_DOUBT, reach::RESOLVED]);
 }
 
 #[test]
-fn a_kill_an_election_and_a_replay_of_every_entry() {
+fn kill_election_and_replay_of_every_entry() {
     let sizes = Sizes { elections: 1, kills: 1, replay: Replay::Everything, ..Sizes::CALM };
     holds(sizes, &[reach::TWO_LEADERS, reach::RESOLVED]);
 }
 
 #[test]
-fn an_opt_out_and_an_election() {
+fn opt_out_and_election() {
     let sizes = Sizes { elections: 1, opt_outs: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED, reach::TWO_LEADERS]);
 }
 
 #[test]
-fn an_opt_out_two_rows_and_a_kill() {
+fn opt_out_two_rows_and_kill() {
     let sizes = Sizes { claims: 2, kills: 1, opt_outs: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED, reach::RESOLVED]);
 }
 
 #[test]
-fn an_opt_out_and_a_power_cut() {
+fn opt_out_and_power_cut() {
     let sizes = Sizes { power_cuts: 1, opt_outs: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED]);
 }

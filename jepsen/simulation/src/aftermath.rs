@@ -1,4 +1,4 @@
-//! The end of a run: what the relay recorded, and what the ledger says of everybody, into the history.
+//! The end of a run: writes what the relay recorded, and the final state of the ledger, into the history.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
 /// Writes down what is due by the checker's calendar until the schedules end; answers how many instants that are.
 ///
 /// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
-/// of them is due if the ledger knows it, and is expected of nobody if not.
+/// of them is due only if the ledger knows it.
 pub fn due(chronicle: &Chronicle, plan: &Plan, created: &[Created], ledger: &Ledger) -> u64 {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
@@ -111,7 +111,7 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     told.filter_map(passed_over).next()
 }
 
-/// What the checker makes of a reason. Whoever has no catch-up loses an instant only by being late; and an instant
+/// What the checker makes of a reason. A schedule without catch-up loses an instant only by being late; and an instant
 /// that the checker's calendar knows cannot be one that does not exist.
 fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     Some(match reason {
@@ -205,7 +205,8 @@ fn cause(cause: OpeningCause) -> RunCause {
     }
 }
 
-/// The addresses of an audience, by number. Empty where it cannot be read: then the judge finds no state for any of them.
+/// The addresses of an audience, by number. Empty where it cannot be read: then the judge finds no state for any of
+/// them.
 pub fn recipients(ledger: &Ledger, lists: &Lists, audience: &Hash) -> Vec<String> {
     match ledger.blob(audience).and_then(Recipients::from_blob) {
         Some(Recipients::Inline(audience)) => audience.recipients.into_iter().map(|one| one.address).collect(),

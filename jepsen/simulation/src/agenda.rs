@@ -4,11 +4,11 @@ use reveille_ledger::{LEVEL, level};
 
 use crate::faults::{Fault, Mood, Place};
 
-/// What lies ahead.
+/// A step of the run.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     NextFault,
-    /// A fault whose moment has come.
+    /// Installs a fault.
     Break(Fault),
     Start(Place),
     HealNetwork,
@@ -19,7 +19,7 @@ pub(crate) enum Step {
     Operate,
     Look,
     Observe,
-    /// What a former leadership left on its way arrives.
+    /// An entry of a former leadership arrives.
     Late,
     /// A release that applies this level is installed, and the node restarts.
     Install(Place, u32),
@@ -29,7 +29,7 @@ pub(crate) enum Step {
     End,
 }
 
-/// What is mended at one stroke.
+/// Faults of one scope end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Thing {
     Network,

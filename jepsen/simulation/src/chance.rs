@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_is_one() {
+    fn percentage_is_one() {
         let mut chance = Chance::of(3, Concern::Faults);
         let hits = (0..10_000).filter(|_| chance.percent(30)).count();
         assert!((2_800..3_200).contains(&hits), "{hits}");

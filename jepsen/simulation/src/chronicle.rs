@@ -1,4 +1,4 @@
-//! What is seen of a run, as the checker reads it. Every observer writes here, in virtual time.
+//! Records the history of a simulation in the checker's format, in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn name(node: NodeId) -> String {
 }
 
 impl Chronicle {
-    /// Nothing seen yet; it counts time as the trace does.
+    /// An empty history; it counts time as the trace does.
     pub fn new(trace: Trace) -> Chronicle {
         Chronicle { inner: Arc::default(), trace }
     }
@@ -51,12 +51,12 @@ impl Chronicle {
         self.trace.elapsed().as_nanos() as u64
     }
 
-    /// One thing that was seen.
+    /// Records an event.
     pub fn note(&self, event: Event) {
         self.inner.lock().events.push(event);
     }
 
-    /// Somebody asks. Until [`Chronicle::answered`] nobody knows what came of it.
+    /// A client calls. The result is unknown until [`Chronicle::answered`].
     pub fn asked(&self, client: &str, request_id: Option<&str>, operation: Operation) -> Asked {
         let call = Call {
             client: client.to_owned(),
@@ -71,7 +71,7 @@ impl Chronicle {
         Asked(inner.calls.len() - 1)
     }
 
-    /// And was answered.
+    /// The call was answered.
     pub fn answered(&self, asked: Asked, answer: Answer) {
         let now_ns = self.now_ns();
         if let Some(call) = self.inner.lock().calls.get_mut(asked.0) {
@@ -80,20 +80,20 @@ impl Chronicle {
         }
     }
 
-    /// Something is broken from now on.
+    /// A fault begins.
     pub fn breaks(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> Broken {
         let nodes = nodes.iter().map(|node| self::name(*node)).collect();
         self.breaks_as(Fault::installed(kind, name, nodes, self.now_ns()))
     }
 
-    /// The same, with what else is known of it.
+    /// A fault begins, with all its details.
     pub fn breaks_as(&self, fault: Fault) -> Broken {
         let mut inner = self.inner.lock();
         inner.faults.push(fault);
         Broken(inner.faults.len() - 1)
     }
 
-    /// It is whole again.
+    /// The fault has ended.
     pub fn mends(&self, broken: Broken) {
         let now_ns = self.now_ns();
         if let Some(fault) = self.inner.lock().faults.get_mut(broken.0) {
@@ -129,7 +129,7 @@ impl Chronicle {
         self.inner.lock().granted.get(fence).copied()
     }
 
-    /// Everything so far.
+    /// All events so far.
     pub fn events(&self) -> Vec<Event> {
         let inner = self.inner.lock();
         let calls = inner.calls.iter().cloned().map(Event::Call);

@@ -1,5 +1,5 @@
-//! Those who ask: each asks whatever node answers, and asks again until it knows. What they ask and what they are told
-//! goes into the history.
+//! Clients: each calls any node that answers, and tries again until the result is known. Calls and answers go into the
+//! history.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,7 +49,7 @@ pub struct Created {
     pub after_last: Time,
 }
 
-/// What is known of what was asked.
+/// What the clients know from answered calls.
 #[derive(Default)]
 pub struct Known {
     /// Created schedules.
@@ -58,7 +58,7 @@ pub struct Known {
     pub never: u64,
     /// Opt-outs: tenant and address.
     pub opted_out: Vec<(String, String)>,
-    /// Runs that somebody has paused and means to resume.
+    /// Paused runs that their client will resume.
     pub paused: Vec<RunId>,
     /// Requests so far, to number them.
     pub requests: u64,
@@ -75,7 +75,7 @@ pub struct Clients {
     stop: CancellationToken,
 }
 
-/// What came of asking, and what was asked in the end.
+/// An answered call, with the command that was answered.
 pub(crate) struct Told {
     pub reply: CommandReply,
     pub command: Command,
@@ -85,11 +85,11 @@ pub(crate) struct Told {
     pub may_be_older: bool,
 }
 
-/// Why a try has no answer.
+/// Why a try has no result.
 pub(crate) enum Missed {
     /// It did not happen, says the product, and is held to it.
     NotDone(String),
-    /// It may have happened: its answer is lost, or it was done and nobody has held the barrier.
+    /// It may have happened: its answer is lost, or the command was applied and its barrier failed.
     MaybeDone(String),
 }
 
@@ -101,18 +101,18 @@ impl fmt::Display for Missed {
 }
 
 impl Clients {
-    /// Who ask these nodes.
+    /// Clients of these nodes.
     pub fn new(sites: Sites, lists: Lists, trace: Trace, chronicle: Chronicle) -> Clients {
         let lists = Arc::new(lists);
         Clients { sites, trace, chronicle, lists, known: Arc::default(), stop: CancellationToken::new() }
     }
 
-    /// Nobody asks any more.
+    /// Stops all clients.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Looks at what is known.
+    /// Reads what the clients know.
     pub fn known<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
         look(&self.known.lock())
     }
@@ -172,7 +172,7 @@ impl Clients {
         Some(told).filter(|told| !matches!(told.reply.outcome, CommandOutcome::Refused(_)))
     }
 
-    /// Has this done as soon as a node answers.
+    /// Proposes a command as soon as a node answers.
     pub fn set(&self, command: Command) {
         let clients = self.clone();
         tokio::spawn(async move {
@@ -199,7 +199,7 @@ impl Clients {
         self.ask("seal", None, |_| Some(Command::AudienceSeal(seal.clone()))).await;
     }
 
-    /// Creates a schedule as soon as somebody answers.
+    /// Creates a schedule as soon as a node answers.
     pub fn create(&self, planned: Planned) {
         let clients = self.clone();
         tokio::spawn(async move {
@@ -256,15 +256,15 @@ pub(crate) async fn try_once(
 }
 
 /// A run that finishes is paused no more (P15): by the entry that says so the pause is over, and what an operator sends
-/// again of it later is claimed. That a run is open, though somebody has paused it, is no such word.
+/// again of it later is claimed. A refusal because the run is open does not say so.
 fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
     let finished = Refusal::from(Impossible::RunIs(RunKind::Finished));
     matches!(command, Command::RunResume(_)) && *refusal == finished
 }
 
 /// As histories write it. What an earlier try may have done is no longer there to be done: that the second one is
-/// refused says nothing of the first. And where it is taken, the first may have been taken before: of a resume nobody
-/// knows then since which entry what was stopped went on.
+/// refused says nothing of the first. And where it is taken, the first may have been taken before: since which
+/// entry a resumed run went on is then unknown.
 pub(crate) fn answer(told: &Told) -> Answer {
     let run = match &told.reply.outcome {
         CommandOutcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn boot_rate_leaves_the_wall_clock_right_until_it_is_set() {
+    async fn boot_rate_leaves_wall_clock_right_until_it_is_set() {
         let clock = NodeClock::new(Time(0), Duration::ZERO);
         clock.boot_rate(-90_000);
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_starts_anew_turns_no_clock_back_for_what_is_left_of_its_last_life() {
+    async fn reboot_turns_no_clock_back_for_ended_process() {
         let clock = NodeClock::new(Time(0), Duration::from_secs(500));
         let former = clock.of_a_life();
         tokio::time::sleep(Duration::from_secs(7)).await;

@@ -1,8 +1,8 @@
 //! Which fault comes when: drawn from the seed, one after the other, several at a time.
 //!
-//! A fault that comes at any time mostly comes when nothing can be hurt. So half of them are aimed: shortly before
-//! something becomes due, or in the midst of mail, while people leave it, pause it or cancel it. A death at the dot waits
-//! for its dot. What is aimed at is what anybody could see from outside: the calendar, the relay, a request.
+//! A fault at a random time mostly comes when nothing happens. So half of them are aimed: shortly before something
+//! becomes due, or while mail is sent and runs are paused, cancelled or opted out of. A kill at the dot waits for its
+//! dot. Faults are aimed only by what is visible from outside: the calendar, the relay, a request.
 
 use tokio::time::Duration;
 
@@ -14,21 +14,21 @@ pub type Place = usize;
 /// A fault, and for how long it stays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// `kill -9` of a node or, for none, of whoever leads; it starts again after this.
+    /// `kill -9` of a node or, for none, of the leader; it starts again after this.
     Kill(Option<Place>, Duration),
-    /// The power of a node, or of whoever leads, is cut in the middle of a sync some syncs from now.
+    /// The power of a node, or of the leader, is cut in the middle of a sync some syncs from now.
     PowerCut(Option<Place>, u64, Duration),
-    /// Whoever sends the n-th mail from now that the relay takes dies between its dot and the answer.
+    /// The sender of the n-th mail that the relay accepts from now is killed between its dot and the answer.
     Strike(u64, End),
     /// All nodes are killed at once, each for a while of its own; with their power, where true.
     All([Duration; 3], bool),
     /// All nodes are killed at once, and are back at once: sooner than any of them may stand for election.
     Bounce(Duration),
-    /// The process of a node, or of whoever leads, stands still, and goes on.
+    /// The process of a node, or of the leader, is frozen, and goes on.
     Freeze(Option<Place>, Duration),
-    /// Nothing goes between a node, or whoever leads, and the others.
+    /// A node, or the leader, is cut off from the others.
     Isolate(Option<Place>, Duration),
-    /// What the first says does not reach the second.
+    /// Messages from the first node do not reach the second.
     OneWay(Place, Place, Duration),
     /// Percent of messages that are lost, and by how many milliseconds they are late at most.
     Disturb(u64, u64, Duration),
@@ -36,10 +36,10 @@ pub enum Fault {
     Jump(Place, i64, Duration),
     /// The clocks of a node go wrong by so many parts of a million, and right again later.
     Drift(Place, i64, Duration),
-    /// CLOCK_BOOTTIME of a node runs at a rate that is wrong by so many parts of a million, and right again later. Leases
-    /// hold while it is within one part in ten (P9).
+    /// CLOCK_BOOTTIME of a node runs at a rate that is wrong by so many parts of a million, and right again later.
+    /// Leases hold while it is within one part in ten (P9).
     BootRate(Place, i64, Duration),
-    /// The relay is in another mood.
+    /// The relay misbehaves.
     Relay(Mood, Duration),
 }
 
@@ -60,7 +60,7 @@ pub struct Mood {
     pub slow_ms: u64,
 }
 
-/// How a sender dies between its dot and the answer.
+/// How a sender ends between its dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// With its power, and so with its journal; else by `kill -9`.
@@ -72,26 +72,26 @@ pub struct End {
 /// When a fault comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// At once.
+    /// Now.
     Now,
-    /// So long before something becomes due.
+    /// This long before something becomes due.
     Due(Duration),
-    /// So long after a large run was asked for, while people stop it or leave.
+    /// This long after a large run was triggered, while it is paused, cancelled or opted out of.
     Mail(Duration),
 }
 
 /// A fault and its moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blow {
-    /// What.
+    /// The fault.
     pub fault: Fault,
-    /// When.
+    /// When it comes.
     pub moment: Moment,
 }
 
-/// A boot clock with a wrong rate is right again after at most so long. Ledger time follows the boot clock of the leader
-/// and corrects itself by 0.1 % at most (P18), so a longer fault would fire schedules early by more than the error of two
-/// seconds that the judge allows. Milliseconds.
+/// A boot clock with a wrong rate is right again after at most so long. Ledger time follows the boot clock of the
+/// leader and corrects itself by 0.1 % at most (P18), so a longer fault would fire schedules early by more than the
+/// error of two seconds that the judge allows. Milliseconds.
 const BOOT_RATE_STAYS_MS: u64 = 12_000;
 
 /// The pause before the next fault.
@@ -152,7 +152,7 @@ fn absence(chance: &mut Chance) -> Duration {
     }
 }
 
-/// The end of a sender that the relay has struck: with its journal or without, back within its lease or long after it.
+/// How a sender that the relay kills ends: with its journal or without, back within its lease or long after it.
 pub fn end(chance: &mut Chance) -> End {
     End { power: chance.percent(40), absence: absence(chance) }
 }

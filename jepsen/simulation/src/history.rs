@@ -20,16 +20,16 @@ use crate::plan::Plan;
 /// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
 /// slewed. Milliseconds.
 const CLOCK_ERROR_MS: u64 = 2_500;
-/// An instant opens so late at most while somebody leads. Milliseconds.
+/// An instant opens at most this late while there is a leader. Milliseconds.
 const LATE_MS: u64 = 10_000;
 /// Recipients that a node may hold claimed (P12).
 const CLAIM_CAP: u32 = 4_096;
-/// The invariants that every simulation asks. It has no overload (I12) and no count of gate passes (I14). I18 is asked where
-/// there is a budget.
+/// The invariants that every simulation asks. It has no overload (I12) and no count of gate passes (I14). I18 is asked
+/// where there is a budget.
 const ASKS: [u8; 12] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17, 19];
 
-/// A majority has a leader within ten seconds, or four rounds of an election where heartbeats are slow: a voter grants no
-/// vote for an election's time after the last heartbeat, and stands after as long again at most.
+/// A majority has a leader within ten seconds, or four rounds of an election where heartbeats are slow: a voter grants
+/// no vote for an election's time after the last heartbeat, and stands after as long again at most.
 fn led_within_ms(heartbeat_ms: u64) -> u64 {
     const ROUNDS: u64 = 4;
     (ROUNDS * 2 * heartbeat_ms * ELECTION.end).max(10_000)
@@ -62,7 +62,7 @@ pub struct History {
     ended: Ended,
 }
 
-/// What these events make.
+/// The history of these events.
 pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64) -> History {
     if options.faults {
         let at_ns = FAULTS_AFTER.as_nanos() as u64;
@@ -103,7 +103,7 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
     History { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }
 }
 
-/// Ready to be judged.
+/// The index that the checker judges.
 pub fn book(history: History) -> Book {
     let mut book = Book::new(history.header);
     history.events.into_iter().for_each(|event| book.note(event));

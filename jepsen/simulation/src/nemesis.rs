@@ -1,4 +1,4 @@
-//! What breaks things, and puts them right again.
+//! Installs faults and ends them.
 
 use anyhow::Result;
 use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phase, PhaseName};
@@ -12,11 +12,11 @@ use crate::node::{Death, Node};
 use crate::relay::Struck;
 use crate::world::World;
 
-/// What becomes due later than this is not waited for.
+/// A fault waits at most this long for something to become due.
 const DUE_WITHIN: Duration = Duration::from_secs(60);
 
 impl World {
-    /// Has a fault come at its moment.
+    /// Installs a fault at its moment.
     pub(crate) fn aim(&mut self, Blow { fault, moment }: Blow) -> Result<()> {
         let wait = match moment {
             Moment::Now => Duration::ZERO,
@@ -164,11 +164,11 @@ impl World {
         Ok(())
     }
 
-    /// Writes down the end of a life, with what the relay sees of it in this instant.
+    /// Records the end of a process, with what the relay sees of it now.
     fn ends(&self, place: Place, kind: FaultKind) {
         let node = &self.nodes[place];
         let past_gate = node.life().map(|life| self.around.relay.past_gate(life));
-        // Of a node that is down, too, nothing is heard any more once it is lost: what its journal knows stays in doubt.
+        // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
         let strikes = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.site().and_then(|site| site.leadership());
         self.around.chronicle.breaks_as(Told {
@@ -188,7 +188,7 @@ impl World {
         });
     }
 
-    /// The relay wants a sender dead, between its dot and the answer.
+    /// Kills a sender between its dot and the answer.
     pub(crate) fn strike(&mut self, Struck { life, end }: Struck) -> Result<()> {
         let struck = self.nodes.iter().position(|node| node.life() == Some(life));
         let Some(place) = struck else { return Ok(()) };
@@ -209,7 +209,7 @@ impl World {
         self.kill(place, death, absence)
     }
 
-    /// From here on a quorum is whole. One node may stay dead for good, or cut off one way.
+    /// Ends all faults. One node may stay dead for good, or cut off one way.
     pub(crate) fn heal(&mut self) {
         self.trace().say("faults end; a quorum is whole from here on");
         let at_ns = self.around.chronicle.now_ns();

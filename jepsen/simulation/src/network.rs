@@ -1,8 +1,9 @@
-//! The network between nodes: messages take time, links are cut one way or both, and the dead neither speak nor hear.
+//! The network between nodes: messages take time, links are cut one way or both, and ended processes send and receive
+//! nothing.
 //!
 //! The contract of [`Transport`] is kept: a request is delivered at most once, requests may overtake each other, and
 //! what was surely not delivered is `Unreachable`. A message on a cut link waits for it, as it does in TCP, until its
-//! caller gives up or the connection is given up, whose pings nobody answers.
+//! caller gives up or the connection is given up because its pings are not answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,21 +28,21 @@ const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
 /// product's own connections (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 
-/// One life of a node.
+/// One process of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Life {
     /// Which node.
     pub node: NodeId,
-    /// Which process of it, counted from 1.
+    /// The number of the process, from 1.
     pub number: u64,
 }
 
 struct State {
     chance: Chance,
-    /// The lives that run.
+    /// Processes that run.
     alive: BTreeSet<Life>,
     handlers: BTreeMap<NodeId, (Life, Arc<dyn Handler>)>,
-    /// What the first says does not reach the second.
+    /// Links (from, to) that deliver nothing.
     cut: BTreeSet<(NodeId, NodeId)>,
     /// Nodes whose processes stand still, and who waits for them to go on.
     frozen: BTreeMap<NodeId, Vec<Waker>>,
@@ -61,7 +62,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A quiet network with nobody in it, in which whoever has heard a leader votes for nobody else for so long.
+    /// A quiet, empty network. Followers promise their leader not to vote for another node for `oath`.
     pub fn new(chance: Chance, trace: Trace, oath: Duration) -> Network {
         let state = State {
             chance,
@@ -81,13 +82,13 @@ impl Network {
         format!("node-{}", node.0)
     }
 
-    /// A life begins: this is its way into the network.
+    /// A process starts: this is its transport.
     pub fn enter(&self, life: Life) -> Arc<Way> {
         self.state.lock().alive.insert(life);
         Arc::new(Way { network: self.clone(), life })
     }
 
-    /// A life ends: from this moment on nobody hears of it.
+    /// A process ends: no message of it is delivered from now on.
     pub fn leave(&self, life: Life) {
         let mut state = self.state.lock();
         state.alive.remove(&life);
@@ -98,8 +99,8 @@ impl Network {
         self.thaw(life.node);
     }
 
-    /// The process of a node stands still, as after SIGSTOP: from now on nothing goes in or out of it, to peers or to the
-    /// relay. What it does by itself meanwhile nobody sees.
+    /// The process of a node stands still, as after SIGSTOP: from now on nothing goes in or out of it, to peers or to
+    /// the relay. What it does meanwhile is not visible.
     pub fn freeze(&self, node: NodeId) {
         self.state.lock().frozen.entry(node).or_default();
     }
@@ -127,7 +128,7 @@ impl Network {
         self.state.lock().alive.contains(&life)
     }
 
-    /// Nothing that the first says reaches the second.
+    /// Messages from `from` to `to` are no longer delivered.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.state.lock().cut.insert((from, to));
     }
@@ -138,13 +139,13 @@ impl Network {
         (state.lossy, state.slow_ms) = (lossy, slow_ms);
     }
 
-    /// Somebody else has seen a rule broken.
+    /// Records a violation that another module observed.
     #[cfg(feature = "planted-bugs")]
     pub fn note_broken(&self, what: String) {
         self.state.lock().oaths.note(what);
     }
 
-    /// Promises to leaders that were broken since the last call.
+    /// Vote promises that were broken since the last call.
     pub fn broken_oaths(&self) -> Vec<String> {
         self.state.lock().oaths.broken()
     }
@@ -196,11 +197,11 @@ impl Network {
 enum Carried {
     Arrived,
     SpeakerIsGone,
-    /// Nobody knows where: the connection was given up.
+    /// The connection was given up; whether the message arrived is unknown.
     Lost,
 }
 
-/// One life's way into the network.
+/// The transport of one process.
 pub struct Way {
     network: Network,
     life: Life,
@@ -218,7 +219,7 @@ impl Way {
         let known = network.state.lock().handlers.get(&node_at(to)).map(|(life, handler)| (*life, Arc::clone(handler)));
         let (there, handler) = known.ok_or_else(gone)?;
         network.trace.note(b'm', &[self.life.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
-        // What was delivered is done, whether or not the one who asked still waits.
+        // A delivered request is handled even if the caller no longer waits.
         let promises = Asked::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
         let answer = answer.await.map_err(|_| PeerError::Lost(format!("{to} broke down")))?;
@@ -233,7 +234,7 @@ impl Way {
     }
 }
 
-/// Whoever introduces itself knows an address and no id yet.
+/// An introduction names an address, since the id is not known yet.
 fn node_at(to: &Destination) -> NodeId {
     to.address.strip_prefix("node-").and_then(|number| number.parse().ok()).map_or(to.node, NodeId)
 }

@@ -1,7 +1,7 @@
-//! A node of the product, whole but for its edges: replica, station and their folders, from birth to death.
+//! A node of the product with simulated edges: replica, station and their folders.
 //!
-//! Death is a cut at one instant: the network, the log's disk, the relay and the folders know a life by its number, and
-//! from that instant on they take nothing of it. What still runs of it, until its tasks have ended, reaches nothing.
+//! A process ends at one instant: from then on the network, the log's disk, the relay and the folders accept nothing
+//! from it. Tasks of it that still run have no effect.
 
 use std::fs;
 use std::io;
@@ -37,19 +37,19 @@ use crate::trace::Trace;
 
 /// How long an election takes, in heartbeats.
 pub const ELECTION: std::ops::Range<u64> = 6..12;
-/// What still runs of a dead life gets this long to end; nobody hears of it.
+/// How long the tasks of an ended process may take to stop.
 const REMAINS: Duration = Duration::from_secs(5);
 
-/// What a node stands in.
+/// What all nodes share.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// The way to peers.
+    /// The network between nodes.
     pub network: Network,
-    /// The way out.
+    /// The relay.
     pub relay: Relay,
-    /// What happened.
+    /// The trace.
     pub trace: Trace,
-    /// What was seen.
+    /// The history.
     pub chronicle: Chronicle,
     /// Where its folders lie.
     pub root: PathBuf,
@@ -77,13 +77,13 @@ pub struct Node {
 struct Running {
     life: Life,
     disk: LogDisk,
-    /// None while Raft's promises of a former life are waited out.
+    /// None until the startup delay of Raft is over.
     site: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
     work: JoinHandle<Result<()>>,
     stop: CancellationToken,
 }
 
-/// How a life ends.
+/// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// `kill -9`: the machine goes on, and with it what was written and the memory-backed journal.
@@ -158,7 +158,7 @@ impl Node {
         self.running = Some(Running { life, disk, site, work: tokio::spawn(live), stop });
     }
 
-    /// The process dies, at this instant.
+    /// Ends the process now.
     pub fn die(&mut self, death: Death) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         self.around.network.leave(running.life);
@@ -181,7 +181,7 @@ impl Node {
     }
 }
 
-/// One life, to its end.
+/// Runs one process to its end.
 async fn live(
     options: Options,
     station: lifecycle::RuntimeOptions,
@@ -215,7 +215,7 @@ async fn live(
     worked
 }
 
-/// Notes when claims are applied here, as long as this life's replica runs. One whose hint was lost has no instant.
+/// Records when claims are applied here while the replica runs. A claim whose hint was lost has no instant.
 async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
     while let Some(hint) = hints.next().await {
         if let Hint::Effect { effect: Effect::ClaimGranted { fence, .. }, .. } = hint {

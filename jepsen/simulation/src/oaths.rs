@@ -1,6 +1,6 @@
-//! What followers promise: whoever has heard a leader gives nobody else its vote for as long as an election takes at
-//! most, whether or not its process lives on, unless that leader itself has asked for the election. Nothing of it is in
-//! a history, and only a simulation sees every message, so this is looked at here.
+//! Checks the promise of followers: after a heartbeat of a leader a node votes for no other node for the longest
+//! election time, even after a restart, unless that leader itself asked for the election. Histories do not contain
+//! votes, and only a simulation sees every message, so this is checked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use reveille_proto::peer::v1;
 use reveille_raft::peer::{Request, Response};
 use tokio::time::{Duration, Instant};
 
-/// What was promised to whom, and when.
+/// The promises of each node to its last leader.
 #[derive(Debug)]
 pub struct Oaths {
     holds: Duration,
@@ -19,14 +19,14 @@ pub struct Oaths {
     broken: Vec<String>,
 }
 
-/// What of a request matters here.
+/// The part of a request that matters here.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
-    /// A leader shows itself.
+    /// A heartbeat.
     Append { leader: Leader },
-    /// Somebody asks for a vote that counts; `is_asked_for`: because the leader, it says, has asked for it.
+    /// A request for a vote; `is_asked_for`: it says that the leader asked for the election.
     Vote { candidate: u64, is_asked_for: bool },
-    /// A leader resigns: it gives back what it was promised.
+    /// A leader resigns and releases its followers from their promise.
     Resigns { leader: Leader },
 }
 
@@ -34,7 +34,7 @@ pub enum Asked {
 type Leader = (u64, u64);
 
 impl Asked {
-    /// None of requests that promise nothing.
+    /// None of other requests.
     pub fn of(request: &Request) -> Option<Asked> {
         match request {
             Request::Append(append) => Some(Asked::Append { leader: leader(append.vote.as_ref()?) }),
@@ -54,13 +54,13 @@ fn leader(ballot: &v1::Ballot) -> Leader {
     (ballot.term, ballot.node)
 }
 
-/// Did it take the one who asked for its leader?
+/// Did the node accept the sender as leader?
 fn is_heard(answer: &v1::AppendResponse) -> bool {
     !matches!(answer.outcome, Some(v1::append_response::Outcome::HigherVote(_)) | None)
 }
 
 impl Oaths {
-    /// Nothing promised yet; a promise holds so long.
+    /// No promises yet; each lasts `holds`.
     pub fn new(holds: Duration) -> Oaths {
         Oaths { holds, given: BTreeMap::new(), resigned: BTreeSet::new(), broken: Vec::new() }
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_promise_holds_as_long_as_an_election_takes() {
+    async fn promise_holds_as_long_as_election_takes() {
         let mut oaths = Oaths::new(HOLDS);
         assert!(!breaks(&mut oaths, false), "nothing was promised");
         hears(&mut oaths);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_gives_back_what_it_was_promised_and_nobody_else_does() {
+    async fn only_leader_releases_its_promise() {
         let mut oaths = Oaths::new(HOLDS);
         hears(&mut oaths);
         assert!(breaks(&mut oaths, true), "the candidate says so, and the leader does not");

@@ -1,4 +1,4 @@
-//! Who looks at the nodes while a run goes on: who can act, which rows are open, and when everything is done.
+//! Observes the nodes during a run: which leader can act, which rows are open, and when everything is drained.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ pub const EVERY: Duration = Duration::from_millis(500);
 /// A leader that no quorum has acknowledged for so long cannot act.
 const QUORUM_WITHIN: Duration = Duration::from_secs(2);
 
-/// Sees what the checker has to know of the cluster.
+/// Records what the checker has to know of the cluster.
 pub struct Observer {
     chronicle: Chronicle,
     epochs: BTreeSet<u64>,
-    /// When a quorum last heard one who could act: since then nobody can, once nobody can.
+    /// When a quorum last acknowledged a leader that could act: the start of an outage.
     acted_ns: u64,
     is_out: bool,
     is_drained: bool,
 }
 
 impl Observer {
-    /// Nothing seen yet: nobody acts.
+    /// No observations yet: an outage from the start.
     pub fn new(chronicle: Chronicle) -> Observer {
         Observer { chronicle, epochs: BTreeSet::new(), acted_ns: 0, is_out: true, is_drained: false }
     }
 
-    /// One look. `is_quiet`: nothing more becomes due, and nobody asks for anything.
+    /// One observation. `is_quiet`: nothing more becomes due, and no client calls.
     pub fn look(&mut self, sites: &[Arc<NodeContext>], is_quiet: bool) {
         let now_ns = self.chronicle.now_ns();
         let acting = sites.iter().find_map(|site| Some((site, acts(site)?)));

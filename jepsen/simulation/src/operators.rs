@@ -1,5 +1,5 @@
-//! What people do in the midst of it, not knowing that anything is broken: they trigger, pause, resume and cancel runs,
-//! pause schedules, opt out and take it back, decide about doubts, and send dead letters again.
+//! Operators and recipients: they trigger, pause, resume and cancel runs, pause schedules, opt out and take it back,
+//! decide about doubts, and requeue dead letters, while faults are in force.
 
 use reveille_check::history::{Operation, Target};
 use reveille_cluster::node::peer_messages::BarrierSubject;
@@ -16,16 +16,16 @@ use crate::aftermath::recipients;
 use crate::chance::Chance;
 use crate::clients::{Clients, Created, Told, answer, try_once};
 
-/// What somebody paused goes on after this.
+/// A pause is lifted after this.
 const PAUSE_FOR: Duration = Duration::from_secs(20);
-/// How many leave at once, and how soon after their mail was asked for it is stopped, in milliseconds.
+/// How many recipients opt out at once, and within how many milliseconds after the trigger.
 const LEAVERS: u32 = 6;
 const STOP_WITHIN_MS: u64 = 800;
-/// How often a schedule is resumed until somebody takes it.
+/// How often resuming a schedule is tried.
 const RESUMES_MAX: usize = 3;
 
 impl Clients {
-    /// Somebody does something to what there is.
+    /// One random operation on an existing object.
     pub fn operate(&self, chance: &mut Chance) {
         let (kind, which, number) = (chance.within(0..100), chance.next(), self.next_request());
         let clients = self.clone();
@@ -53,7 +53,7 @@ impl Clients {
         });
     }
 
-    /// Somebody asks for a large run, and others stop it, or leave, while its mail is on its way.
+    /// Triggers a large run and interrupts it while its mail is sent.
     pub fn rush(&self, which: u64) {
         let (clients, number) = (self.clone(), self.next_request());
         tokio::spawn(async move { clients.stop_in_the_midst(which, &format!("rush-{number}")).await });
@@ -140,7 +140,7 @@ impl Clients {
         }
     }
 
-    /// Somebody who is about to get a mail, if there is anybody.
+    /// A recipient who is about to get a mail, if there is one.
     async fn opt_out(&self, which: u64) {
         let Some(Someone { tenant, address: recipient, .. }) =
             self.somebody(which, &[RecipientState::Claimed, RecipientState::Pending, RecipientState::Sent])
@@ -157,7 +157,7 @@ impl Clients {
         }
     }
 
-    /// Several leave while their mail is on its way, or somebody pauses all of it, or cancels it.
+    /// Triggers the largest schedule; then several recipients opt out, or the run is paused or cancelled.
     async fn stop_in_the_midst(&self, which: u64, request: &str) {
         let largest =
             self.known(|known| known.created.iter().max_by_key(|created| created.planned.recipients.len()).cloned());
@@ -211,8 +211,8 @@ impl Clients {
         else {
             return;
         };
-        // A run that finished while it was paused is paused no more, and would be open again: no entry tells of that pause's
-        // end, so the judge could not know.
+        // A run that finished while it was paused is paused no more, and would be open again: no entry tells of that
+        // pause's end, so the judge could not know.
         if self.known(|known| known.paused.contains(&run)) {
             return;
         }
@@ -252,7 +252,7 @@ impl Clients {
         })
     }
 
-    /// Somebody who stands so in one of the latest runs: the first of these standings in which there is anybody.
+    /// A recipient in one of the latest runs with the first of these standings that any recipient has.
     fn somebody(&self, which: u64, standings: &[RecipientState]) -> Option<Someone> {
         self.look(|ledger| {
             standings.iter().find_map(|standing| {

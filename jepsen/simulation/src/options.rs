@@ -15,9 +15,9 @@ pub struct Options {
     pub heartbeat_ms: u64,
     /// Whether anything is broken.
     pub faults: bool,
-    /// A folder in memory for what nodes keep in files; removed by whoever made it.
+    /// A folder in memory for what nodes keep in files; its creator removes it.
     pub folder: PathBuf,
-    /// Where the history goes, for whoever wants to read it or have it judged again.
+    /// Where the history is written, if anywhere.
     pub history: Option<PathBuf>,
     /// The command that repeats the run.
     pub command: String,
@@ -27,5 +27,5 @@ pub struct Options {
 
 /// Sessions to the relay on each node.
 pub const SESSIONS: u32 = 4;
-/// The cluster gets this long to come to life.
+/// No fault comes before this.
 pub const FAULTS_AFTER: Duration = Duration::from_secs(10);

@@ -35,7 +35,7 @@ pub const SCENES: [Scene; 18] = [
 
 /// The workload.
 pub struct Plan {
-    /// When and where.
+    /// What the run begins before.
     pub scene: Scene,
     /// The beginning.
     pub begins: Time,
@@ -110,7 +110,7 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
             (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
-    // Someone has to have many: what happens in the midst of mail needs mail.
+    // One schedule needs many recipients: faults aimed at mail need mail.
     let people = *chance.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
     Planned {
         tenant: if chance.percent(30) { TENANTS[1] } else { TENANTS[0] },

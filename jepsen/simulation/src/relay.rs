@@ -27,15 +27,15 @@ use session::Session;
 
 /// Bytes under way in one direction of a connection.
 const STREAM_BYTES: usize = 64 * 1024;
-/// Connections whose sender shall die that wait for it: one decision each, taken at once.
+/// Capacity of the queue of senders to kill; it is read at once.
 const STRIKES_MAX: usize = 64;
 
-/// Somebody who is to die between the dot and the answer.
+/// A sender that is to be killed between its dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Struck {
-    /// Who.
+    /// Its process.
     pub life: Life,
-    /// How; none: as chance has it.
+    /// How; none: random.
     pub end: Option<End>,
 }
 
@@ -46,7 +46,7 @@ pub struct Arrival {
     pub data_at: Duration,
     /// When the dot was.
     pub at: Duration,
-    /// Who sent it.
+    /// The sender's process.
     pub life: Life,
     /// The connection, counted from 1.
     pub connection: u64,
@@ -84,9 +84,9 @@ struct State {
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
-    /// Mails that are still to be taken before one whose sender dies of it, and how.
+    /// Armed kills: accepted mails until the kill, and how the sender ends.
     armed: Vec<(u64, End)>,
-    /// Dots of each life that have come and whose answer is not out yet.
+    /// Unanswered dots by process.
     waiting: BTreeMap<Life, u64>,
 }
 
@@ -100,7 +100,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// In a good mood. The receiver is told of lives that are to die at once.
+    /// A relay without faults. The receiver gets the senders to kill.
     pub fn new(chance: Chance, network: Network, trace: Trace) -> (Relay, mpsc::Receiver<Struck>) {
         let (strikes, struck) = mpsc::channel(STRIKES_MAX);
         let state = State {
@@ -115,22 +115,22 @@ impl Relay {
         (Relay { state: Arc::new(Mutex::new(state)), strikes, network, trace }, struck)
     }
 
-    /// From now on it behaves so.
+    /// Sets how it behaves.
     pub fn set_mood(&self, mood: Mood) {
         self.state.lock().mood = mood;
     }
 
-    /// Whoever sends the n-th mail from now that is taken (1: the next) dies of it.
+    /// The sender of the n-th accepted mail from now (1: the next) is killed before its answer.
     pub fn arm(&self, mails: u64, end: End) {
         self.state.lock().armed.push((mails, end));
     }
 
-    /// Nobody dies of mails any more.
+    /// Removes all armed kills.
     pub fn disarm(&self) {
         self.state.lock().armed.clear();
     }
 
-    /// These mailboxes do not exist.
+    /// Addresses that are refused with 550 5.1.1.
     pub fn does_not_know(&self, addresses: impl IntoIterator<Item = String>) {
         self.state.lock().unknown.extend(addresses);
     }
@@ -140,12 +140,12 @@ impl Relay {
         self.state.lock().arrivals.clone()
     }
 
-    /// Dots of this life that wait for their answer now: its hand-offs that are past the gate.
+    /// Unanswered dots of this process: its hand-offs past the gate.
     pub fn past_gate(&self, life: Life) -> u64 {
         self.state.lock().waiting.get(&life).copied().unwrap_or(0)
     }
 
-    /// One life's way to it.
+    /// The dialer of one process.
     pub fn way(&self, life: Life) -> Arc<dyn Dial> {
         Arc::new(Way { relay: self.clone(), life })
     }
@@ -156,7 +156,7 @@ impl Relay {
         draw(mood, &mut state.chance)
     }
 
-    /// A mail was taken, and its sender may have to die of it.
+    /// A mail was accepted: kills its sender if an armed kill or the mood says so.
     fn strike(&self, life: Life, by_mood: bool) {
         if !self.network.is_alive(life) {
             return;
@@ -165,7 +165,7 @@ impl Relay {
         state.armed.iter_mut().for_each(|(mails, _)| *mails -= 1);
         let due = state.armed.extract_if(.., |(mails, _)| *mails == 0).map(|(_, end)| Some(end));
         for end in due.chain(by_mood.then_some(None)) {
-            // Where too many are to die at once, one death more makes no difference.
+            // If the queue is full, one kill more makes no difference.
             let _ = self.strikes.try_send(Struck { life, end });
         }
     }

@@ -14,7 +14,7 @@ use crate::trace::Trace;
 use crate::verdict::Verdict;
 use crate::world::World;
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Debug)]
 pub struct Report {
     /// The seed.
@@ -43,7 +43,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Repo
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
-        // The runtime lets time pass while it has nothing else to do; whoever reads a clock next sees it.
+        // The runtime lets time pass while it has nothing else to do; the next reading of a clock sees it.
         .on_thread_unpark(move || {
             let elapsed = tokio::time::Instant::now().into_std().duration_since(start);
             stand_in::passed(elapsed);
@@ -55,10 +55,10 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Repo
         let verdict = World::run(options, trace.clone()).await;
         let (hash, events) = trace.hash();
         let report = Report { seed, hash, events, passed: trace.elapsed(), verdict, lines: trace.lines() };
-        // Tasks of dead nodes still hold the trace: whoever drops it last would not write its end.
+        // Tasks of dead nodes still hold the trace: its last owner would not flush it.
         (report, trace.flush())
     });
-    // What dead nodes left behind goes with the runtime; nothing of it is waited for.
+    // Tasks of dead nodes end with the runtime; they are not waited for.
     runtime.shutdown_background();
     stand_in::end();
     flushed.context("the end of the trace")?;

@@ -14,14 +14,14 @@ use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
-/// When and where a run plays: it begins ten minutes before something happens to the clocks or the calendar.
+/// A change of clocks or calendar; a run begins ten minutes before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// For people.
+    /// In words.
     pub name: &'static str,
-    /// The beginning.
+    /// When the run begins.
     pub begins: &'static str,
-    /// Where it happens.
+    /// Its time zone.
     pub zone: Tz,
 }
 

@@ -1,4 +1,4 @@
-//! What happened, in virtual time: a rolling hash over all of it, and lines for whoever reads a failing run.
+//! What happened, in virtual time: a rolling hash over all of it, and lines for the reader of a failing run.
 //!
 //! Everything that crosses an edge of a node is hashed: each message, each write and sync of a log, each line of SMTP,
 //! each fault. Two runs with one hash did the same.
@@ -41,7 +41,7 @@ impl Trace {
         self.start.elapsed()
     }
 
-    /// Notes what nobody wants to read: into the hash alone.
+    /// An event that goes into the hash only.
     pub fn note(&self, kind: u8, numbers: &[u64]) {
         let now = self.elapsed().as_nanos() as u64;
         let mut inner = self.inner.lock();
@@ -52,7 +52,7 @@ impl Trace {
         }
     }
 
-    /// Notes an event, for a reader too.
+    /// An event that is also a line of the trace.
     pub fn say(&self, event: impl Display) {
         let text = event.to_string();
         let mut inner = self.inner.lock();
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that somebody else can look into.
+    /// A file whose content the test can read.
     #[derive(Clone, Default)]
     struct Page(Arc<Mutex<Vec<u8>>>);
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_line_is_in_the_file_though_somebody_still_holds_the_trace() {
+    async fn flush_writes_last_line_while_trace_is_shared() {
         let page = Page::default();
         let trace = Trace::new(Some(Box::new(BufWriter::new(page.clone()))));
         let held = trace.clone();

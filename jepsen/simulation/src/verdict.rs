@@ -13,7 +13,7 @@ use reveille_ledger::ids::NodeId;
 use crate::chronicle::{Chronicle, name};
 use crate::trace::Trace;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// What is wrong; nothing where all invariants hold.
@@ -24,7 +24,7 @@ pub struct Verdict {
     pub faults: BTreeMap<&'static str, u64>,
 }
 
-/// What is looked at inside of nodes while a run goes on.
+/// Checks of the ledgers inside the nodes during a run.
 pub struct Watch {
     trace: Trace,
     chronicle: Chronicle,
@@ -34,18 +34,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing seen yet.
+    /// No observations yet.
     pub fn new(trace: Trace, chronicle: Chronicle) -> Watch {
         Watch { trace, chronicle, violations: Vec::new(), ended: BTreeSet::new(), seen: Seen::default() }
     }
 
-    /// Something is wrong.
+    /// Records a violation.
     pub fn wrong(&mut self, what: String) {
         self.trace.say(format_args!("WRONG: {what}"));
         self.violations.push(what);
     }
 
-    /// A node ended although nobody killed it.
+    /// A node ended without being killed.
     pub fn ended_by_itself(&mut self, node: NodeId) {
         if self.ended.insert(node) {
             self.wrong(format!("node {} stopped by itself", node.0));
@@ -69,7 +69,7 @@ impl Watch {
         }
     }
 
-    /// All that was found, with what the checker says.
+    /// All violations, with those of the checker.
     pub fn judge(mut self, book: &Book) -> Verdict {
         let judgement = book.judge();
         for what in objections(&judgement) {
@@ -102,7 +102,7 @@ fn opt_outs(book: &Book) -> u64 {
     book.calls.iter().filter(is_one).count() as u64
 }
 
-/// Whatever is not true, in words.
+/// The invariants that do not hold, in words.
 fn objections(judgement: &Judgement) -> Vec<String> {
     let mut told = Vec::new();
     if judgement.accepted == 0 {

@@ -59,9 +59,9 @@ pub struct World {
     sites: Sites,
     /// A boot clock ran fast already in this run.
     pub(crate) fast_boot_clock: bool,
-    /// What is broken on the network, of the relay, of clocks and of processes, until it is whole again.
+    /// Faults in force, by what ends them together.
     pub(crate) broken: BTreeMap<Thing, Vec<Broken>>,
-    /// Kills, by what they were.
+    /// Faults by kind.
     tally: BTreeMap<&'static str, u64>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         &self.around.trace
     }
 
-    /// Three nodes become a cluster that knows its relay.
+    /// Initializes the cluster of three nodes and its relays.
     async fn found(&mut self) -> Result<()> {
         self.nodes.iter_mut().for_each(Node::start);
         let first = timeout(Duration::from_secs(30), async {
@@ -167,7 +167,7 @@ impl World {
         Ok(())
     }
 
-    /// Shows the clients who can be asked.
+    /// Gives the clients the nodes that run.
     fn refresh(&self) {
         *self.sites.lock() = self.nodes.iter().map(Node::site).collect();
     }
@@ -263,14 +263,14 @@ impl World {
             Step::Operate => {
                 self.clients.operate(&mut self.chances.workload);
                 let pause = Duration::from_millis(self.chances.workload.within(2_000..30_000));
-                // What somebody pauses late could not go on before the end.
+                // A pause that begins late could not end before the run does.
                 if self.begun.elapsed() + pause < self.whole() * 8 / 10 {
                     self.after(pause, Step::Operate);
                 }
             }
             Step::Observe => {
                 let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
-                // Nothing becomes due any more, and whoever still asks does so because nobody answers.
+                // Nothing becomes due any more; clients still ask only because no node answers.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
                 let is_quiet = self.begun.elapsed() > (self.whole() - last).max(self.whole() * 9 / 10);
                 self.observer.look(&sites, is_quiet);

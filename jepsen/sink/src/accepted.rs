@@ -1,5 +1,5 @@
 //! One accept: what the record keeps of one recipient of one mail. Written by `receive.rs`, stored by
-//! `recorder.rs`, read back by [`Record`](crate::Record) and by whoever compares it with a ledger.
+//! `recorder.rs`, read back by [`Record`](crate::Record) and by callers that compare it with a ledger.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,10 +24,12 @@ pub struct Accepted {
     /// The other `X-Reveille-*` headers, names in lower case; at most 32, each value cut at 1,000 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Of `Message-ID`, `X-Reveille-Run` and `X-Reveille-Fence`: those that came more than once. What is kept is the first.
+    /// Of `Message-ID`, `X-Reveille-Run` and `X-Reveille-Fence`: those that came more than once. What is kept is the
+    /// first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<String>,
-    /// The beginning of the body, as far as [`SinkOptions::excerpt_bytes`](crate::SinkOptions) says; `None` for nothing.
+    /// The beginning of the body, as far as [`SinkOptions::excerpt_bytes`](crate::SinkOptions) says; `None` for
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excerpt: Option<String>,
     /// When the DATA (or first BDAT) command was read: microseconds since 1970 UTC, by the wall clock.

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_hears_of_all_in_their_order_also_of_what_is_not_kept() {
+    fn watcher_is_told_of_all_mails_in_order() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
         let watcher = Watcher::new(move |accept| hears.lock().push(accept.recipient.clone()));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_when_the_oldest_segments_go() {
+    fn numbers_stay_when_oldest_segments_go() {
         let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 }, None);
         archive.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
         let mails = archive.mails();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_belongs_to_all_its_recipients_and_the_oldest_goes_first() {
+    fn text_belongs_to_all_its_recipients_and_oldest_goes_first() {
         let archive = Archive::new(Keep { records: 10, texts: 2, text_bytes: 10 }, None);
         let pair = ["a".to_owned(), "b".to_owned()];
         archive.add([delivery(&pair, Some(b"first")), delivery(&["c".to_owned()], None)]);

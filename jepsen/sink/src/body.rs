@@ -8,7 +8,7 @@
 /// RFC 5321 4.5.3.1.6: a text line has at most 1,000 octets, CR LF included, its stuffed dot not counted.
 const MAX_TEXT_LINE: usize = 1_001;
 
-/// Why a stream can be read no further: after it nobody knows where the message ends.
+/// Why a stream can be read no further: after it the end of the message is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     BareLineFeed,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_are_unstuffed_and_the_end_is_found_however_the_stream_is_cut() {
+    fn dots_are_unstuffed_and_end_is_found_however_stream_is_cut() {
         let input = b"Subject: x\r\n\r\n..leading\r\na.b\r\n...\r\n.\r\nMAIL FROM:<next@x>\r\n";
         for size in 1..input.len() {
             let (message, taken, progress) = read_in_pieces(input, size, false);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smuggled_end_breaks_a_strict_reader_and_ends_the_mail_of_a_lenient_one() {
+    fn smuggled_end_breaks_strict_reader_and_ends_mail_of_lenient_one() {
         for smuggled in [&b"a\r\n\n.\r\n"[..], b"a\n.\n", b"a\r\n.\n", b"a\n.\r\n"] {
             assert_eq!(read_in_pieces(smuggled, 3, false).2, Progress::Broken(Violation::BareLineFeed));
             assert_eq!(read_in_pieces(smuggled, 3, true).2, Progress::Done);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_thousand_octets_passes_and_a_longer_one_does_not() {
+    fn line_of_thousand_octets_passes_and_longer_one_does_not() {
         let line = |octets: usize| [vec![b'x'; octets - 2], b"\r\n.\r\n".to_vec()].concat();
         assert_eq!(read_in_pieces(&line(1_000), 7, false).2, Progress::Done);
         assert_eq!(read_in_pieces(&line(1_002), 7, false).2, Progress::Broken(Violation::LineTooLong));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_limit_is_counted_and_not_kept() {
+    fn bytes_beyond_limit_are_counted_and_not_kept() {
         let (mut reader, mut message) = (BodyReader::new(false, 6), Vec::new());
         let (_, progress) = reader.feed(b"1234\r\n5678\r\n.\r\n", &mut message);
         assert_eq!((progress, reader.bytes(), message.as_slice()), (Progress::Done, 12, &b"1234\r\n"[..]));

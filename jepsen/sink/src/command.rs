@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused_with_the_code_that_says_why() {
+    fn invalid_command_is_refused_with_matching_code() {
         let code = |line: &'static str| Command::parse(line.as_bytes()).map_err(|(code, _)| code);
         for line in ["MAIL FROM:a@b", "MAIL FROM:<a@b>SIZE=1", "RCPT TO:<>", "RCPT", "EHLO", "DATA now", "BDAT x"] {
             assert_eq!(code(line), Err(501), "{line}");

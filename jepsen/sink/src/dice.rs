@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_another_rule_or_stage_does_not_move_it() {
+    fn seed_repeats_itself_and_another_rule_or_stage_does_not_move_it() {
         let alone = strikes("seed=3,rcpt:450@0.3", FaultStage::Rcpt, 500);
         assert_eq!(alone, strikes("seed=3,rcpt:450@0.3,mail:450@0.5", FaultStage::Rcpt, 500));
         assert_ne!(alone, strikes("seed=4,rcpt:450@0.3", FaultStage::Rcpt, 500));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_n_are_struck_and_counted_and_then_none() {
+    fn next_n_are_struck_and_counted_and_then_none() {
         let dice = Dice::new("data:451#2,data:stall@0".parse().unwrap());
         let struck: Vec<_> = (0..4).map(|_| dice.roll(FaultStage::Data, 0).is_some()).collect();
         assert_eq!(struck, [true, true, false, false]);

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_says_the_same_as_text_and_as_data() {
+    fn plan_says_same_as_text_and_as_data() {
         let spec = "seed=7,rcpt:450@0.05,mail:454=4.7.0 too fast: Daily quota@0.2,after-commit:close#3,\
                     answer:bare,banner:huge=4096,between:close-after=20,body:stall=2m,data:stall,connect:reset";
         let plan: FaultPlan = spec.parse().unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_part_and_what_is_wrong_with_it() {
+    fn error_names_part_and_what_is_wrong_with_it() {
         let error = |spec: &str| spec.parse::<FaultPlan>().unwrap_err().to_string();
         for (spec, expected) in [
             ("rcpt:450,mall:450", "fault plan, in `mall:450`: `mall` is no stage"),

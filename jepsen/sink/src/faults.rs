@@ -65,7 +65,7 @@ pub enum FaultStage {
     AfterCommit,
     /// The accept is recorded and half of the answer is written; also `bare`, a whole answer without text.
     Answer,
-    /// After the answer, before the next mail: also a refusal (a reply that nobody asked for), `close-after`.
+    /// After the answer, before the next mail: also a refusal (an unexpected reply), `close-after`.
     Between,
 }
 

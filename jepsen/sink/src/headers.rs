@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folded_fields_are_read_on_one_line_and_the_body_starts_after_the_empty_line() {
+    fn folded_fields_are_read_on_one_line_and_body_starts_after_empty_line() {
         let message = b"Subject: one\r\n two\r\nno field\r\nX-Reveille-Fence:1.2.3.4\r\n\r\nbody: not a field\r\n";
         let (head, body) = split(message);
         let read: Vec<_> = fields(head).map(|field| (field.name, field.value())).collect();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_an_empty_line_is_all_header_and_an_empty_one_is_nothing() {
+    fn message_without_empty_line_is_all_header_and_empty_one_is_nothing() {
         assert_eq!(split(b"Subject: x\r\n"), (&b"Subject: x\r\n"[..], &b""[..]));
         assert_eq!(split(b"\r\nbody"), (&b""[..], &b"body"[..]));
         assert_eq!(fields(b"").count(), 0);

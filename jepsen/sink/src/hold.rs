@@ -68,7 +68,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Lets the dialogue go on. False when nobody waits any more: the client left, the limit was over, or the
+    /// Lets the dialogue go on. False when no dialogue waits any more: the client left, the limit was over, or the
     /// sink stopped.
     pub fn release(self) -> bool {
         self.release.send(()).is_ok()

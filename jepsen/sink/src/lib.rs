@@ -13,7 +13,7 @@
 //! - memory is bounded by the numbers in [`SinkOptions`];
 //! - a [`FaultPlan`] with the same seed draws the same faults for the same sequence of occasions.
 //!
-//! What it is not: a relay. It forwards nothing, knows no TLS and no AUTH, and asks nobody who they are.
+//! What it is not: a relay. It forwards nothing, knows no TLS and no AUTH, and does not authenticate clients.
 //!
 //! Reading order: [`SinkOptions`] and [`Sink`], then `dialogue.rs` (the commands), `receive.rs` (from DATA to
 //! the answer, where everything that matters happens), `recorder.rs` (why a line is on disk before the `250`),

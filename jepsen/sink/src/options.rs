@@ -16,7 +16,7 @@ pub struct SinkOptions {
     /// Where to listen; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// The append-only file of accepts; without one they are kept in memory only. A file that exists is
-    /// continued, and a torn last line (which nobody was ever told about) is cut off first.
+    /// continued, and a torn last line (which was never acknowledged) is cut off first.
     pub record: Option<PathBuf>,
     /// Whether each line reaches the disk (`fdatasync`, in groups) before its `250`. Without it a line has
     /// been handed to the kernel by then: it survives the sink's death, not the machine's.

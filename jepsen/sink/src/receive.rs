@@ -152,7 +152,7 @@ impl Dialogue {
         end
     }
 
-    /// Tells whoever watches, if anybody does.
+    /// Tells the watcher, if there is one.
     fn tell(&self, accepts: &[Arc<Accepted>], answer: DotAnswer) {
         if let Some(watcher) = &self.sink.options.dots {
             accepts.iter().for_each(|accept| watcher.tell(accept, answer));
@@ -166,7 +166,7 @@ impl Dialogue {
         let mut answer = DotAnswer::Nothing;
         let answered = self.commit_and_answer(&accepts, &mut answer).await;
         self.entry.answered(self.mails);
-        // Whoever left before he heard it was not left without an answer.
+        // A client that left before it read the answer was not left without one.
         if matches!((&answered, answer), (Err(End::Gone | End::Broken(_)), DotAnswer::AcceptedUntold)) {
             answer = DotAnswer::Accepted;
         }

@@ -1,7 +1,7 @@
 //! Reads a record file: one JSON line for each accept, in the order in which they were accepted. For whoever
 //! compares what arrived with what a ledger says, and for a sink that continues a file.
 //!
-//! A line that a crash tore is the last one, and nobody was ever told `250` for it: it is left out, and said
+//! A line that a crash tore is the last one, and no client was ever answered `250` for it: it is left out, and said
 //! so. Damage anywhere else is an error, because then an accept may be missing and no verdict is possible.
 
 use std::fs::File;

@@ -203,7 +203,7 @@ mod tests {
     use crate::archive::Keep;
 
     #[tokio::test]
-    async fn a_record_that_cannot_be_written_acknowledges_nothing_and_takes_no_more() {
+    async fn record_that_cannot_be_written_acknowledges_nothing_and_takes_no_more() {
         let archive = Arc::new(Archive::new(Keep { records: 10, texts: 0, text_bytes: 0 }, None));
         let recorder = Recorder::start(Some(Path::new("/dev/full")), false, Arc::clone(&archive)).unwrap();
         let delivery = Delivery { accepts: Vec::new(), text: None };

@@ -42,7 +42,7 @@ pub(crate) enum End {
     Broken(#[from] io::Error),
 }
 
-/// Whether a wait goes on when nobody is there any more.
+/// Whether a wait goes on after the client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// The wait is for the client's sake, and ends with it.

@@ -17,7 +17,7 @@ fn read(line: &str) -> Option<Job> {
     let mut words = line.split_whitespace();
     let mut number = || words.next()?.parse::<u64>().ok();
     let job = Job { seed: number()?, minutes: number()?, heartbeat_ms: number()? };
-    // A commit and a reason, for whoever looks.
+    // A commit and a reason, for the reader.
     (words.count() >= 2).then_some(job)
 }
 

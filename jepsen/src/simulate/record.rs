@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_add_up_and_a_line_that_is_none_is_named() {
+    fn lines_add_up_and_line_that_is_none_is_named() {
         let line = |failed: Vec<u64>, hours, deaths| {
             let figures = BTreeMap::from([("deaths".to_owned(), deaths)]);
             let (seeds, commit, cpu_seconds) = (2, "abc".to_owned(), 8.0);

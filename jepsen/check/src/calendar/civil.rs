@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_and_an_overlap_in_new_york() {
+    fn gap_and_overlap_in_new_york() {
         let zone = "America/New_York";
         let spring = |gap| {
             let rule = rule(zone, daily(2, 30), gap, Twice::First);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_every_hour_know_no_change_of_the_clocks() {
+    fn times_of_every_hour_know_no_change_of_clocks() {
         let half_hours = Civil { every_minutes: 30, ..Civil::default() };
         let rule = rule("America/New_York", half_hours, Gap::After, Twice::First);
         let count = |from, to| rule.instants(at(from), at(to)).unwrap().len();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_day_is_due_every_four_years() {
+    fn leap_day_is_due_every_four_years() {
         let leap = Civil { minute: 5, hour: Some(0), day: Some(29), month: Some(2), ..Civil::default() };
         let rule = rule("UTC", leap, Gap::After, Twice::First);
         let found = rule.instants(at("2026-01-01T00:00:00Z"), at("2031-12-31T00:00:00Z")).unwrap();

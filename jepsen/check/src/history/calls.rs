@@ -101,7 +101,7 @@ pub enum Operation {
         /// Up to here, included.
         until_unix_ms: i64,
     },
-    /// Somebody looks at an object: a read that is promised to be fresh. It changes nothing.
+    /// A linearizable read of an object. It changes nothing.
     Read {
         /// What it is.
         noun: Noun,

@@ -18,20 +18,20 @@ pub struct Fault {
     pub until_ns: Option<u64>,
     /// Whether it came about.
     pub status: FaultStatus,
-    /// Of one that was left out: this machine cannot do it, whoever is there. Else there was nobody to strike, or it was not
+    /// Of one that was left out: this machine cannot do it at all. Else there was no target, or it was not
     /// the moment for it, and another run may have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cannot: bool,
-    /// Whether an effect was seen: leadership changed, a connection was cut, a write failed. None: nobody looked.
+    /// Whether an effect was seen: leadership changed, a connection was cut, a write failed. None: not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<bool>,
     /// In words: what was seen, or why it was skipped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub word: String,
-    /// Of the end of a life: a hand-off of it was between its final dot and its 250. None: nobody knows.
+    /// Of the end of a life: a hand-off of it was between its final dot and its 250. None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside_data: Option<bool>,
-    /// How many hand-offs were past the gate then, as the sink saw it. None: nobody knows.
+    /// How many hand-offs were past the gate then, as the sink saw it. None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_gate: Option<u64>,
     /// The journals of these nodes were lost with it: by a power cut, or on purpose.
@@ -43,7 +43,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// One that came about and goes on; nobody has looked for an effect, and nothing more is known of it.
+    /// A fault that was installed and has not ended; its effect was not observed.
     pub fn installed(kind: FaultKind, name: String, nodes: Vec<String>, from_ns: u64) -> Fault {
         Fault {
             kind,
@@ -71,7 +71,7 @@ pub enum FaultStatus {
     Installed,
     /// It was left out; [`Fault::cannot`] says whether for good.
     Skipped,
-    /// Nobody knows.
+    /// Unknown.
     Indeterminate,
 }
 

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_reads_as_it_prints_and_nothing_else_is_one() {
+    fn fence_is_read_as_printed_and_other_text_is_refused() {
         let fence = Fence { group: 1, epoch: 9, index: 1050, place: 4 };
         assert_eq!("1.9.1050.4".parse(), Ok(fence));
         assert_eq!(fence.to_string(), "1.9.1050.4");

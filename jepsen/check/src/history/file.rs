@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_a_line_cut_short_is_left_out() {
+    fn written_events_are_read_and_torn_line_is_ignored() {
         let ended = Ended { at_ns: 7, whole: vec![] };
         let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
         writer.event(&Event::Drained { at_ns: 5 }).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_in_the_midst_is_named_by_its_line() {
+    fn damage_in_midst_is_named_by_its_line() {
         let writer = Writer::begin(Vec::new(), &header()).unwrap();
         let mut bytes = writer.end(&Ended { at_ns: 7, whole: vec![] }).unwrap();
         bytes.extend(b"{\"drained\":{\"at_ns\":1}}\n");

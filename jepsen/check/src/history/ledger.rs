@@ -50,7 +50,7 @@ pub struct Outcome {
     pub detail: String,
 }
 
-/// What befell a recipient.
+/// One step in the life of a claimed recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -60,7 +60,7 @@ pub enum Step {
     Refused,
     /// The holder gave it back before the gate.
     Released,
-    /// Nobody knows.
+    /// Unknown whether the relay accepted it.
     InDoubt,
     /// It was in doubt and is pending again: by policy `resend`, or by an operator.
     Resent,
@@ -68,7 +68,7 @@ pub enum Step {
     Assumed,
 }
 
-/// Where a recipient stands at the end.
+/// The state of a recipient at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// Which run.
@@ -140,9 +140,9 @@ pub enum RunCause {
     Due,
     /// It was missed, and caught up.
     CatchUp,
-    /// Somebody asked for it.
+    /// A client triggered it.
     Trigger,
-    /// It was left behind unopened, and somebody backfilled it.
+    /// A missed instant that an operator backfilled.
     Backfill,
     /// One mail, to see it arrive.
     Test,
@@ -203,11 +203,11 @@ pub struct Found {
     /// Its name; the address of an opt-out.
     pub name: String,
     /// What it holds, in any form that is equal exactly where the contents are: what
-    /// [`Operation::Write`](super::Operation) says of whoever wrote it last.
+    /// [`Operation::Write`](super::Operation) says of the last write.
     pub value: String,
 }
 
-/// An entry by which a run that was paused goes on. An answer to whoever asked for it may have been lost.
+/// An entry that resumes a paused run. The answer to its client may have been lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
     /// Which run.

@@ -82,9 +82,10 @@ impl Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// It was recorded as accepted, and the sink did what it could to say so. Whether the 250 arrived is another matter.
+    /// It was recorded as accepted, and the sink did what it could to say so. Whether the 250 arrived is another
+    /// matter.
     Accepted,
-    /// It was recorded as accepted, and by a fault of the sink's, put there on purpose, nobody was told.
+    /// It was recorded as accepted, and an injected fault of the sink suppressed the answer.
     AcceptedUntold,
     /// It was refused, by a reply that was written whole.
     Refused,
@@ -94,7 +95,7 @@ pub enum Answered {
     /// the dot by then, and so had passed its gate, is not known here. It did not arrive.
     Cut,
     /// It was refused as no message, by a reply that was written whole: a bare line feed or carriage return, a line too
-    /// long. After the first of these nobody knows where the message ends.
+    /// long. After the first of these the end of the message is unknown.
     Malformed,
 }
 
@@ -232,8 +233,8 @@ pub struct Overload {
     pub until_ns: u64,
 }
 
-/// A bound that the workload was given, and that the sink has to see kept, over all nodes and fail-overs. Told when it is
-/// set, and once more with its end where it is lifted.
+/// A bound that the workload was given, and that the sink has to see kept, over all nodes and fail-overs. Told when it
+/// is set, and once more with its end where it is lifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// For runs of these tenants.
@@ -280,7 +281,8 @@ pub enum Bound {
         /// Milliseconds.
         gap_ms: u64,
     },
-    /// No recipient is handed over more often without a definite answer, unless an operator has it sent again (P4, P14).
+    /// No recipient is handed over more often without a definite answer, unless an operator has it sent again (P4,
+    /// P14).
     MaxAttempts {
         /// Hand-offs.
         attempts: u32,
@@ -303,7 +305,7 @@ mod tests {
     use super::Content;
 
     #[test]
-    fn body_of_the_template_reads_back_and_a_shorter_one_says_nothing() {
+    fn template_body_is_read_back_and_shorter_body_is_not() {
         let code = Content::code_of("once-7", "ann@example.net");
         let body =
             Content::template("once-7").replace("{{ recipient }}", "ann@example.net").replace("{{ code }}", &code);

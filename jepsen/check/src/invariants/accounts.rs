@@ -1,8 +1,8 @@
 //! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
-//! assumed. (Who is still pending or claimed because the run did not drain is I4's and I13's affair, unless nobody holds
-//! it: then it would be sent again.) Each mail says which item it is of, always in the same way (`identity.rs`). Under `hold`
-//! and `assume_sent` nobody is to be sent again unless somebody asked for it; under any other policy than `assume_sent`
-//! nobody is closed as assumed unless somebody asked for that.
+//! assumed. (Who is still pending or claimed because the run did not drain is I4's and I13's affair, unless nobody
+//! holds it: then it would be sent again.) Each mail says which item it is of, always in the same way (`identity.rs`).
+//! Under `hold` and `assume_sent` no recipient is to be sent to again unless an operator asked for it; under any other
+//! policy than `assume_sent` no recipient is closed as assumed unless an operator asked for that.
 
 use super::identity;
 use crate::book::{Book, Item, rows_of};
@@ -48,7 +48,7 @@ pub fn agree(book: &Book) -> Verdict {
     inquiry.verdict()
 }
 
-/// Steps that send somebody again, more than operators asked for.
+/// Resend steps beyond those that operators asked for.
 fn by_itself(book: &Book, inquiry: &mut Inquiry) {
     for outcomes in book.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|came| came.step == Step::Resent).count();

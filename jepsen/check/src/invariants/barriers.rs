@@ -16,7 +16,7 @@ use crate::verdict::{Inquiry, Verdict};
 struct Barrier<'a> {
     /// When the answer was there.
     answered_ns: u64,
-    /// When somebody first tried to lift it.
+    /// When a client first tried to lift it.
     lifted_ns: u64,
     /// Where it stands in the log.
     index: Option<u64>,
@@ -25,22 +25,23 @@ struct Barrier<'a> {
 }
 
 impl<'a> Barrier<'a> {
-    /// None where the call promised nothing: it failed, or nobody knows.
+    /// None where the call promised nothing: it failed, or its result is unknown.
     fn of(call: &'a Call, lifted_ns: Option<u64>) -> Option<Barrier<'a>> {
         let Answer::Ok { index, crossed, unconfirmed, .. } = &call.answer else { return None };
         let (answered_ns, lifted_ns) = (call.answered_ns?, lifted_ns.unwrap_or(u64::MAX));
         Some(Barrier { answered_ns, lifted_ns, index: *index, crossed, unconfirmed })
     }
 
-    /// Does it forbid that this dot came when it did? None: nobody knows whether its claim was before.
+    /// Does it forbid that this dot came when it did? None: whether its claim was before is unknown.
     fn forbids(&self, book: &Book, dot: &Dot) -> Option<bool> {
-        // Of a message without its dot nobody can say that it passed the gate.
+        // A message without its dot may not have passed the gate.
         let has_dot = !matches!(dot.answer, Answered::Cut | Answered::Malformed);
         let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && has_dot;
         if !within {
             return Some(false);
         }
-        // The gate comes after DATA was answered (P5): whatever was named or waited out, this hand-off was before its gate.
+        // The gate comes after DATA was answered (P5): whatever was named or waited out, this hand-off was before its
+        // gate.
         if dot.data_ns > self.answered_ns {
             return Some(true);
         }
@@ -62,7 +63,7 @@ impl<'a> Barrier<'a> {
     }
 }
 
-/// Is that its number? Where nobody read it, the fence has to do.
+/// Is that its number? Where the number was not read, the fence decides.
 fn is_number(book: &Book, item: Item, number: u32) -> bool {
     rows_of(&book.standings, item).last().and_then(|stands| stands.number).is_none_or(|own| own == number)
 }
@@ -161,7 +162,7 @@ struct Until {
 
 impl Stop {
     /// Does it forbid the entry at this index? What may have been resumed is forbidden for certain until that was asked
-    /// for, and allowed from then on; none: nobody knows when the entry was there. `was_there`: before this instant.
+    /// for, and allowed from then on; none: when the entry was applied is unknown. `was_there`: before this instant.
     fn holds_at(&self, index: u64, was_there: impl Fn(u64) -> Option<bool>) -> Option<bool> {
         let is_over = self.until.index.is_some_and(|until| until <= index);
         match self.until.perhaps_ns {
@@ -184,8 +185,8 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
             _ => until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns)),
         }
     }
-    // The ledger may tell where the first one was done, also of one that nobody answered, or that came late by itself: there
-    // is none before it, or it would be told too.
+    // The ledger may tell where the first one was done, also of one that nobody answered, or that came late by itself:
+    // there is none before it, or it would be told too.
     if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
         && let Some(run) = book.names.find(run)
         && let Some((_, first)) = book.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()

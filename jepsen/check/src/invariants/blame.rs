@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_go_elsewhere_makes_room() {
+    fn item_with_another_suspect_makes_room() {
         // The first takes the first fault, which is the only one for the third; through the second it goes to the last.
         let classes = [(vec![0, 1], 2), (vec![1, 2], 3), (vec![0], 2)];
         assert_eq!(unaccounted(&classes, &[2, 3, 2]), [0, 0, 0]);

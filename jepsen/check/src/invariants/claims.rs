@@ -38,7 +38,7 @@ pub fn grant_of<'a>(book: &'a Book, dot: &Dot) -> Option<&'a Grant> {
     rows_of(&book.grants, dot.item).iter().find(|grant| Some(grant.fence) == dot.fence)
 }
 
-/// Accepts that nothing explains: without a claim, or of a run that nobody knows.
+/// Accepts without explanation: without a claim, or of an unknown run.
 pub fn unexplained(book: &Book) -> u64 {
     let claims_whole = book.is_whole(Part::Claims);
     let known = |dot: &&Dot| match grant_of(book, dot) {

@@ -1,23 +1,23 @@
-//! I5: doubt is bounded and honest. Whoever is in doubt at the end (or was closed as assumed) had been granted to
-//! somebody, and is put down to a fault that struck the life that held it last, each fault to at most so many as it
-//! allows. The account is by item (`blame.rs`): room that one node's faults leave is no room for another node's doubt.
+//! I5: doubt is bounded and honest. Each recipient who is in doubt at the end, or was closed as assumed, must have been
+//! claimed, and must be explained by a fault on the process that held it last; each fault explains at most as many
+//! recipients as it allows. The account is by item (`blame.rs`): a fault of one node explains no doubt of another.
 //!
 //! What a fault allows, for each node that it struck:
 //!
-//! - the end of a life with its journal (kill, crash point, restart, damage, a disk that fails), and a pause: the
+//! - the end of a process with its journal (kill, crash point, restart, damage, a disk that fails), and a pause: the
 //!   hand-offs past the gate as the sink saw them, those whose dots it read later and before the node went on (they were
-//!   under way), and those whose dots it read shortly before: their answers may have been under way. Never more than the
-//!   node's sessions, and those where nobody counted;
-//! - the same with the journal lost, a power cut, a node that never comes back, and each of these faults where the policy
-//!   `assume_sent` closes doubts before a journal is heard: its claim cap as the sink measures it (`held.rs`), for each
-//!   process whose claims may be open then;
-//! - a partition or a bad link, which may cut dialogues as long as it lasts: its sessions in each begun minute. One that
-//!   never ends, behind which no journal is heard, and each where the policy is `assume_sent`: the claim cap
-//!   for each lease that it may have cost;
-//! - the clock, the relay, operators, transfers, memberships, overload: nothing. What a relay does shows in the sink's
-//!   own record instead. Somebody whose last hand-off the sink left without an answer, or cut off within the message, is
-//!   in doubt by that, and nobody else is: such a dot allows no doubt of another recipient. (A message that was cut off
-//!   before its run was read allows one of anybody.)
+//!   under way), and those whose dots it read shortly before (their answers may have been under way). Never more than the
+//!   node's sessions; also these where the hand-offs were not counted;
+//! - the end of a process without its journal (a power cut, a node that never comes back), and each of the faults above
+//!   where the policy `assume_sent` closes doubts before a journal is read: the node's claim cap as the sink measures it
+//!   (`held.rs`), for each process whose claims may be open then;
+//! - a partition or a bad link, which may cut SMTP sessions as long as it lasts: the node's sessions in each begun
+//!   minute. One that never ends, so that no journal behind it is read, and each where the policy is `assume_sent`: the
+//!   claim cap for each lease that it may have cost;
+//! - the clock, the relay, operators, transfers, memberships, overload: nothing. Faults of the relay show in the sink's
+//!   own record instead: a recipient whose last hand-off the sink left without an answer, or cut off within the message,
+//!   is in doubt by that, and such a dot explains no other recipient. (A message that was cut off before its run was read
+//!   explains any one recipient.)
 
 use std::collections::BTreeMap;
 
@@ -92,17 +92,16 @@ fn unaccounted(book: &Book) -> Vec<&Grant> {
     told.flatten().collect()
 }
 
-/// Can this fault have left a hand-off under this grant in doubt? It struck the node that held it, in the life that did,
-/// or, where a journal was lost, in a later one, which was to say what had come of it. A network that is cut or bad
-/// strikes whoever cannot reach the leader, and that may be anybody; one that is cut for good also hides the journals of
-/// those between whom it is cut.
+/// Can this fault have left a hand-off under this claim in doubt? It struck the process that held the claim or, where a
+/// journal was lost, a later process of that node, which would have read the journal. A partition or a bad link may
+/// strike any node; a partition that never ends also hides the journals of the nodes that it cuts off.
 fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let holder = book.names.text(grant.node);
     if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == holder) {
         return false;
     }
-    // Ledger time, by which a life is told from the next one, may be off by that, and who is gone may be granted something
-    // until his lease is over.
+    // Ledger time, by which a life is told from the next one, may be off by that, and who is gone may be granted
+    // something until his lease is over.
     let slack_ns = (book.header.lease_ms + book.header.margin_ms + book.header.clock_error_ms).saturating_mul(MS);
     let lives_again = book.lives.iter().filter(|life| life.node == holder && life.started_ns > fault.from_ns);
     let lives_again = lives_again.map(|life| life.started_ns).min();
@@ -165,8 +164,9 @@ fn never_ends(fault: &Fault) -> bool {
     is_network(fault) && fault.until_ns.is_none()
 }
 
-/// What the journals of the struck nodes say changes nothing: they are lost, or behind a cut for good, or come too late.
-/// The policy `assume_sent` closes a doubt as soon as its run ends, which may be before the node that held it is back.
+/// What the journals of the struck nodes say changes nothing: they are lost, or behind a cut for good, or come too
+/// late. The policy `assume_sent` closes a doubt as soon as its run ends, which may be before the node that held it is
+/// back.
 fn hides_journals(book: &Book, fault: &Fault) -> bool {
     let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
     let comes_late = book.header.in_doubt == InDoubt::AssumeSent && effect_on_doubt(fault.kind) != Effect::None;
@@ -181,8 +181,8 @@ fn doubted(book: &Book) -> impl Iterator<Item = Item> {
 /// From a dot that the sink has read and answered until its sender has written the answer down, on a busy machine.
 const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
-/// Dots of the struck nodes that the sink read shortly before they were struck, or after and before they went on or lived
-/// again.
+/// Dots of the struck nodes that the sink read shortly before they were struck, or after and before they went on or
+/// lived again.
 fn under_way(book: &Book, fault: &Fault) -> u64 {
     let of_node = |node: &String| {
         let lives = book.lives.iter().filter(|life| life.node == *node && life.started_ns > fault.from_ns);

@@ -1,6 +1,6 @@
-//! Ends without an email, for which I4 wants a cause that the ledger is not the only witness of: an opt-out or a cancel that
-//! was asked for, a run within the `min_gap`, a deadline that has passed, a refusal by the relay. (A refusal before the
-//! final dot leaves no trace at the sink: there the ledger's step is enough.)
+//! Ends without an email, for which I4 wants a cause that the ledger is not the only witness of: an opt-out or a cancel
+//! that was asked for, a run within the `min_gap`, a deadline that has passed, a refusal by the relay. (A refusal
+//! before the final dot leaves no trace at the sink: there the ledger's step is enough.)
 
 use super::barriers::may_follow;
 use super::limits;
@@ -15,11 +15,11 @@ pub enum Cause {
     Seen,
     /// No.
     None,
-    /// Nobody knows, for want of these.
+    /// Unknown, because these were not observed.
     Unknown(Part),
 }
 
-/// Why somebody who got nothing stands there for good.
+/// Why a recipient without a mail is in its terminal state.
 pub fn cause(book: &Book, item: Item, state: Fate) -> Cause {
     let Some(run) = book.run_of(item) else { return Cause::None };
     let (is_seen, rests_on) = match state {
@@ -56,7 +56,7 @@ fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
     opt_outs.any(|opt_out| backs.iter().all(|back| may_follow(opt_out, back)))
 }
 
-/// Somebody cancelled the run, or took its schedule away.
+/// The run was cancelled, or its schedule deleted.
 fn was_cancelled(book: &Book, run: &Run) -> bool {
     let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
     may_be_so.map(|call| &call.operation).any(|operation| match operation {
@@ -69,8 +69,8 @@ fn was_cancelled(book: &Book, run: &Run) -> bool {
     })
 }
 
-/// Its deadline passed before the history ended, or its schedule's next instant came, and it had been open for as long as
-/// any run is.
+/// Its deadline passed before the history ended, or its schedule's next instant came, and it had been open for as long
+/// as any run is.
 fn is_over(book: &Book, run: &Run) -> bool {
     let end_ms = book.civil_ms(book.ended_ns()).saturating_add_unsigned(book.header.clock_error_ms);
     let within = book.header.policies.finish_within_ms;
@@ -92,8 +92,8 @@ fn was_refused(book: &Book, item: Item) -> bool {
         || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
 }
 
-/// More than one process died while it held the recipient, which was given back after each of them: whatever prepares it
-/// might die of it.
+/// More than one process died while it held the recipient, which was given back after each of them: whatever prepares
+/// it might die of it.
 fn killed_its_holders(book: &Book, item: Item) -> bool {
     let grants = rows_of(&book.grants, item);
     let released = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released);
@@ -114,8 +114,9 @@ fn killed_its_holders(book: &Book, item: Item) -> bool {
     grants.iter().enumerate().filter(died_of_it).count() > 1
 }
 
-/// It is not known in which of its processes a node held this. May it be the one that this was? By the log: the claim is of
-/// an epoch, and so is the entry that gave it back. A process that is gone may be granted something until its lease is over.
+/// It is not known in which of its processes a node held this. May it be the one that this was? By the log: the claim
+/// is of an epoch, and so is the entry that gave it back. A process that is gone may be granted something until its
+/// lease is over.
 fn may_have_held(book: &Book, life: &Life, grant: &Grant, given_back: u64) -> bool {
     let slack_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
     let began_ns = book.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);

@@ -1,9 +1,10 @@
-//! How many recipients a node can have held claimed when it was struck, by what the sink saw (P12): the measured claim cap.
+//! How many recipients a node can have held claimed when it was struck, by what the sink saw (P12): the measured claim
+//! cap.
 //!
-//! A tenant gets what flows through the relays while claims are committed, sent and settled; of that time one second counts
-//! at most. The flow is that of the fastest tenth of a second: a queue that was short tells nothing of a whole second. A
-//! relay without measurements gets four for each session. The ledger's own figure is not used: a product that claims too
-//! much would report it as its cap.
+//! A tenant gets what flows through the relays while claims are committed, sent and settled; of that time one second
+//! counts at most. The flow is that of the fastest tenth of a second: a queue that was short tells nothing of a whole
+//! second. A relay without measurements gets four for each session. The ledger's own figure is not used: a product that
+//! claims too much would report it as its cap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +49,8 @@ pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
     most.max().unwrap_or(0) as u64
 }
 
-/// Processes of a struck node whose claims may be open when a fault begins: the one that it strikes, and former ones that
-/// none after them ran long enough to settle. At least one.
+/// Processes of a struck node whose claims may be open when a fault begins: the one that it strikes, and former ones
+/// that none after them ran long enough to settle. At least one.
 pub fn unsettled_lives(book: &Book, fault: &Fault, node: &str) -> u64 {
     let begun = book.lives.iter().filter(|life| life.node == node && life.started_ns <= fault.from_ns);
     let mut lives: Vec<(u64, u64)> =
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_within_counts_a_half_open_interval() {
+    fn most_within_counts_half_open_interval() {
         assert_eq!(most_within(&[], 10), 0);
         assert_eq!(most_within(&[0, 5, 9, 10, 30], 10), 3);
         assert_eq!(most_within(&[0, 0, 0], 1), 3);

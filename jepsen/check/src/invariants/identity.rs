@@ -1,11 +1,11 @@
 //! What I9 asks of the mails themselves, beside where they came. A mail says by its Message-ID which item it is of, so
-//! that whoever gets it twice can tell: each attempt of an item bears the same one, and no two items share one. Its body
-//! is the same at each attempt too. And what came was a message: a line end that two readers may take for two different
-//! things (RFC 5321 2.3.8) was never written.
+//! that its recipient can recognize a duplicate: each attempt of an item bears the same one, and no two items share
+//! one. Its body is the same at each attempt too. And what came was a message: a line end that two readers may take for
+//! two different things (RFC 5321 2.3.8) was never written.
 //!
 //! An identity header that comes twice is an offence too: the sink reads the first, another reader may read the last.
 //!
-//! Of a message that was cut off nobody knows how much was missing; it is left out.
+//! A message that was cut off is left out: how much of it is missing is unknown.
 
 use crate::book::{Book, Dot};
 use crate::history::Answered;

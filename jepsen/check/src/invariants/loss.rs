@@ -1,6 +1,6 @@
-//! I4: whoever was due is terminal or in doubt within the deadline after healing, for a cause where it got nothing, and
-//! every instant that was due opened or is explained. I13: with a quorum healed, the backlog drains, and no run is paused
-//! that nothing pauses.
+//! I4: each due recipient is terminal or in doubt within the deadline after healing, for a cause where it got nothing,
+//! and every instant that was due opened or is explained. I13: with a quorum healed, the backlog drains, and no run is
+//! paused that nothing pauses.
 //!
 //! What is due comes from the history's own [`Due`](crate::history::Due) lines, which no part of the product wrote.
 
@@ -80,7 +80,7 @@ fn account(book: &Book, run: &Run, audience: Name, inquiry: &mut Inquiry) {
     }
 }
 
-/// Items that were due and that nobody accounts for: without an accept, and the ledger calls them neither in doubt nor
+/// Due items without an explanation: without an accept, and the ledger calls them neither in doubt nor
 /// anything else that is an end without a mail and has a cause.
 pub fn lost(book: &Book) -> u64 {
     let by_instant = runs_by_instant(book);
@@ -121,7 +121,7 @@ pub fn expected(book: &Book) -> u64 {
     due.map(|(_, audience)| of(audience)).sum::<u64>() + triggered(book).map(|(_, audience)| of(&audience)).sum::<u64>()
 }
 
-/// Runs of instants, so not those that somebody asked for.
+/// Runs of instants, so not triggered ones.
 pub fn runs_by_instant(book: &Book) -> BTreeMap<Instant, Vec<&Run>> {
     let mut by_instant: BTreeMap<Instant, Vec<&Run>> = BTreeMap::new();
     let own = book.runs.values().filter(|run| !matches!(run.cause, RunCause::Trigger | RunCause::Test));

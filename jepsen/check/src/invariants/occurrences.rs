@@ -1,5 +1,6 @@
 //! I10: each occurrence once, by the zone's rules. Never early; late, or passed over, only where no quorum could act or
-//! the clock was moved over it. A run that nothing was due for is a failure, and so is a mail to somebody it was not for.
+//! the clock was moved over it. A run that nothing was due for is a failure, and so is a mail to an address outside its
+//! audience.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +70,7 @@ fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
-/// A run that was backfilled lies in a range that somebody had asked for before any mail of it came. (That it is no second
+/// A backfilled run lies in a range that an operator had asked for before any mail of it came. (That it is no second
 /// run of its instant is `once_each`'s affair. When it opened is told in ledger time, which may be behind.)
 fn backfilled(book: &Book, inquiry: &mut Inquiry) {
     for (name, own) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
@@ -106,7 +107,7 @@ fn on_time(book: &Book, run: &Run, inquiry: &mut Inquiry) {
     }
 }
 
-/// Somebody had paused it, or another run of it had to be finished first.
+/// It was paused, or another run of it had to finish first.
 fn is_excused(book: &Book, run: &Run, from_ms: i64, to_ms: i64) -> bool {
     was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(book, run)
 }
@@ -186,7 +187,7 @@ fn passed_over(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
-/// No mail before its instant, none of a run that nobody knows, none to anybody whom the run was not for.
+/// No mail before its instant, of an unknown run, or to an address outside the run's audience.
 fn mails(book: &Book, inquiry: &mut Inquiry) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(book).collect();
     for dot in book.accepts() {

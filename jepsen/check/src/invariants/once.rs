@@ -1,10 +1,10 @@
-//! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence gets past
-//! the gate without a definite refusal.
+//! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence gets
+//! past the gate without a definite refusal.
 //!
-//! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of its
-//! own. Under `hold` and `assume_sent` only an operator decides, so only his calls count and the ledger's own word does
-//! not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, nor does
-//! what came when nobody was in doubt: a dead letter that was requeued had no mail to be doubled.
+//! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of
+//! its own. Under `hold` and `assume_sent` only an operator decides, so only his calls count and the ledger's own word
+//! does not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, nor
+//! does what came when the recipient was not in doubt: a dead letter that was requeued had no mail to be doubled.
 
 use crate::book::{Book, Came, Dot, Item, rows_of};
 use crate::history::{Answer, Answered, Call, InDoubt, Operation, Part, Step};
@@ -51,8 +51,8 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
 /// Mails beyond the first of their items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
-    /// Under `hold` and `assume_sent` those that nobody decided: they break the promise. Under `resend` all of them: which of
-    /// them an operator wanted and which the policy did, the ledger's word does not say.
+    /// Under `hold` and `assume_sent` those without a decision: they break the promise. Under `resend` all of them:
+    /// which of them an operator wanted and which the policy did, the ledger's word does not say.
     pub undecided: u64,
     /// Those that an operator decided for, under any other policy than `resend`.
     pub decided: u64,
@@ -86,7 +86,7 @@ fn needs_outcomes(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
-/// That somebody is to be sent again.
+/// A decision to send to a recipient again.
 #[derive(Clone, Copy, Debug)]
 struct Decision {
     /// Where it stands in the log, if that is known.
@@ -113,7 +113,7 @@ fn undecided(book: &Book, item: Item, mut dots: Vec<&Dot>) -> usize {
     let mut decisions = decisions(book, item);
     let is_undecided = |pair: &&[&Dot]| {
         let fitting = decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(book, pair[0], pair[1]));
-        // The one that is the least use to those that follow: a known place fits nowhere else.
+        // Prefer decisions with a known log index: they match only this pair.
         let best = fitting.min_by_key(|(_, decision)| (decision.index.is_none(), decision.answered_ns));
         let place = best.map(|(place, _)| place);
         place.map(|place| decisions.swap_remove(place)).is_none()
@@ -147,7 +147,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
 
 impl Decision {
     /// By the log. Where its place there is not known, by time: who is decided about has had its DATA before, since
-    /// that comes before the gate, and gets the next one after somebody asked.
+    /// that comes before the gate, and gets the next one after an operator asked.
     fn is_between(&self, book: &Book, first: &Dot, second: &Dot) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,

@@ -1,9 +1,10 @@
-//! An object as a register that some write and others read. What a read may show, and what it may hold at its end, for I7.
+//! An object as a register that some write and others read. What a read may show, and what it may hold at its end, for
+//! I7.
 //!
-//! A write takes effect once, between its beginning and its answer; one without an answer at any time after its beginning,
-//! or never. Two calls with one request id are one write. What a read has shown was done by then, whatever was answered to
-//! its writer. Every rule here is sound and no more: where two writes put the same value there, nobody says which of them a
-//! read has seen.
+//! A write takes effect once, between its beginning and its answer; one without an answer at any time after its
+//! beginning, or never. Two calls with one request id are one write. What a read has shown was done by then, whatever
+//! was answered to its writer. Every rule here is sound and no more: where two writes put the same value there, it is
+//! open which of them a read has seen.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ struct Write<'a> {
     value: Option<&'a str>,
 }
 
-/// What somebody saw.
+/// A client's read.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
     /// Who.
@@ -44,15 +45,15 @@ pub struct Read<'a> {
 /// What is wrong with a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Nobody had written that by then.
+    /// That value was not written by then.
     NeverWritten,
     /// It was written over, or not there yet, before the read began.
     Stale,
-    /// Somebody saw later what this read should have shown already: the value went away and came back.
+    /// A later read shows what this read should have shown already: the value went away and came back.
     WentBack,
 }
 
-/// All objects that anybody wrote or read.
+/// All objects that were written or read.
 pub fn registers(book: &Book) -> BTreeMap<Key<'_>, Register<'_>> {
     let mut registers: BTreeMap<Key, Register> = BTreeMap::new();
     for call in &book.calls {
@@ -114,7 +115,7 @@ impl<'a> Register<'a> {
         self.writes.iter().filter(|write| write.value == Some(value)).count() == 1
     }
 
-    /// Did anybody write it, or may have?
+    /// Was it written, or may it have been?
     pub fn is_written(&self) -> bool {
         !self.writes.is_empty()
     }

@@ -1,12 +1,12 @@
 //! I15: no row without a live lease holder stays claimed longer than lease + margin + 1 s.
 //!
-//! A leader has to be there that can revoke it: the time counts from the latest of four moments. The holder's last lease
-//! was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as long
-//! itself, since it does not know what its predecessor granted; a quorum was there again, by the word of the nodes; a
-//! majority of the processes ran again, since nodes notice a short outage only when it is over. While messages are lost or late
-//! it counts half: a revocation is an entry like any other, and a leader that loses it or its answer proposes it again when
-//! the time of the first is over. While a clock is wrong, lease and margin may last a ninth longer: the leader measures
-//! them on CLOCK_BOOTTIME, which has to be right within one part in ten (P9).
+//! A leader has to be there that can revoke it: the time counts from the latest of four moments. The holder's last
+//! lease was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as
+//! long itself, since it does not know what its predecessor granted; a quorum was there again, by the word of the
+//! nodes; a majority of the processes ran again, since nodes notice a short outage only when it is over. While messages
+//! are lost or late it counts half: a revocation is an entry like any other, and a leader that loses it or its answer
+//! proposes it again when the time of the first is over. While a clock is wrong, lease and margin may last a ninth
+//! longer: the leader measures them on CLOCK_BOOTTIME, which has to be right within one part in ten (P9).
 
 use crate::book::Book;
 use crate::history::{FaultKind, FaultStatus, OpenRow, Part};
@@ -64,7 +64,7 @@ fn disturbed(book: &Book, from_ns: u64, to_ns: u64) -> u64 {
     passed
 }
 
-/// Since when the holder has no lease; none while it may have one.
+/// When the holder's lease ended; none if it may still be valid.
 fn alone_since(book: &Book, row: &OpenRow) -> Option<u64> {
     if book.is_whole(Part::Leases) {
         let own = book.leases.iter().filter(|lease| (&lease.node, lease.incarnation) == (&row.node, row.incarnation));

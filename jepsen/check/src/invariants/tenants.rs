@@ -1,5 +1,6 @@
-//! I12: one tenant's overload does not move another's start beyond its bound. A run has started when somebody of it was
-//! granted, as far as that has an instant, or when the sink saw the first of its hand-offs, whatever it answered.
+//! I12: one tenant's overload does not move another's start beyond its bound. A run has started when one of its
+//! recipients was granted, as far as that has an instant, or when the sink saw the first of its hand-offs, whatever it
+//! answered.
 
 use std::collections::HashMap;
 
@@ -30,10 +31,10 @@ pub fn apart(book: &Book) -> Verdict {
         if !beside || overloaded_itself || waits || wants_no_mail(book, *name) || may_be_paused(book, run) {
             continue;
         }
-        // Of whom nobody was tried until the end, it is as late as that.
+        // If no recipient was tried until the end, it is as late as that.
         let first_ns = first.get(name).copied();
         if first_ns.is_none() && is_granted(book, *name) {
-            // Its holders died before the sink saw anything of them, and when they were granted it nobody knows.
+            // Its holders died before the sink saw anything of them, and when they were granted it is unknown.
             continue;
         }
         judged += 1;
@@ -66,7 +67,7 @@ fn is_granted(book: &Book, run: Name) -> bool {
     book.grants.get(from).is_some_and(|grant| grant.item.run == run)
 }
 
-/// Somebody paused it, or its schedule over its instant, or may have: then it starts when that is resumed.
+/// The run, or its schedule over its instant, was paused or may have been: then it starts when that is resumed.
 fn may_be_paused(book: &Book, run: &Run) -> bool {
     if occurrences::was_stopped(book, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
         return true;
@@ -77,7 +78,7 @@ fn may_be_paused(book: &Book, run: &Run) -> bool {
         .any(|operation| matches!(operation, Operation::Pause { target: Target::Run(of) } if *of == run.run))
 }
 
-/// Nobody of the run was to get a mail in the end: all have opted out, or it was cancelled.
+/// No recipient of the run was to get a mail in the end: all have opted out, or it was cancelled.
 fn wants_no_mail(book: &Book, run: Name) -> bool {
     let mut own = book.standings.iter().filter(|stands| stands.item.run == run).peekable();
     own.peek().is_some() && own.all(|stands| matches!(stands.state, Fate::Suppressed | Fate::Cancelled))

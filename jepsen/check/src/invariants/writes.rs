@@ -1,9 +1,9 @@
 //! I7: what was answered to an administrator is so at the end, whatever died meanwhile, and what was removed is not
 //! there again. Also: the same request id has one answer.
 //!
-//! Each object is a register (`registers.rs`). At its end it may hold what a write put there that was answered, or may have
-//! happened, unless another write that was done began only after it was over. A read shows the same meanwhile: what was
-//! done when it began, or what was under way, and never again what somebody has seen replaced.
+//! Each object is a register (`registers.rs`). At its end it may hold what a write put there that was answered, or may
+//! have happened, unless another write that was done began only after it was over. A read shows the same meanwhile:
+//! what was done when it began, or what was under way, and never a value that an earlier read saw replaced.
 
 use std::collections::HashMap;
 

@@ -61,7 +61,7 @@ fn is_mail(event: &Event, run: &str, who: &str) -> bool {
 }
 
 #[test]
-fn i1_a_second_accept_under_another_claim() {
+fn i1_second_accept_under_another_claim() {
     let again = |history: &mut History| {
         history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
         history.dot("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Accepted);
@@ -78,7 +78,7 @@ fn i1_a_second_accept_under_another_claim() {
 }
 
 #[test]
-fn i1_under_resend_the_ledger_has_to_own_up_to_it() {
+fn i1_under_resend_ledger_has_to_own_up_to_it() {
     let again = |history: &mut History| {
         history.header.in_doubt = InDoubt::Resend;
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
@@ -97,7 +97,7 @@ fn i1_under_resend_the_ledger_has_to_own_up_to_it() {
 }
 
 #[test]
-fn i2_an_accept_without_its_claim() {
+fn i2_accept_without_its_claim() {
     rejected(&with(|history| history.drop_first(|event| is_claim(event, "r120.0", "m7"))), &[2]);
     rejected(&with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = None)), &[2]);
     rejected(&with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = Some(fence(10, 139)))), &[2]);
@@ -105,7 +105,7 @@ fn i2_an_accept_without_its_claim() {
 }
 
 #[test]
-fn i2_a_claim_of_another_node_or_too_late() {
+fn i2_claim_of_another_node_or_too_late() {
     let others = with(|history| history.alter_mail("r120.0", "m7", |mail| mail.node = "n1".to_owned()));
     rejected(&others, &[2]);
     let late = with(|history| history.alter_mail("r120.0", "m7", |mail| mail.data_ns -= ns(0.2)));
@@ -113,7 +113,7 @@ fn i2_a_claim_of_another_node_or_too_late() {
 }
 
 #[test]
-fn i3_a_fence_that_comes_twice_or_a_second_one_past_the_gate() {
+fn i3_fence_that_comes_twice_or_second_one_past_gate() {
     let twice = |answer| with(|history| history.dot("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
     rejected(&twice(Answered::Refused), &[3]);
     let second = with(|history| history.dot("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
@@ -123,7 +123,7 @@ fn i3_a_fence_that_comes_twice_or_a_second_one_past_the_gate() {
 }
 
 #[test]
-fn i4_an_instant_or_a_recipient_that_is_gone() {
+fn i4_instant_or_recipient_that_is_gone() {
     rejected(&with(|history| history.due(("default", "daily"), 37.0, "team")), &[4]);
     assert_eq!(with(|history| history.due(("default", "daily"), 37.0, "team")).judge().lost, Some(3));
     let waiting = with(|history| {
@@ -141,7 +141,7 @@ fn i4_an_instant_or_a_recipient_that_is_gone() {
 }
 
 #[test]
-fn i5_more_doubt_than_the_faults_allow_or_of_somebody_nobody_held() {
+fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
     let more = with(|history| {
         history.alter_standing("r120.0", "m7", Fate::InDoubt);
         history.alter_standing("r120.0", "m8", Fate::InDoubt);
@@ -179,11 +179,11 @@ fn slow_campaign(history: &mut History) {
     }
 }
 
-/// n2 holds the thirty of the campaign whose numbers are one more than a multiple of three. What it can hold is measured at
-/// the sink, for each of two tenants: ten times the email that it began within a tenth of a second and one for each session,
-/// or four for each session.
+/// n2 holds the thirty of the campaign whose numbers are one more than a multiple of three. What it can hold is
+/// measured at the sink, for each of two tenants: ten times the email that it began within a tenth of a second and one
+/// for each session, or four for each session.
 #[test]
-fn i5_power_cut_excuses_no_more_than_the_measured_claim_cap() {
+fn i5_power_cut_excuses_no_more_than_measured_claim_cap() {
     let cut = |sessions: u32, doubts: u32| {
         with(|history| {
             slow_campaign(history);
@@ -208,7 +208,7 @@ fn i5_power_cut_excuses_no_more_than_the_measured_claim_cap() {
 }
 
 #[test]
-fn i5_claims_of_a_process_that_did_not_live_to_settle_them_may_be_open_too() {
+fn i5_claims_of_process_that_did_not_live_to_settle_them_may_be_open_too() {
     let doubts = |history: &mut History| {
         slow_campaign(history);
         history.header.sessions = 3;
@@ -255,7 +255,7 @@ fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
 }
 
 #[test]
-fn i5_of_those_between_whom_it_is_cut_for_good_no_journal_is_heard() {
+fn i5_permanent_partition_hides_journals_of_both_sides() {
     let cut = |node: &'static str| {
         with(|history| {
             history.alter_standing("r255.0", "d", Fate::InDoubt);
@@ -281,14 +281,14 @@ fn answer_of(history: &mut History, who: &str, change: impl Fn(&mut Vec<Crossing
 }
 
 #[test]
-fn i6_a_hand_off_that_began_after_the_answer_though_it_was_named_or_waited_out() {
+fn i6_hand_off_that_began_after_answer_though_it_was_named_or_waited_out() {
     for who in ["b", "c"] {
         rejected(&with(|history| history.alter_mail("r230.0", who, |mail| mail.data_ns = mail.at_ns - 1)), &[6]);
     }
 }
 
 #[test]
-fn i6_a_mail_after_the_answer_that_the_answer_did_not_name() {
+fn i6_mail_after_answer_that_answer_did_not_name() {
     rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed.clear())), &[6]);
     rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed[0].number = 2)), &[6]);
     rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed[0].fence = fence(210, 230))), &[6]);
@@ -307,7 +307,7 @@ fn i6_a_mail_after_the_answer_that_the_answer_did_not_name() {
 }
 
 #[test]
-fn i7_a_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
+fn i7_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
     let daily = |event: &Event| matches!(event, Event::Found(found) if found.name == "daily");
     rejected(&with(|history| history.drop_first(daily)), &[7]);
     rejected(&with(|history| history.found(Noun::Schedule, "old", "v1")), &[7]);
@@ -331,7 +331,7 @@ fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> Histo
 }
 
 #[test]
-fn i7_a_read_that_is_old() {
+fn i7_read_that_is_old() {
     rejected(&and_read("daily", 9.2, Some("v1")), &[7]);
     assert!(and_read("daily", 9.08, Some("v1")).judge().valid, "the write that replaces it had no answer yet");
     rejected(&and_read("daily", 1.2, None), &[7]);
@@ -341,7 +341,7 @@ fn i7_a_read_that_is_old() {
 }
 
 #[test]
-fn i7_a_read_of_what_nobody_wrote_or_had_written_by_then() {
+fn i7_read_of_what_nobody_wrote_or_had_written_by_then() {
     rejected(&and_read("daily", 30.0, Some("another")), &[7]);
     rejected(&and_read("daily", 30.0, Some("v9")), &[7]);
     rejected(&and_read("daily", 8.0, Some("v2")), &[7]);
@@ -351,7 +351,7 @@ fn i7_a_read_of_what_nobody_wrote_or_had_written_by_then() {
 }
 
 #[test]
-fn i7_a_read_that_goes_back() {
+fn i7_read_that_goes_back() {
     // Of a write without an answer nobody knows, until somebody has seen it.
     rejected(&and_read("perhaps", 32.0, Some("v1")), &[7]);
     assert!(and_read("perhaps", 28.95, Some("v1")).judge().valid, "it was seen by a read that was not over yet");
@@ -398,7 +398,7 @@ fn i7_one_request_id_with_two_answers() {
 }
 
 #[test]
-fn i8_a_claim_a_run_or_a_mail_after_a_pause_or_cancel() {
+fn i8_claim_run_or_mail_after_pause_or_cancel() {
     rejected(&with(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 26.0)), &[8]);
     rejected(&with(|history| history.claim("r310.0", "d", fence(210, 312), ("n1", 1), 43.0)), &[8]);
     let run = with(|history| {
@@ -419,7 +419,7 @@ fn i8_a_claim_a_run_or_a_mail_after_a_pause_or_cancel() {
 }
 
 #[test]
-fn i8_a_resume_of_which_nobody_knows_lifts_nothing_before_it_was_asked_for() {
+fn i8_unknown_resume_lifts_nothing_before_it_was_called() {
     let lost = |change: fn(&mut History)| {
         with(|history| {
             history.alter(|event| match event {
@@ -443,7 +443,7 @@ fn resume_of_r220() -> Operation {
 }
 
 #[test]
-fn i9_sent_that_never_arrived_and_arrived_that_is_called_otherwise() {
+fn i9_sent_without_arrival_and_arrival_without_sent_are_rejected() {
     let gone = with(|history| history.drop_first(|event| is_mail(event, "r300.0", "d")));
     rejected(&gone, &[9]);
     assert_eq!(gone.judge().lost, Some(1));
@@ -464,7 +464,7 @@ fn i9_who_is_assumed_though_nobody_asked_for_it() {
 }
 
 #[test]
-fn i9_a_mail_that_does_not_say_which_item_it_is_of() {
+fn i9_mail_that_does_not_say_which_item_it_is_of() {
     let altered = |change: fn(&mut Mail)| with(|history| history.alter_mail("r120.0", "m7", change));
     rejected(&altered(|mail| mail.message_id = None), &[9]);
     // That of m8.
@@ -501,7 +501,7 @@ fn i9_what_came_and_was_no_message() {
 }
 
 #[test]
-fn i10_an_extra_run_one_too_many_and_one_too_many_of_a_trigger() {
+fn i10_extra_run_one_too_many_and_one_too_many_of_trigger() {
     let extra = with(|history| history.run("r350.0", ("default", "daily"), 33.0, 0, 350));
     rejected(&extra, &[10]);
     let twice = with(|history| {
@@ -513,7 +513,7 @@ fn i10_an_extra_run_one_too_many_and_one_too_many_of_a_trigger() {
 }
 
 #[test]
-fn i10_a_backfill_of_what_ran_or_that_nobody_asked_for() {
+fn i10_backfill_of_what_ran_or_that_nobody_asked_for() {
     let again = with(|history| {
         history.run("r280.0", ("default", "daily"), 5.0, 3, 280);
         history.alter_run("r280.0", |run| (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.8)));
@@ -602,7 +602,7 @@ fn i11_two_states_after_one_entry() {
 }
 
 #[test]
-fn i12_a_tenant_that_waits_for_another() {
+fn i12_tenant_that_waits_for_another() {
     let mail_late = |history: &mut History| {
         history.alter_mail("r225.0", "d", |mail| {
             mail.at_ns += ns(2.0);
@@ -636,7 +636,7 @@ fn i12_a_tenant_that_waits_for_another() {
 }
 
 #[test]
-fn i13_a_backlog_that_does_not_drain_in_time() {
+fn i13_backlog_that_does_not_drain_in_time() {
     let drained = |event: &Event| matches!(event, Event::Drained { .. });
     let mut history = good();
     history.drop_first(drained);
@@ -687,7 +687,7 @@ fn i14_more_accepts_than_gate_passes() {
 }
 
 #[test]
-fn i14_of_a_life_that_was_killed_what_was_read_before_counts() {
+fn i14_of_life_that_was_killed_what_was_read_before_counts() {
     let read = |node: &str, incarnation, at_s: f64, passes| {
         let node = node.to_owned();
         Event::GateReading(GateReading { at_ns: ns(at_s), node, incarnation, passes })
@@ -727,7 +727,7 @@ fn i14_without_faults_they_are_equal() {
 }
 
 #[test]
-fn i15_a_row_that_stays_with_a_holder_that_is_gone() {
+fn i15_row_that_stays_with_holder_that_is_gone() {
     let row = |at_s: f64| {
         let (fence, node) = (fence(10, 202), "n2".to_owned());
         Event::OpenRow(OpenRow { at_ns: ns(at_s), fence, node, incarnation: 1, claimed: 1 })
@@ -831,7 +831,7 @@ fn without_a_leader(seconds: f64, change: impl FnOnce(&mut History)) -> History 
 }
 
 #[test]
-fn i17_majority_without_a_leader_for_longer_than_ten_seconds_is_rejected() {
+fn i17_majority_without_leader_for_longer_than_ten_seconds_is_rejected() {
     rejected(&without_a_leader(10.5, |_| ()), &[17]);
     assert!(without_a_leader(9.5, |_| ()).judge().valid);
     // One node of three that is down is no excuse.
@@ -844,7 +844,7 @@ fn i17_majority_without_a_leader_for_longer_than_ten_seconds_is_rejected() {
 }
 
 #[test]
-fn i17_outage_without_a_majority_is_excused_while_it_lasts() {
+fn i17_outage_without_majority_is_excused_while_it_lasts() {
     let two_faults = |kind, until_s: f64| {
         without_a_leader(14.0, |history| {
             for node in ["n1", "n2"] {
@@ -859,7 +859,7 @@ fn i17_outage_without_a_majority_is_excused_while_it_lasts() {
 }
 
 #[test]
-fn i17_torn_log_counts_when_a_leader_has_stood_for_five_seconds() {
+fn i17_torn_log_counts_when_leader_has_stood_for_five_seconds() {
     let mended = |until_s: f64| {
         without_a_leader(14.0, |history| {
             for node in ["n1", "n2"] {
@@ -872,7 +872,7 @@ fn i17_torn_log_counts_when_a_leader_has_stood_for_five_seconds() {
 }
 
 #[test]
-fn i17_torn_log_waits_a_minute_for_a_leader_anew_at_each_start() {
+fn i17_torn_log_waits_minute_for_leader_anew_at_each_start() {
     let torn = |seconds: f64, restart_s: Option<f64>| {
         without_a_leader(seconds, |history| {
             history.ended.at_ns = ns(160.0);
@@ -899,7 +899,7 @@ fn i17_torn_log_waits_a_minute_for_a_leader_anew_at_each_start() {
 }
 
 #[test]
-fn i17_bound_for_a_leader_is_the_one_of_the_header() {
+fn i17_bound_for_leader_is_one_of_header() {
     let within = |ms| without_a_leader(14.0, |history| history.header.led_within_ms = Some(ms));
     assert!(within(14_000).judge().valid);
     rejected(&within(13_999), &[17]);
@@ -964,7 +964,7 @@ fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
 }
 
 #[test]
-fn i17_each_strike_gives_the_product_its_time_anew_and_no_more() {
+fn i17_each_strike_gives_product_its_time_anew_and_no_more() {
     let struck = |kind, node: &'static str, until_s: Option<f64>, seconds| {
         waiting_until(seconds, |history| history.fault(kind, &[node], 80.0).until_ns = until_s.map(ns))
     };
@@ -1005,7 +1005,7 @@ fn i17_broken_relay_excuses_until_its_circuits_must_be_closed() {
 }
 
 #[test]
-fn i17_recipients_that_something_else_keeps_waiting_are_no_offence() {
+fn i17_recipients_that_wait_for_another_reason_are_accepted() {
     let target = || Target::Run("r400.0".to_owned());
     let paused = waiting_until(40.0, |history| {
         history.call(71.0, 71.1, Operation::Pause { target: target() }, ok(402));
@@ -1088,7 +1088,7 @@ fn i17_recipient_that_is_claimed_and_not_begun_is_rejected() {
 }
 
 #[test]
-fn i17_claim_is_timed_by_the_ledger_where_its_commit_was_not_seen() {
+fn i17_claim_is_timed_by_ledger_where_its_commit_was_not_seen() {
     let proposed = |at_s: Option<f64>| {
         held_for(40.0, |history| {
             history.alter(|event| match event {
@@ -1107,7 +1107,7 @@ fn i17_claim_is_timed_by_the_ledger_where_its_commit_was_not_seen() {
 }
 
 #[test]
-fn i17_disturbance_gives_a_claim_its_time_anew() {
+fn i17_disturbance_gives_claim_its_time_anew() {
     let struck = |seconds: f64| {
         held_for(seconds, |history| history.fault(FaultKind::Pause, &["n3"], 110.0).until_ns = Some(ns(114.0)))
     };

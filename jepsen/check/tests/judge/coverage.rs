@@ -23,7 +23,7 @@ fn does_not_count(history: &History) -> Verdict {
 }
 
 #[test]
-fn a_fault_without_an_effect_does_not_count() {
+fn fault_without_effect_does_not_count() {
     let without = with(|history| fault(history, FaultKind::Pause, |fault| fault.observed = Some(false)));
     assert!(does_not_count(&without).is_false());
     let unseen = with(|history| fault(history, FaultKind::Pause, |fault| fault.observed = None));
@@ -37,7 +37,7 @@ fn a_fault_without_an_effect_does_not_count() {
 }
 
 #[test]
-fn a_fault_that_was_asked_for_and_is_missing_does_not_count() {
+fn fault_that_was_asked_for_and_is_missing_does_not_count() {
     let mut asked = good();
     asked.header.coverage.faults.insert(FaultKind::Clock, 1);
     assert!(does_not_count(&asked).is_false());
@@ -46,7 +46,7 @@ fn a_fault_that_was_asked_for_and_is_missing_does_not_count() {
 }
 
 #[test]
-fn what_a_machine_cannot_do_is_named_and_the_rest_counts() {
+fn fault_this_machine_cannot_inject_is_named_and_ignored() {
     let judgement = good().judge();
     assert_eq!(judgement.faults[&FaultKind::PowerCut].skipped, 1);
     assert!(judgement.coverage.is_true());
@@ -60,11 +60,11 @@ fn what_a_machine_cannot_do_is_named_and_the_rest_counts() {
 }
 
 #[test]
-fn a_fault_that_met_nobody_is_not_excused() {
-    let nobody = with(|history| {
+fn fault_without_target_makes_run_invalid() {
+    let no_target = with(|history| {
         fault(history, FaultKind::PowerCut, |fault| (fault.cannot, fault.word) = (false, "no node runs".to_owned()));
     });
-    assert!(does_not_count(&nobody).is_false(), "another run may have it");
+    assert!(does_not_count(&no_target).is_false(), "another run may have it");
     let once = with(|history| {
         let mut cut = history.events.iter().find_map(|event| match event {
             Event::Fault(fault) if fault.kind == FaultKind::PowerCut => Some(fault.clone()),
@@ -78,7 +78,7 @@ fn a_fault_that_met_nobody_is_not_excused() {
 }
 
 #[test]
-fn no_kill_inside_a_data_and_too_little_mail_do_not_count() {
+fn no_kill_inside_data_and_too_little_mail_do_not_count() {
     let outside = with(|history| fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false)));
     assert!(does_not_count(&outside).is_false());
     let mut slow = good();
@@ -89,7 +89,7 @@ fn no_kill_inside_a_data_and_too_little_mail_do_not_count() {
 }
 
 #[test]
-fn a_pause_inside_a_data_is_no_kill() {
+fn pause_inside_data_is_no_kill() {
     let paused = with(|history| {
         fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false));
         fault(history, FaultKind::Pause, |fault| fault.inside_data = Some(true));

@@ -1,5 +1,5 @@
-//! Excuses that excuse nothing: histories in which something is explained, allowed or decided, and not by what would have
-//! to be there.
+//! Excuses that excuse nothing: histories in which something is explained, allowed or decided, and not by what would
+//! have to be there.
 
 use reveille_check::Verdict;
 use reveille_check::history::*;
@@ -27,7 +27,7 @@ fn without_a_mail(state: Fate, change: impl Fn(&mut History)) -> History {
 }
 
 #[test]
-fn i4_an_end_that_nothing_brought_about() {
+fn i4_end_that_nothing_brought_about() {
     for state in [Fate::Expired, Fate::Cancelled, Fate::Suppressed, Fate::Dead] {
         let history = without_a_mail(state, |_| {});
         rejected(&history, &[4]);
@@ -36,7 +36,7 @@ fn i4_an_end_that_nothing_brought_about() {
 }
 
 #[test]
-fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
+fn i4_end_by_client_or_relay_is_explained() {
     let tenant = || "default".to_owned();
     let opt_out = || Operation::OptOut { tenant: tenant(), recipient: "m7".to_owned() };
     let take_back = || Operation::TakeBack { tenant: tenant(), recipient: "m7".to_owned() };
@@ -127,7 +127,7 @@ fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
 
 /// He was opted out already; who asked again first was served last.
 #[test]
-fn i4_an_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_before() {
+fn i4_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_before() {
     let repeated = |opted_out: u64, taken_back: u64| {
         without_a_mail(Fate::Suppressed, |history| {
             let own = || ("default".to_owned(), "m7".to_owned());
@@ -142,7 +142,7 @@ fn i4_an_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_bef
 }
 
 #[test]
-fn i4_a_run_that_was_answered_to_a_trigger_and_vanished() {
+fn i4_run_that_was_answered_to_trigger_and_vanished() {
     let vanished = with(|history| {
         history.events.retain(|event| match event {
             Event::Call(_) => true,
@@ -153,7 +153,7 @@ fn i4_a_run_that_was_answered_to_a_trigger_and_vanished() {
 }
 
 #[test]
-fn i1_who_was_not_in_doubt_is_not_sent_again_by_a_decision() {
+fn i1_who_was_not_in_doubt_is_not_sent_again_by_decision() {
     let twice = with(|history| {
         accepted_again(history, "r120.0", "m7", 160, 16.0);
         resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
@@ -178,7 +178,7 @@ fn resend(history: &mut History, at_s: f64, of: (&str, Option<&str>), answer: An
 }
 
 #[test]
-fn i1_a_decision_excuses_only_what_lies_on_both_sides_of_it() {
+fn i1_decision_excuses_only_what_lies_on_both_sides_of_it() {
     let decided = |at_s: f64, index: u64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);
@@ -211,7 +211,7 @@ fn i1_a_decision_excuses_only_what_lies_on_both_sides_of_it() {
 }
 
 #[test]
-fn i1_a_dead_letter_that_is_requeued_is_sent_once() {
+fn i1_dead_letter_that_is_requeued_is_sent_once() {
     let requeued = with(|history| {
         history.dot("r100.0", "c", fence(10, 104), "n1", 5.3, Answered::Refused);
         resend(history, 6.0, ("r100.0", Some("c")), ok(106));
@@ -223,7 +223,7 @@ fn i1_a_dead_letter_that_is_requeued_is_sent_once() {
 }
 
 #[test]
-fn i1_a_decision_about_all_who_are_in_doubt_is_about_them() {
+fn i1_decision_about_all_who_are_in_doubt_is_about_them() {
     let all = |in_doubt: bool| {
         with(|history| {
             accepted_again(history, "r120.0", "m7", 160, 16.0);
@@ -238,7 +238,7 @@ fn i1_a_decision_about_all_who_are_in_doubt_is_about_them() {
 }
 
 #[test]
-fn i1_under_resend_a_step_after_both_excuses_nothing() {
+fn i1_under_resend_step_after_both_excuses_nothing() {
     let resent = |index: u64| {
         with(|history| {
             history.header.in_doubt = InDoubt::Resend;
@@ -253,7 +253,7 @@ fn i1_under_resend_a_step_after_both_excuses_nothing() {
 }
 
 #[test]
-fn i6_a_node_that_was_waited_out_may_not_claim_anew() {
+fn i6_node_that_was_waited_out_may_not_claim_anew() {
     let forgotten = with(|history| {
         history.claim("r230.0", "c", fence(210, 333), ("n3", 1), 44.0);
         history.dot("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
@@ -274,7 +274,7 @@ fn i6_a_node_that_was_waited_out_may_not_claim_anew() {
 
 /// Who asks first is not always served first.
 #[test]
-fn i6_a_taking_back_that_was_asked_for_before_the_opt_out_and_done_after_it() {
+fn i6_taking_back_that_was_asked_for_before_opt_out_and_done_after_it() {
     let asked_early = |index| {
         with(|history| {
             history.alter(|event| match event {
@@ -294,7 +294,7 @@ fn i6_a_taking_back_that_was_asked_for_before_the_opt_out_and_done_after_it() {
 }
 
 #[test]
-fn i9_nobody_is_sent_again_by_the_ledger_alone() {
+fn i9_nobody_is_sent_again_by_ledger_alone() {
     let resent = |policy| {
         with(|history| {
             history.header.in_doubt = policy;
@@ -308,7 +308,7 @@ fn i9_nobody_is_sent_again_by_the_ledger_alone() {
 }
 
 #[test]
-fn i10_an_instant_that_is_skipped_or_refused_without_an_earlier_run() {
+fn i10_instant_that_is_skipped_or_refused_without_earlier_run() {
     let passed = |outcome, may_skip: bool, schedule: &str| {
         with(|history| {
             history.header.policies.may_skip = may_skip;
@@ -325,7 +325,7 @@ fn i10_an_instant_that_is_skipped_or_refused_without_an_earlier_run() {
 
 /// A run by hand may come before an instant that nobody could open, and then it has to be given way to.
 #[test]
-fn i10_an_instant_gives_way_to_a_run_that_opened_while_it_still_could_have() {
+fn i10_instant_gives_way_to_run_that_opened_while_it_still_could_have() {
     let skipped = with(|history| {
         history.header.policies.may_skip = true;
         history.due(("default", "ping"), 21.5, "solo");
@@ -338,7 +338,7 @@ fn i10_an_instant_gives_way_to_a_run_that_opened_while_it_still_could_have() {
 }
 
 #[test]
-fn i4_a_range_explains_as_many_instants_as_it_says() {
+fn i4_range_explains_as_many_instants_as_it_says() {
     let range = |count: u64| {
         with(|history| {
             history.header.policies.may_skip = true;
@@ -358,7 +358,7 @@ fn late(history: &mut History, by_ms: i64) {
 }
 
 #[test]
-fn i10_an_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
+fn i10_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
     let out = |to_s: f64, by_ms: i64| {
         with(|history| {
             history.events.push(Event::Outage(Outage { from_ns: ns(34.0), until_ns: ns(to_s) }));
@@ -372,7 +372,7 @@ fn i10_an_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
 }
 
 #[test]
-fn i10_a_pause_excuses_until_it_is_over() {
+fn i10_pause_excuses_until_it_is_over() {
     let target = || Target::Schedule { tenant: "default".to_owned(), schedule: "daily".to_owned() };
     let paused = |resumed_s: f64| {
         with(|history| {
@@ -386,7 +386,7 @@ fn i10_a_pause_excuses_until_it_is_over() {
 }
 
 #[test]
-fn i12_a_tenant_that_gets_nothing_is_late() {
+fn i12_tenant_that_gets_nothing_is_late() {
     let nothing = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r225.0")));
         history.drop_first(|event| matches!(event, Event::Claim(claim) if claim.run == "r225.0"));
@@ -407,7 +407,7 @@ fn resumption(history: &mut History, answer: Answer) {
 }
 
 #[test]
-fn i8_a_resumption_without_its_place_in_the_log_excuses_nothing_before_it() {
+fn i8_resumption_without_its_place_in_log_excuses_nothing_before_it() {
     let nowhere = || Answer::Ok { index: None, run: None, crossed: vec![], unconfirmed: vec![] };
     for answer in [nowhere(), Answer::Unknown] {
         let judgement = with(|history| resumption(history, answer.clone())).judge();
@@ -422,7 +422,7 @@ fn i8_a_resumption_without_its_place_in_the_log_excuses_nothing_before_it() {
 }
 
 #[test]
-fn i8_of_two_resumptions_the_first_in_the_log_counts() {
+fn i8_of_two_resumptions_first_in_log_counts() {
     let target = Target::Run("r220.0".to_owned());
     let two = with(|history| {
         resumption(history, ok(236));
@@ -432,7 +432,7 @@ fn i8_of_two_resumptions_the_first_in_the_log_counts() {
 }
 
 #[test]
-fn i8_where_a_resumption_without_an_answer_was_done_the_ledger_tells() {
+fn i8_where_resumption_without_answer_was_done_ledger_tells() {
     // Claims whose instants nobody knows: by time alone nothing could be said of them.
     let timeless = |history: &mut History, index: u64| {
         history.claim("r220.0", "d", fence(210, index), ("n1", 1), 28.5);

@@ -18,7 +18,7 @@ fn under(tenant: &str, schedules: &[&str], bound: Bound) -> History {
 
 /// The campaign sends 50 emails a second for 1.8 s; three nodes have one process each then.
 #[test]
-fn i18_relay_gets_its_rate_a_burst_and_an_email_for_each_session_in_any_second() {
+fn i18_relay_gets_its_rate_burst_and_email_for_each_session_in_any_second() {
     let rate = |per_second: u64, sessions| {
         let per_second_milli = per_second * 1_000;
         under("default", &["campaign"], Bound::RelayRate { per_second_milli, sessions })
@@ -46,7 +46,7 @@ fn i18_another_process_may_have_had_emails_under_way() {
 }
 
 #[test]
-fn i18_clock_that_is_a_ninth_too_fast_is_no_excess() {
+fn i18_clock_that_is_ninth_too_fast_is_no_excess() {
     let drifts = |node: &str, until_s: f64| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 21_000, sessions: 8 });
         history.fault(FaultKind::Clock, &[node], 10.0).until_ns = Some(ns(until_s));
@@ -95,7 +95,7 @@ fn i18_tenant_gets_its_rate_fifteen_seconds_late_at_most() {
 }
 
 #[test]
-fn i18_warm_up_allows_the_caps_of_the_days_so_far() {
+fn i18_warm_up_allows_caps_of_days_so_far() {
     let first_day = BEGAN / 86_400_000;
     let caps =
         |first_day, caps: &[u32]| under("default", &["campaign"], Bound::WarmUp { first_day, caps: caps.to_vec() });
@@ -108,13 +108,13 @@ fn i18_warm_up_allows_the_caps_of_the_days_so_far() {
 }
 
 #[test]
-fn i18_without_a_budget_nothing_is_known() {
+fn i18_without_budget_nothing_is_known() {
     let none = with(|history| history.events.retain(|event| !matches!(event, Event::Limit(_))));
     assert_eq!(unknown(&none.judge()), [18, 19].into());
 }
 
 #[test]
-fn i19_two_emails_within_the_gap_of_their_schedule_are_rejected() {
+fn i19_two_emails_within_gap_of_their_schedule_are_rejected() {
     // `d` gets emails of the instants 34 s and 35 s.
     let gap = |gap_ms| under("default", &["daily"], Bound::MinGap { gap_ms });
     assert!(gap(1_000).judge().valid);
@@ -122,7 +122,7 @@ fn i19_two_emails_within_the_gap_of_their_schedule_are_rejected() {
 }
 
 #[test]
-fn i4_recipient_within_the_gap_of_another_run_may_be_suppressed() {
+fn i4_recipient_within_gap_of_another_run_may_be_suppressed() {
     let suppressed = |gap_ms| {
         let mut history = under("default", &["daily"], Bound::MinGap { gap_ms });
         history.events.retain(|event| match event {
@@ -139,7 +139,7 @@ fn i4_recipient_within_the_gap_of_another_run_may_be_suppressed() {
 }
 
 #[test]
-fn i19_hand_offs_without_an_answer_are_as_many_as_attempts() {
+fn i19_hand_offs_without_answer_are_as_many_as_attempts() {
     let tried = |attempts| {
         let mut history = under("default", &["campaign"], Bound::MaxAttempts { attempts });
         history.header.in_doubt = InDoubt::Resend;

@@ -56,7 +56,7 @@ fn backoff_after_deaths_is_summed_over_nodes_and_time() {
 }
 
 #[test]
-fn a_good_history_is_accepted_and_counted() {
+fn good_history_is_accepted_and_counted() {
     let judgement = good().judge();
     assert!(judgement.valid, "\n{}", judgement.table());
     assert_eq!(judgement.invariants.len(), 19);
@@ -76,7 +76,7 @@ fn a_good_history_is_accepted_and_counted() {
 }
 
 #[test]
-fn failover_counts_from_when_a_majority_is_up() {
+fn failover_counts_from_when_majority_is_up() {
     let paused = |until_s| {
         with(|history| {
             let fault = history.fault(FaultKind::Pause, &["n3"], 21.2);
@@ -97,7 +97,7 @@ fn failover_counts_from_when_a_majority_is_up() {
 }
 
 #[test]
-fn the_order_of_events_means_nothing() {
+fn order_of_events_means_nothing() {
     let backwards = with(|history| history.events.reverse());
     assert_eq!(backwards.judge(), good().judge());
     assert_eq!(backwards.judge_in_memory(), good().judge());

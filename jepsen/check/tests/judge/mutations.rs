@@ -68,7 +68,7 @@ fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[(Change, B
 }
 
 #[test]
-fn a_mail_that_is_doubled_or_is_another() {
+fn doubled_or_changed_mail_is_rejected() {
     none_passes("a final dot", |event| matches!(event, Event::Mail(_)), &[(twice, By::False(3))]);
     let accepted = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted());
     let changes: [Change; 6] = [
@@ -83,7 +83,7 @@ fn a_mail_that_is_doubled_or_is_another() {
 }
 
 #[test]
-fn a_mail_that_is_lost() {
+fn lost_mail_is_rejected() {
     let history = good();
     let doubted = |mail: &Mail| {
         history.events.iter().any(|event| {
@@ -97,7 +97,7 @@ fn a_mail_that_is_lost() {
 }
 
 #[test]
-fn a_claim_that_is_lost() {
+fn lost_claim_is_rejected() {
     let history = good();
     let used = |claim: &Claim| {
         history.events.iter().any(|event| {
@@ -110,7 +110,7 @@ fn a_claim_that_is_lost() {
 }
 
 #[test]
-fn what_the_ledger_says_at_the_end() {
+fn changed_final_state_is_rejected() {
     fn to(event: &Event, state: Fate) -> Vec<Event> {
         let mut event = event.clone();
         if let Event::Standing(standing) = &mut event {
@@ -135,7 +135,7 @@ fn what_the_ledger_says_at_the_end() {
 }
 
 #[test]
-fn what_was_due_and_what_was_broken() {
+fn changed_due_instant_or_fault_is_rejected() {
     let history = good();
     let opened = |due: &Due| {
         history.events.iter().any(|event| {
@@ -149,7 +149,7 @@ fn what_was_due_and_what_was_broken() {
 }
 
 #[test]
-fn what_a_read_has_shown() {
+fn changed_read_is_rejected() {
     fn shows(event: &Event, other: Option<&str>) -> Vec<Event> {
         let mut event = event.clone();
         if let Event::Call(Call { answer: Answer::Found { value }, .. }) = &mut event {

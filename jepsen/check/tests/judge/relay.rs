@@ -21,7 +21,7 @@ fn cut_off(history: &mut History, change: impl Fn(&mut Mail)) {
 }
 
 #[test]
-fn i5_a_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
+fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
     let judgement = with(|history| cut_off(history, |_| {})).judge();
     assert!(judgement.valid, "\n{}", judgement.table());
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
@@ -56,7 +56,7 @@ fn i5_nobody_else_is_in_doubt_by_it() {
 }
 
 #[test]
-fn i3_a_message_that_was_cut_off_may_have_been_before_its_gate() {
+fn i3_message_that_was_cut_off_may_have_been_before_its_gate() {
     let again = |answer| {
         with(|history| {
             history.claim("r120.0", "m7", fence(10, 99), ("n1", 1), 12.2);
@@ -70,7 +70,7 @@ fn i3_a_message_that_was_cut_off_may_have_been_before_its_gate() {
 }
 
 #[test]
-fn i6_a_message_without_its_dot_passed_no_gate() {
+fn i6_message_without_its_dot_passed_no_gate() {
     let late = |answer| {
         with(|history| {
             history.claim("r230.0", "a", fence(210, 236), ("n1", 1), 29.0);
@@ -113,7 +113,7 @@ fn i9_who_goes_round_again_by_decision_may_end_in_any_way() {
 }
 
 #[test]
-fn i5_dots_and_answers_that_were_under_way_when_their_node_was_killed_are_past_the_gate_too() {
+fn i5_dots_and_answers_that_were_under_way_when_their_node_was_killed_are_past_gate_too() {
     let late = |at_s: f64| {
         with(|history| {
             for event in &mut history.events {

@@ -31,7 +31,7 @@ fn resting_on(part: Part) -> &'static [u8] {
 }
 
 #[test]
-fn a_part_that_is_not_whole_leaves_unknown_what_rests_on_it() {
+fn incomplete_part_leaves_its_invariants_unknown() {
     for part in PARTS {
         let mut history = good();
         history.ended.whole.retain(|whole| *whole != part);
@@ -55,7 +55,7 @@ fn under_resend_outcomes_are_needed() {
 }
 
 #[test]
-fn a_relay_that_was_left_in_peace_answers_every_dot() {
+fn relay_without_faults_answers_every_dot() {
     let mut history = good();
     history.ended.whole.retain(|part| *part != Part::Dots);
     let doubt =
@@ -66,7 +66,7 @@ fn a_relay_that_was_left_in_peace_answers_every_dot() {
 }
 
 #[test]
-fn a_history_that_was_cut_short_proves_nothing() {
+fn history_that_was_cut_short_proves_nothing() {
     let mut writer = Writer::begin(Vec::new(), &good().header).unwrap();
     good().events.iter().for_each(|event| writer.event(event).unwrap());
     let bytes = writer.end(&good().ended).unwrap();
@@ -78,7 +78,7 @@ fn a_history_that_was_cut_short_proves_nothing() {
 }
 
 #[test]
-fn what_was_not_asked_is_not_judged_and_four_are_always() {
+fn only_asked_invariants_and_four_others_are_judged() {
     let mut history = good();
     history.header.asks = vec![11];
     let judged: Vec<u8> = history.judge().invariants.keys().map(|name| name.0).collect();

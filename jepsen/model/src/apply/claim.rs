@@ -42,7 +42,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the lost holder had claimed is in doubt until its journal or somebody says otherwise.
+    /// What the lost holder had claimed is in doubt until its journal or an operator says otherwise.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
         if rules.keep(Broken::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;

@@ -66,14 +66,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// A cancelled run stays cancelled: nobody of it is sent again.
+    /// A cancelled run stays cancelled: no recipient of it is sent again.
     fn may_send_again(&self, rules: Rules) -> Result<(), Refusal> {
         let is_over = self.run.state == RunState::Cancelled && rules.keep(Broken::ResendOfCancelledRun);
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }
     }
 
-    /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays, also one that
-    /// the deadline overtook: whoever else comes back waits for the operator.
+    /// A decision to send a recipient again gives a run that is past its deadline a new one. A pause stays, also one
+    /// that the deadline overtook: other recipients that come back wait for the operator.
     fn reopen(&mut self, rules: Rules) {
         if self.is_past_deadline() {
             self.run.finish_by = self.now.saturating_add(self.run.policies.finish_by);

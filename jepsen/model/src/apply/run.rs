@@ -36,7 +36,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A run can be stopped while something of it may still be sent: now, or when somebody comes back.
+    /// A run can be stopped while something of it may still be sent: now, or when a recipient comes back.
     fn is_stoppable(&self) -> Result<(), Refusal> {
         match self.run.state {
             RunState::Open | RunState::Paused => Ok(()),

@@ -46,7 +46,7 @@ impl Ledger {
         }
     }
 
-    /// Somebody who was assumed in this row was not handed off after all: it comes back, and that is counted.
+    /// A recipient who was assumed in this row was not handed off after all: it comes back, and that is counted.
     fn comes_too_late(
         &mut self,
         rules: Rules,

@@ -14,9 +14,9 @@ use crate::protocol::Protocol;
 use crate::run::RunState;
 use crate::state::State;
 
-/// What the recipient sees. Without `resend` and without operators nobody is sent again.
+/// What the recipient sees. Without `resend` and without operators no recipient is sent again.
 pub const ONE_ACCEPT: &str = "I1 at most one accept for each recipient, but for each counted resend";
-/// Nobody sends by a row that is not in the log, or that is another's.
+/// No process sends by a row that is not in the log, or that is another's.
 pub const COVERED: &str = "I2 each accept is covered by a committed claim of its sender";
 /// I1 before the relay has decided: what is past the gate may arrive.
 pub const ONE_PAST_THE_GATE: &str =
@@ -37,7 +37,7 @@ pub const NO_LATER_CLAIM: &str = "I8 nobody is claimed of a run that is paused o
 pub const LEDGER_AND_RELAY: &str = "I9 ledger and relay agree";
 /// The sum over the states is the audience; rows and states tell the same.
 pub const CLOSED_ACCOUNTING: &str = "P1 each recipient is in one state and at most one open row";
-/// Somebody alive, or the next life of the node, will settle it.
+/// A living process, or the next one of the node, will settle it.
 pub const OWNED: &str = "P1 each open row has an owner";
 /// Assumed is left by evidence only, dead by an operator only, the others never.
 pub const TERMINAL: &str = "P1 a terminal state stays";
@@ -47,7 +47,7 @@ pub const REPEATS: &str = "P4 a settle applied again changes nothing more";
 pub const FENCES_GROW: &str = "P4 fences only grow";
 /// By the relay's refusals, and by the decisions that count as one.
 pub const ATTEMPTS: &str = "P4 an attempt is counted once";
-/// The last one makes somebody dead.
+/// The last one makes a recipient dead.
 pub const RETRIES_END: &str = "P4 who waits or is claimed has attempts left";
 /// Without `resend` and without operators there are none.
 pub const NO_CONTRADICTION: &str = "P14 no contradiction and no known duplicate, but for each counted resend";

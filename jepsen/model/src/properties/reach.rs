@@ -21,7 +21,7 @@ pub const LATE_SENDER: &str = "a lagging process passes its gate";
 pub const REVOKED: &str = "a row is revoked";
 /// A mail arrived and the ledger holds it in doubt.
 pub const ARRIVED_IN_DOUBT: &str = "an accepted mail is in doubt";
-/// Evidence from an earlier life's journal moved somebody out of doubt.
+/// Evidence from an earlier life's journal moved a recipient out of doubt.
 pub const RESOLVED: &str = "a later life resolves a doubt";
 /// A recipient got its second row after the first was given back or refused.
 pub const SECOND_ROW: &str = "a recipient is sent by its second row";
@@ -59,7 +59,7 @@ pub const EXPIRED: &str = "a recipient expires";
 pub const DEAD_OF_TIME: &str = "a recipient is dead of the deadline";
 /// A gate lags behind the deadline, as long as its lease lets it.
 pub const UNAWARE: &str = "a gate passes before its node learns of the deadline";
-/// An operator sends somebody again after the deadline: the run has another one.
+/// An operator sends a recipient again after the deadline: the run has another one.
 pub const REOPENED: &str = "a run is opened again after its deadline and sends";
 
 /// All of them.
@@ -153,7 +153,7 @@ fn stands(state: &State, standing: Standing) -> bool {
     !state.log.tip().set(standing).is_empty()
 }
 
-/// Whether the relay took the mail of somebody who stands there.
+/// Whether the relay took the mail of a recipient who stands there.
 fn has_arrived(state: &State, standing: Standing) -> bool {
     !accepted(state).and(state.log.tip().set(standing)).is_empty()
 }

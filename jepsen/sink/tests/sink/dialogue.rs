@@ -11,7 +11,7 @@ fn sink(options: SinkOptions) -> Sink {
 }
 
 #[tokio::test]
-async fn ehlo_offers_what_the_options_say() {
+async fn ehlo_offers_what_options_say() {
     let sink = sink(SinkOptions { chunking: false, max_message_bytes: 5_000, ..SinkOptions::default() });
     let mut client = Client::connect(sink.address()).await;
     assert!(client.reply().await.unwrap().starts_with("220 sink.test ESMTP"));
@@ -30,7 +30,7 @@ async fn ehlo_offers_what_the_options_say() {
 }
 
 #[tokio::test]
-async fn a_pipelined_dialogue_is_answered_in_order_and_each_recipient_is_an_accept() {
+async fn pipelined_dialogue_is_answered_in_order_and_each_recipient_is_accept() {
     let sink = sink(SinkOptions::default());
     let mut client = Client::greeted(sink.address()).await;
     client.say("MAIL FROM:<>\r\nRCPT TO:<a@x.test>\r\nRCPT TO:<b@x.test>\r\nDATA\r\n").await;
@@ -74,7 +74,7 @@ async fn stuffed_dots_are_undone_even_when_every_byte_comes_alone() {
 }
 
 #[tokio::test]
-async fn a_bare_line_feed_is_refused_wherever_it_stands() {
+async fn bare_line_feed_is_refused_wherever_it_stands() {
     let sink = sink(SinkOptions::default());
     for smuggled in ["Subject: x\n\r\n.\r\n", "x\r\n\n.\r\n", "x\n.\nMAIL FROM:<evil@x.test>\r\n", "x\r.\r\n.\r\n"] {
         let mut client = Client::greeted(sink.address()).await;
@@ -90,7 +90,7 @@ async fn a_bare_line_feed_is_refused_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn the_lenient_twin_catches_the_mail_that_was_smuggled_in() {
+async fn lenient_twin_catches_mail_that_was_smuggled_in() {
     let sink = sink(SinkOptions { lenient_line_ends: true, ..SinkOptions::default() });
     let mut client = Client::greeted(sink.address()).await;
     client.open_mail("a@x.test").await;
@@ -131,7 +131,7 @@ async fn commands_out_of_order_and_too_large_things_are_refused() {
 }
 
 #[tokio::test]
-async fn chunks_make_a_mail_and_refused_chunks_are_not_taken_for_commands() {
+async fn chunks_make_mail_and_refused_chunks_are_not_taken_for_commands() {
     let sink = sink(SinkOptions::default());
     let mut client = Client::greeted(sink.address()).await;
     assert_eq!(client.ask("BDAT 6 LAST\r\nQUIT\r\n").await, 503);
@@ -166,7 +166,7 @@ async fn connection_beyond_maximum_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_only_makes_mistakes_is_sent_away() {
+async fn client_that_only_makes_mistakes_is_sent_away() {
     let sink = sink(SinkOptions::default());
     let mut client = Client::greeted(sink.address()).await;
     client.say(&"GET / HTTP/1.1\r\n".repeat(50)).await;

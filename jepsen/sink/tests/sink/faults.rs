@@ -34,7 +34,7 @@ async fn story(sink: &Sink) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_refusal_takes_the_place_of_the_answer_at_every_stage_that_has_one() {
+async fn refusal_takes_place_of_answer_at_every_stage_that_has_one() {
     for (spec, expected, accepted) in [
         ("banner:554", &["554"][..], 0),
         ("ehlo:550", &["220", "550"], 0),
@@ -53,7 +53,7 @@ async fn a_refusal_takes_the_place_of_the_answer_at_every_stage_that_has_one() {
 }
 
 #[tokio::test]
-async fn a_connection_can_end_at_every_stage() {
+async fn connection_can_end_at_every_stage() {
     for kind in ["close", "reset"] {
         for (stage, replies, accepted) in [
             ("connect", 0, 0),
@@ -82,7 +82,7 @@ async fn a_connection_can_end_at_every_stage() {
 }
 
 #[tokio::test]
-async fn a_reset_is_a_reset() {
+async fn reset_is_reset() {
     let sink = sink("ehlo:reset");
     let mut client = Client::connect(sink.address()).await;
     assert_eq!(client.code().await, 220);
@@ -92,7 +92,7 @@ async fn a_reset_is_a_reset() {
 }
 
 #[tokio::test]
-async fn bare_replies_have_a_code_and_nothing_else() {
+async fn bare_replies_have_code_and_nothing_else() {
     for (stage, place) in [("banner", 0), ("ehlo", 1), ("mail", 2), ("rcpt", 3), ("data", 4), ("answer", 5)] {
         let sink = sink(&format!("{stage}:bare"));
         let heard = story(&sink).await;
@@ -104,7 +104,7 @@ async fn bare_replies_have_a_code_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_half_an_answer_and_the_mail_is_accepted() {
+async fn half_answer_is_half_answer_and_mail_is_accepted() {
     let sink = sink("answer:close");
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("a@x.test").await;
@@ -115,7 +115,7 @@ async fn half_an_answer_is_half_an_answer_and_the_mail_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_late_answer_comes_late_and_is_whole() {
+async fn late_answer_comes_late_and_is_whole() {
     for spec in ["after-commit:stall=300ms", "answer:stall=300ms", "before-commit:stall=300ms", "body:stall=300ms"] {
         let sink = sink(spec);
         let mut client = Client::greeted(sink.address()).await;
@@ -129,7 +129,7 @@ async fn a_late_answer_comes_late_and_is_whole() {
 }
 
 #[tokio::test]
-async fn a_stalled_dialogue_is_silent_until_its_client_leaves() {
+async fn stalled_dialogue_is_silent_until_its_client_leaves() {
     for (stage, accepted) in [("before-commit", 0), ("after-commit", 1)] {
         let sink = sink(&format!("{stage}:stall"));
         let mut client = Client::greeted(sink.address()).await;
@@ -147,7 +147,7 @@ async fn a_stalled_dialogue_is_silent_until_its_client_leaves() {
 }
 
 #[tokio::test]
-async fn a_mail_is_committed_although_its_client_died_after_the_dot() {
+async fn mail_is_committed_although_its_client_died_after_dot() {
     let sink = sink("before-commit:stall=500ms");
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("a@x.test").await;
@@ -157,7 +157,7 @@ async fn a_mail_is_committed_although_its_client_died_after_the_dot() {
 }
 
 #[tokio::test]
-async fn a_huge_banner_is_huge_and_then_the_dialogue_goes_on() {
+async fn huge_banner_is_huge_and_then_dialogue_goes_on() {
     let sink = sink("banner:huge=1000000");
     let mut client = Client::connect(sink.address()).await;
     let banner = client.reply().await.unwrap();
@@ -167,7 +167,7 @@ async fn a_huge_banner_is_huge_and_then_the_dialogue_goes_on() {
 }
 
 #[tokio::test]
-async fn a_relay_closes_politely_after_its_number_of_mails() {
+async fn relay_closes_politely_after_its_number_of_mails() {
     let sink = sink("between:close-after=3");
     let mut client = Client::greeted(sink.address()).await;
     for _ in 0..3 {
@@ -180,7 +180,7 @@ async fn a_relay_closes_politely_after_its_number_of_mails() {
 }
 
 #[tokio::test]
-async fn another_plan_takes_over_while_a_dialogue_runs() {
+async fn another_plan_takes_over_while_dialogue_runs() {
     let sink = sink("rcpt:450#1");
     let mut client = Client::greeted(sink.address()).await;
     assert_eq!(client.ask("MAIL FROM:<n@x.test>\r\n").await, 250);
@@ -196,7 +196,7 @@ async fn another_plan_takes_over_while_a_dialogue_runs() {
 }
 
 #[tokio::test]
-async fn whoever_watches_dots_is_told_how_each_was_answered() {
+async fn dot_watcher_is_told_each_answer() {
     for (spec, answer) in [
         ("", DotAnswer::Accepted),
         ("answer:bare", DotAnswer::Accepted),
@@ -224,7 +224,7 @@ async fn whoever_watches_dots_is_told_how_each_was_answered() {
 }
 
 #[tokio::test]
-async fn of_what_is_no_message_it_is_told_that_it_was_refused() {
+async fn dot_watcher_is_told_of_malformed_message() {
     let (tell, told) = std::sync::mpsc::channel();
     let note = move |accept: &reveille_sink::Accepted, answer| {
         // Whoever listened has gone when the test has failed.
@@ -241,7 +241,7 @@ async fn of_what_is_no_message_it_is_told_that_it_was_refused() {
 }
 
 #[tokio::test]
-async fn of_a_message_that_is_cut_off_the_lines_that_came_whole_are_told() {
+async fn dot_watcher_gets_whole_lines_of_cut_message() {
     for (came, fence) in
         [("", None), ("X-Reveille-Fence: 1.1", None), ("X-Reveille-Fence: 1.17.99.3\r\nX-Rev", Some("1.17.99.3"))]
     {

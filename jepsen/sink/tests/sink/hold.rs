@@ -11,7 +11,7 @@ fn sink() -> Sink {
 }
 
 #[tokio::test]
-async fn the_held_mail_is_named_and_answered_only_when_released() {
+async fn held_mail_is_named_and_answered_only_when_released() {
     let sink = sink();
     let request = HoldRequest { recipient: Some("VICTIM".to_owned()), limit: PATIENCE, ..HoldRequest::default() };
     let mut hold = sink.hold_next_answer(request);
@@ -39,7 +39,7 @@ async fn the_held_mail_is_named_and_answered_only_when_released() {
 }
 
 #[tokio::test]
-async fn before_its_commit_a_held_mail_is_not_recorded_and_then_it_is_whoever_died_meanwhile() {
+async fn mail_held_before_commit_is_recorded_after_release() {
     let sink = sink();
     let request = HoldRequest { point: HoldPoint::BeforeCommit, limit: PATIENCE, ..HoldRequest::default() };
     let mut hold = sink.hold_next_answer(request);
@@ -54,7 +54,7 @@ async fn before_its_commit_a_held_mail_is_not_recorded_and_then_it_is_whoever_di
 }
 
 #[tokio::test]
-async fn a_held_mail_lets_go_by_its_limit_by_a_drop_and_by_the_death_of_its_client() {
+async fn held_mail_lets_go_by_its_limit_by_drop_and_by_death_of_its_client() {
     let sink = sink();
     let mut client = Client::greeted(sink.address()).await;
 
@@ -80,7 +80,7 @@ async fn a_held_mail_lets_go_by_its_limit_by_a_drop_and_by_the_death_of_its_clie
 }
 
 #[tokio::test]
-async fn a_withdrawn_request_and_one_for_another_client_hold_nothing() {
+async fn withdrawn_request_and_one_for_another_client_hold_nothing() {
     let sink = sink();
     drop(sink.hold_next_answer(HoldRequest { limit: PATIENCE, ..HoldRequest::default() }));
     let elsewhere = HoldRequest { ehlo: Some("node-2.test".to_owned()), limit: PATIENCE, ..HoldRequest::default() };

@@ -14,7 +14,7 @@ fn sink(record: &Path, sync: bool) -> Sink {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_line_of_a_mail_is_in_the_file_when_its_250_is_read() {
+async fn line_of_mail_is_in_file_when_its_250_is_read() {
     for sync in [true, false] {
         let folder = tempdir().unwrap();
         let path = folder.path().join("accepts.jsonl");
@@ -47,7 +47,7 @@ async fn the_line_of_a_mail_is_in_the_file_when_its_250_is_read() {
 
 /// fdatasync fails on `/dev/null`, writing to it does not: so a 250 there would be one that waited for no sync.
 #[tokio::test]
-async fn without_a_successful_sync_there_is_no_250_and_no_further_mail() {
+async fn without_successful_sync_there_is_no_250_and_no_further_mail() {
     let sink = sink(Path::new("/dev/null"), true);
     let mut second = Client::greeted(sink.address()).await;
     let mut client = Client::greeted(sink.address()).await;
@@ -59,7 +59,7 @@ async fn without_a_successful_sync_there_is_no_250_and_no_further_mail() {
 }
 
 #[tokio::test]
-async fn a_torn_tail_is_named_by_the_reader_and_cut_by_the_next_sink() {
+async fn torn_tail_is_named_by_reader_and_cut_by_next_sink() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("accepts.jsonl");
     for life in 1..=3 {
@@ -79,7 +79,7 @@ async fn a_torn_tail_is_named_by_the_reader_and_cut_by_the_next_sink() {
 }
 
 #[tokio::test]
-async fn every_cut_of_a_record_is_read_and_damage_in_its_middle_is_an_error() {
+async fn every_cut_of_record_is_read_and_damage_in_its_middle_is_error() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("accepts.jsonl");
     let sink = sink(&path, false);
@@ -108,7 +108,7 @@ async fn every_cut_of_a_record_is_read_and_damage_in_its_middle_is_an_error() {
 }
 
 #[tokio::test]
-async fn accept_keeps_the_start_of_the_body_and_names_repeated_identity_headers() {
+async fn accept_keeps_start_of_body_and_names_repeated_identity_headers() {
     let sink = Sink::start(SinkOptions { excerpt_bytes: 6, ..SinkOptions::default() }).unwrap();
     let mut client = Client::greeted(sink.address()).await;
     client.say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nDATA\r\n").await;

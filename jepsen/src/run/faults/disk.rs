@@ -132,7 +132,8 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    /// A disk that lied about one sync. Only one node may have one, while all others work: the product promises no more.
+    /// A disk that lied about one sync. Only one node may have one, while all others work: the product promises no
+    /// more.
     async fn tear(&mut self, mut fault: Fault, victim: String) -> Result<Injected, NotInjected> {
         if !self.is_quiet() {
             return Err(NotInjected::NotNow("a log may lose its tail only while everything else works".to_owned()));
@@ -220,8 +221,8 @@ pub(super) fn last_segment(folder: &Path) -> Result<PathBuf> {
     files.pop().context("a log without files")
 }
 
-/// After a power cut: restores a part of what was written to this file and not synced. `None` if everything was synced, or
-/// nothing.
+/// After a power cut: restores a part of what was written to this file and not synced. `None` if everything was synced,
+/// or nothing.
 pub(super) fn keep_part(segment: &Path, written: &[u8], chance: u64) -> Result<Option<String>> {
     let synced = match fs::read(segment) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn power_cut_amid_write_keeps_a_strict_part_of_what_was_not_synced() {
+    fn power_cut_amid_write_keeps_strict_part_of_what_was_not_synced() {
         let folder = tempfile::tempdir().unwrap();
         let segment = folder.path().join("1.wal");
         let written = [[1; 512], [2; 512]].concat();

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_belongs_to_process_that_ran_all_the_time() {
+    fn answer_belongs_to_process_that_ran_all_time() {
         let lives = lives();
         let of = |from, to| lives.during("n1", from, to).and_then(|life| life.incarnation);
         assert_eq!((of(10, 100), of(10, 101), of(150, 250), of(200, 250)), (Some(1), None, None, Some(2)));
