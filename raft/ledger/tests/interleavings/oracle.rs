@@ -158,8 +158,10 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     let counts = |run: &Run| run.cause != OpeningCause::Backfill && !run.reopened;
     // A trigger looks at all of them; what the calendar opens only at those of the calendar that are not paused.
     let is_trigger = run.cause == OpeningCause::Trigger;
-    let holds_up =
-        |run: &Run| is_trigger || run.cause != OpeningCause::Trigger && !matches!(run.state, RunState::Paused { .. });
+    // One that was paused before this entry may have expired by it.
+    let is_paused =
+        |run: &Run| matches!(run.state, RunState::Paused { .. } | RunState::Expired { paused: Some(_), .. });
+    let holds_up = |run: &Run| is_trigger || run.cause != OpeningCause::Trigger && !is_paused(run);
     let beside = after.runs().filter(|(other, _, beside)| {
         let is_open = beside.counts.get(RecipientState::Pending) + beside.counts.get(RecipientState::Claimed) > 0;
         *other != id && beside.schedule == run.schedule && counts(beside) && is_open
