@@ -5,7 +5,7 @@
 //! `fail-parallel`). The name of the point goes to stderr as the last line; nothing is cleaned up, as after `kill -9`.
 
 /// All crash points, in the order in which an email meets them. `docs/reliability.md` lists their places in the code.
-pub const POINTS: [&str; 41] = [
+pub const POINTS: [&str; 40] = [
     "timer.before-fire",
     "timer.after-fire-before-propose",
     "claim.before-propose",
@@ -32,7 +32,6 @@ pub const POINTS: [&str; 41] = [
     "wal.truncate",
     "wal.purge",
     "machine.mid-apply-batch",
-    "machine.after-apply-before-persist",
     "machine.replace",
     "snapshot.build-start",
     "snapshot.build-end",

@@ -6,7 +6,7 @@ use tokio::task::JoinError;
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// On threads of their own: the log, the apply thread, the state store, Raft's runtime, and other blocking calls.
+    /// On threads of their own: the log, the apply thread, Raft's runtime, and other blocking calls.
     Threads,
     /// On the caller's runtime: a wait for the disk stops everything else. For simulations, whose disk is memory.
     Inline,

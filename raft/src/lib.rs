@@ -9,7 +9,7 @@
 //! It knows no email, no schedule and no lease: requests of the application between nodes are opaque ([`Application`]).
 //!
 //! Reading order: `replica`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `openraft_traits` (what
-//! openraft calls), [`wal`] (the log), [`store`] (the mirror of the state).
+//! openraft calls), [`wal`] (the log).
 
 pub mod crash;
 mod election;
@@ -27,7 +27,6 @@ mod proposer;
 mod replica;
 pub mod snapshot;
 mod state_machine;
-pub mod store;
 #[doc(hidden)]
 pub mod types;
 pub mod wal;

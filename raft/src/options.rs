@@ -12,7 +12,6 @@ use crate::execution::Execution;
 use crate::fatal_error::FatalError;
 use crate::injected_bugs;
 use crate::peer::Transport;
-use crate::store::MemoryStore;
 use crate::wal::Disk;
 
 /// Settings of a replica. Start from [`Options::new`].
@@ -35,14 +34,11 @@ pub struct Options {
     /// A node with a history waits this long before it takes part: its former process may have promised a leader not to
     /// vote for another node for so long. At least the election maximum, except in tests.
     pub startup_delay: Duration,
-    /// Entries from one snapshot to the next.
+    /// Entries from one snapshot to the next. The log keeps those behind the last snapshot but one: a restart replays
+    /// them if the last one is damaged, and followers that lag less need no snapshot.
     pub snapshot_every: u64,
-    /// Entries before a snapshot that stay in the log, for followers that lag a little.
-    pub log_keep: u64,
     /// Disk for the log instead of `data_dir/wal`: for tests and simulations.
     pub log_disk: Option<Arc<dyn Disk>>,
-    /// Store for the state mirror instead of `data_dir/state`: for simulations.
-    pub state_store: Option<MemoryStore>,
     /// Highest ledger level that this node applies and announces (P23). A lower one than the build's makes it behave like
     /// the former release.
     pub highest_level: u32,
@@ -64,9 +60,7 @@ impl Options {
             election_ms: 300..600,
             startup_delay: Duration::from_millis(600),
             snapshot_every: 20_000,
-            log_keep: 5_000,
             log_disk: None,
-            state_store: None,
             highest_level: level::highest(),
             threads: 2,
             execution: Execution::Threads,
@@ -86,10 +80,10 @@ impl Options {
             enable_pre_vote: Some(true),
             // The leader sends a follower the tail that it lost; without this openraft treats that as a defect.
             allow_log_reversion: Some(true),
-            // The SnapshotManager makes snapshots; openraft purges the log after a verified one.
+            // The SnapshotManager makes snapshots and purges the log.
             snapshot_policy: SnapshotPolicy::Never,
-            max_in_snapshot_log_to_keep: self.log_keep,
-            replication_lag_threshold: self.log_keep.max(self.snapshot_every),
+            max_in_snapshot_log_to_keep: u64::MAX,
+            replication_lag_threshold: self.snapshot_every,
             // The log reader bounds the bytes; these bound the count.
             max_payload_entries: 512,
             max_append_entries: Some(1_024),

@@ -9,7 +9,6 @@ use crate::cluster::*;
 async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew() {
     let cluster = Cluster::start_with(|options| {
         options.snapshot_every = 60;
-        options.log_keep = 5;
     })
     .await;
     let leads = cluster.leader().await;

@@ -22,8 +22,8 @@ const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
 /// Ports that are tried.
 const PORT_TRIES: u32 = 1_000;
 const NOT_REQUESTED: &str = "not requested";
-/// The variables by which a node learns the length of its log.
-const LOG_LIMITS: [&str; 2] = ["REVEILLE__RAFT__SNAPSHOT_EVERY", "REVEILLE__RAFT__LOG_KEEP"];
+/// The variable that sets how often a node makes a snapshot.
+const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
 
 /// Addresses of a node: its admin API, its peer listener, HTTP.
 pub type Ports = [SocketAddr; 3];
@@ -37,9 +37,9 @@ pub struct Needs {
     pub volumes: bool,
     /// A clock for each node.
     pub clocks: bool,
-    /// Log entries between two snapshots, and entries that are kept (default: 20,000 and 5,000). With few, a node that was
-    /// away returns by a snapshot.
-    pub log_limits: Option<(u64, u64)>,
+    /// Log entries between two snapshots (default: 20,000). The log keeps those of two; a node that was away for longer
+    /// returns by a snapshot.
+    pub snapshot_every: Option<u64>,
     /// The cluster runs on one clock that the harness moves (P19).
     pub test_clock: bool,
 }
@@ -52,7 +52,7 @@ pub struct Environment {
     pub network: Result<HostNetwork, String>,
     /// Clocks, or why there are none.
     pub clocks: Result<Clocks, String>,
-    log_limits: Option<(u64, u64)>,
+    snapshot_every: Option<u64>,
     test_clock: bool,
 }
 
@@ -74,7 +74,7 @@ impl Environment {
             (true, None) => volumes(workspace, data, names).map_err(|error| format!("{error:#}")),
         };
         let clocks = if needs.clocks { Clocks::new(workspace.data(), names)? } else { Err(not_requested()) };
-        Ok(Environment { volumes, network, clocks, log_limits: needs.log_limits, test_clock: needs.test_clock })
+        Ok(Environment { volumes, network, clocks, snapshot_every: needs.snapshot_every, test_clock: needs.test_clock })
     }
 
     /// Addresses for these nodes.
@@ -120,9 +120,7 @@ impl Environment {
     /// Environment variables of the process of a node.
     pub fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
-        if let Some((every, keep)) = self.log_limits {
-            all.extend(LOG_LIMITS.into_iter().zip([every, keep].map(|entries| entries.to_string().into())));
-        }
+        all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
         all
     }
 }

@@ -2,8 +2,8 @@
 //! between them, the disks under their logs, their clocks, and the relay.
 //!
 //! What runs here is the product's own code: Raft with our log, machine and snapshots, the ledger, the leader's actors,
-//! lanes, gate, relay dialogue, journal and recovery. What does not: gRPC and the admin API, TLS, sled (the state is
-//! mirrored into memory), threads, and real files under the log. Snapshots and journals are real files in a folder in
+//! lanes, gate, relay dialogue, journal and recovery. What does not: gRPC and the admin API, TLS,
+//! threads, and real files under the log. Snapshots and journals are real files in a folder in
 //! memory, which a power cut does not tear.
 //!
 //! What it promises: a seed decides everything. The same seed in another process does the same, event by event, which

@@ -20,7 +20,6 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
-use reveille_raft::store::MemoryStore;
 use reveille_raft::wal::MemoryDisk;
 use reveille_raft::{Execution, Hint, Hints, Options, Replica};
 use tokio::task::JoinHandle;
@@ -70,7 +69,6 @@ pub struct Node {
     around: Surroundings,
     lives: u64,
     log: MemoryDisk,
-    store: MemoryStore,
     running: Option<Running>,
 }
 
@@ -95,8 +93,7 @@ pub enum Death {
 impl Node {
     /// A machine that was never used.
     pub fn new(id: NodeId, clock: NodeClock, around: Surroundings) -> Node {
-        let (log, store) = (MemoryDisk::new(), MemoryStore::default());
-        Node { id, clock, level: LEVEL, around, lives: 0, log, store, running: None }
+        Node { id, clock, level: LEVEL, around, lives: 0, log: MemoryDisk::new(), running: None }
     }
 
     /// The process that runs here.
@@ -136,9 +133,7 @@ impl Node {
         options.election_ms = heartbeat_ms * ELECTION.start..heartbeat_ms * ELECTION.end;
         options.startup_delay = Duration::from_millis(heartbeat_ms * ELECTION.end);
         options.snapshot_every = self.around.snapshot_every;
-        options.log_keep = self.around.snapshot_every / 4;
         options.log_disk = Some(Arc::new(disk.clone()));
-        options.state_store = Some(self.store.clone());
         options.execution = Execution::Inline;
         options.highest_level = self.level;
         let stop = CancellationToken::new();
@@ -167,7 +162,6 @@ impl Node {
             Death::Kill => running.disk.kill(),
             Death::PowerCut(seed) => running.disk.lose_power(seed),
         };
-        self.store = self.store.copy();
         let (from, to) = (self.folder(self.lives), self.folder(self.lives + 1));
         copy(&from.join("data"), &to.join("data")).context("the folder of a dead node")?;
         if death == Death::Kill {

@@ -47,8 +47,8 @@ const PACE: &str = "after-commit:stall=40ms@0.7";
 /// From the first create to the first instant, and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
-/// Log entries between two snapshots, and entries that are kept.
-const LOG_LIMITS: (u64, u64) = (300, 50);
+/// Log entries between two snapshots.
+const SNAPSHOT_EVERY: u64 = 150;
 /// The whole run ends within twice the fault phase and this.
 const WHOLE: Duration = Duration::from_secs(180);
 /// The time for reading and judging, at the end of it.
@@ -172,7 +172,7 @@ fn needs(families: &[Family], args: &Args) -> Needs {
         network: any(&[Family::Partition, Family::Link]),
         volumes: any(&[Family::Disk, Family::Power]),
         clocks: any(&[Family::Clock]),
-        log_limits: Some(LOG_LIMITS),
+        snapshot_every: Some(SNAPSHOT_EVERY),
         test_clock: args.workload == Due::Daily,
     }
 }

@@ -99,10 +99,9 @@ pub struct RaftSettings {
     pub election_min_ms: Option<u64>,
     /// The longest such time, in milliseconds, at most 60000 [default: twice election_min_ms]
     pub election_max_ms: Option<u64>,
-    /// A snapshot is made after so many log entries; 100 to 10000000 [default: 20000]
+    /// A snapshot is made after so many log entries, and the log keeps those of two snapshots; 100 to 10000000
+    /// [default: 20000]
     pub snapshot_every: Option<u64>,
-    /// So many entries before a snapshot stay in the log; 0 to 10000000 [default: 5000]
-    pub log_keep: Option<u64>,
 }
 
 /// How recipients of bulk mail opt out, as it may be said. No command has it as flags.
@@ -208,8 +207,6 @@ pub struct RaftConfig {
     pub election_ms: Range<u64>,
     /// A snapshot is made after so many entries.
     pub snapshot_every: u64,
-    /// So many entries before a snapshot stay in the log.
-    pub log_keep: u64,
 }
 
 /// What was said, all places laid over each other, and where each part of it was said.
@@ -312,7 +309,6 @@ impl From<Config> for Settings {
                 election_min_ms: Some(config.raft.election_ms.start),
                 election_max_ms: Some(config.raft.election_ms.end),
                 snapshot_every: Some(config.raft.snapshot_every),
-                log_keep: Some(config.raft.log_keep),
             },
             unsubscribe: UnsubscribeSettings {
                 url: Some(config.unsubscribe.url),
@@ -416,7 +412,6 @@ impl RaftSettings {
             election_min_ms: self.election_min_ms.or(below.election_min_ms),
             election_max_ms: self.election_max_ms.or(below.election_max_ms),
             snapshot_every: self.snapshot_every.or(below.snapshot_every),
-            log_keep: self.log_keep.or(below.log_keep),
         }
     }
 }

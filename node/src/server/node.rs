@@ -92,7 +92,6 @@ impl NodeServer {
         raft.election_ms = options.raft.election_ms.clone();
         raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
         raft.snapshot_every = options.raft.snapshot_every;
-        raft.log_keep = options.raft.log_keep;
         let parts = options.data_dir.join("parts");
         let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, desk.clone()).await?;

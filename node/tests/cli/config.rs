@@ -90,7 +90,8 @@ async fn rules_that_cannot_be_used_are_refused_by_check_and_by_start() {
 #[tokio::test]
 async fn what_counts_is_shown_with_its_origin() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n[raft]\nlog_keep = 7\n").display().to_string();
+    let file =
+        written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n[raft]\nsnapshot_every = 700\n").display().to_string();
     let show = |more: &str| {
         let line = format!("config show --config {file} --http 127.0.0.1:9 {more}");
         let mut command = command(&line.split_whitespace().collect::<Vec<_>>());
@@ -105,7 +106,7 @@ async fn what_counts_is_shown_with_its_origin() {
     };
     assert_eq!(origin("name"), (json!("b"), "REVEILLE__NAME".into()));
     assert_eq!(origin("data_dir"), (json!("/d"), "FILE:2".into()));
-    assert_eq!(origin("raft.log_keep"), (json!(7), "FILE:4".into()));
+    assert_eq!(origin("raft.snapshot_every"), (json!(700), "FILE:4".into()));
     assert_eq!(origin("http"), (json!("127.0.0.1:9"), "--http".into()));
     assert_eq!(origin("raft.election_min_ms"), (json!(300), "default".into()));
 
@@ -123,7 +124,7 @@ async fn a_wrong_variable_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n").display().to_string();
     for (name, value, expected) in [
-        ("REVEILLE__RAFT__LOG_KEP", "7", "unknown key `log_kep`; did you mean `log_keep`?"),
+        ("REVEILLE__RAFT__SNAPSHOT_EVRY", "700", "unknown key `snapshot_evry`; did you mean `snapshot_every`?"),
         ("REVEILLE__SHUTDOWN_SECONDS", "5000", "shutdown_seconds: 5000 is out of range"),
     ] {
         let mut command = command(&["config", "check", &file, "-o", "json"]);

@@ -10,7 +10,7 @@ mod process;
 mod quorum;
 mod return_path;
 mod service;
-#[path = "../../../raft/src/store/small_disk.rs"]
+#[path = "../../../raft/src/snapshot/tests/small_disk.rs"]
 mod small_disk;
 mod start;
 mod unsubscribe;

@@ -30,4 +30,4 @@ pub use model::{
     same_words, tenant,
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
-pub use storage::{ChangedRows, RowChange, Table, form, level};
+pub use storage::{Table, form, level};

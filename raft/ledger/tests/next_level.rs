@@ -50,13 +50,7 @@ impl World {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let entry = self.entry(command);
         let outcome = self.ledger.apply(self.ledger.head().applied + 1, &entry).reply.outcome;
-        let changed = self.ledger.take_changed();
-        for (key, value) in self.ledger.changed_rows(&changed) {
-            match value {
-                Some(value) => self.stored.insert(hex(&key), hex(&value)),
-                None => self.stored.remove(&hex(&key)),
-            };
-        }
+        self.stored = self.ledger.all_rows().map(|(key, value)| (hex(&key), hex(&value))).collect();
         outcome
     }
 

@@ -1,6 +1,6 @@
 //! Start and stop of a replica: one thread owns Raft's runtime from start to end.
 //!
-//! Order of the start: lock and identity, log, state, apply thread, peer listener, start-up delay (a promise of the former
+//! Order of the start: lock and identity, log, newest snapshot, apply thread, peer listener, start-up delay (a promise of the former
 //! process may still hold), Raft. The stop is the reverse.
 
 use std::sync::{Arc, OnceLock};
@@ -26,12 +26,10 @@ use crate::peer::dispatch::{Dispatch, StartupHandler};
 use crate::peer::{Application, Handler};
 use crate::proposer::router::Router;
 use crate::replica::{Inner, Replica, runtime_watchdog};
-use crate::snapshot::manager::{self, SnapshotManager};
+use crate::snapshot::manager::{self, SnapshotManager, StoredState};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::ApplyThread;
-use crate::state_machine::state_mirror::StateMirror;
-use crate::state_machine::{position, state_mirror};
 use crate::wal::{LogState, WalHealth, WalOptions};
 use crate::{Raft, crash, injected_bugs};
 
@@ -117,8 +115,7 @@ struct RunningRaft {
 }
 
 impl RunningRaft {
-    /// Ends Raft, which closes the log, and waits for the apply thread, which closes the store. The lock on the folder
-    /// remains.
+    /// Ends Raft, which closes the log, and waits for the apply thread. The lock on the folder remains.
     async fn end(self) -> Arc<Identity> {
         if tokio::time::timeout(RAFT_END, self.raft.shutdown()).await.is_err() {
             tracing::warn!("Raft did not end in time");
@@ -168,14 +165,13 @@ async fn open_locked(
     }
 
     let fatal_errors = FatalErrorCell::new();
-    let opened = state_mirror::open(&options.data_dir.join("state"), options.state_store, options.highest_level)?;
-    let applied_state = AppliedState::new(opened.ledger, opened.position, opened.rewrite, fatal_errors.clone());
+    let stored = StoredState::load(&options.data_dir.join("snapshots"), options.highest_level)?;
+    check_continued(&log.state(), &stored)?;
+    let applied_state = AppliedState::new(stored.ledger, stored.position, fatal_errors.clone());
     let applied_state = Arc::new(applied_state.of_log(health.clone(), options.highest_level));
-    let mirror = StateMirror::start(opened.store, Arc::clone(&applied_state), execution)?;
-    let snapshots = SnapshotManager::open(&options.data_dir.join("snapshots"), Arc::clone(&applied_state), execution)
-        .map(Arc::new)?;
-    check_continued(&log.state(), &applied_state, &snapshots)?;
-    let (apply_thread, apply_ended) = ApplyThread::start(Arc::clone(&applied_state), mirror, execution)?;
+    let snapshots = SnapshotManager::new(stored.folder, stored.manifest, Arc::clone(&applied_state), execution);
+    let snapshots = Arc::new(snapshots);
+    let (apply_thread, apply_ended) = ApplyThread::start(Arc::clone(&applied_state), execution)?;
 
     let client = PeerClient { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
     let authenticator = Arc::new(Authenticator { identity: Arc::clone(&identity) });
@@ -247,18 +243,13 @@ async fn open_locked(
     Ok((Replica { inner: Arc::new(inner) }, running))
 }
 
-/// Entries that the log has purged must be in the state or in a snapshot, or this node cannot continue.
-fn check_continued(
-    log: &LogState,
-    applied_state: &AppliedState,
-    snapshots: &SnapshotManager,
-) -> Result<(), FatalError> {
-    let snapshot = snapshots.current().and_then(|manifest| position::decode_position(&manifest.meta).ok()?.last);
-    let reached = applied_state.position.lock().last.max(snapshot).map_or(0, |id| id.index);
+/// Entries that the log has purged must be in a snapshot, or this node cannot continue.
+fn check_continued(log: &LogState, stored: &StoredState) -> Result<(), FatalError> {
+    let reached = stored.position.last.map_or(0, |id| id.index);
     match log.purged {
         Some(purged) if purged.index > reached => Err(FatalError::Damaged(format!(
-            "it begins behind entry {}, and what is in the folders 'state' and 'snapshots' ends at entry {reached}: they \
-             are gone or damaged",
+            "it begins behind entry {}, and the newest readable snapshot in the folder 'snapshots' ends at entry \
+             {reached}: snapshots are gone or damaged",
             purged.index
         ))),
         _ => Ok(()),

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{ChunkEntry, SnapshotError};
-use crate::store::Row;
+use crate::snapshot::Row;
 
 /// Only the last chunk is smaller.
 const MIN_BYTES: usize = 64 << 10;

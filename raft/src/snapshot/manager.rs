@@ -1,8 +1,8 @@
 //! The snapshots of this replica: when they are made, what they contain, and which are still needed.
 //!
 //! A scheduler of this crate makes them off the async runtime and gives them to openraft once they are on disk and verified.
-//! A failed snapshot costs a log line and a later attempt. Invariant: the log before a snapshot is purged only after the
-//! snapshot was verified.
+//! A failed snapshot costs a log line and a later attempt. A restart loads the newest readable snapshot and replays the log
+//! after it. Invariant: the log reaches back to the last snapshot but one, so a node starts if the last one is damaged.
 
 use std::io;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::Raft;
 use crate::crash;
 use crate::execution::Execution;
 use crate::fatal_error::FatalError;
+use crate::snapshot::Row;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::position::AppliedPosition;
 use crate::state_machine::position::{assemble, check_level, decode_position, encode_position};
-use crate::store::Row;
 use crate::types::TypeConfig;
 use crate::wal::WalHealth;
 
 /// Snapshots that are kept: the newest may turn out to be damaged.
 const KEPT: usize = 2;
-/// A snapshot is also made when the log has grown by this much, since a restart reads all of it.
-const LOG_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// A snapshot is also made when the log has grown by this much. A restart reads the log of two snapshots.
+const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How often the size of the log is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// After a snapshot that failed.
@@ -45,13 +45,57 @@ pub(crate) fn as_snapshot(manifest: Manifest) -> Result<OpenraftSnapshot, io::Er
     Ok(OpenraftSnapshot { meta, snapshot: manifest })
 }
 
+/// The state that this node has stored: that of its newest readable snapshot, or the empty one.
+pub(crate) struct StoredState {
+    pub folder: Snapshots,
+    pub manifest: Option<Manifest>,
+    pub ledger: Ledger,
+    pub position: AppliedPosition,
+}
+
+impl StoredState {
+    /// Loads the newest readable snapshot in `folder`; damaged ones are skipped with a log line. Blocks: it reads all rows.
+    pub fn load(folder: &Path, highest_level: u32) -> Result<StoredState, FatalError> {
+        let folder = Snapshots::open(folder).map_err(unreadable)?;
+        for manifest in folder.list().map_err(unreadable)? {
+            match read_state(&folder, &manifest, highest_level) {
+                Ok((ledger, position)) => {
+                    return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
+                }
+                Err(SnapshotManagerError::Fatal(fatal_error)) => return Err(fatal_error),
+                Err(SnapshotManagerError::Snapshot(error @ SnapshotError::Io { .. })) => return Err(unreadable(error)),
+                Err(error) => tracing::warn!(index = manifest.index, %error, "a snapshot was skipped"),
+            }
+        }
+        Ok(StoredState { folder, manifest: None, ledger: Ledger::new(), position: AppliedPosition::default() })
+    }
+}
+
+fn unreadable(error: SnapshotError) -> FatalError {
+    FatalError::State(error.to_string())
+}
+
+fn read_state(
+    folder: &Snapshots,
+    manifest: &Manifest,
+    highest_level: u32,
+) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
+    let rows = folder.read(manifest).collect::<Result<Vec<Row>, _>>()?;
+    if hash(&rows) != manifest.state_hash {
+        return Err(SnapshotManagerError::NoState("their hash is not that of the state it was made of".to_owned()));
+    }
+    let position = decode_position(&manifest.meta).map_err(SnapshotManagerError::NoState)?;
+    check_level(&position, highest_level)?;
+    assemble(position, rows).map_err(SnapshotManagerError::NoState)
+}
+
 /// Builds, installs and serves snapshots. Blocking calls go through [`SnapshotManager::blocking`].
 pub(crate) struct SnapshotManager {
     folder: Snapshots,
     applied_state: Arc<AppliedState>,
     execution: Execution,
-    /// The newest verified snapshot.
-    current: Mutex<Option<Manifest>>,
+    /// The newest verified snapshots, newest first, at most [`KEPT`]. The log reaches back to the last of them.
+    kept: Mutex<Vec<Manifest>>,
     /// Snapshots that are being sent or received. Their chunks are not collected.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
 }
@@ -82,27 +126,20 @@ impl Drop for PinnedSnapshot {
 }
 
 impl SnapshotManager {
-    /// Opens the folder and checks the newest snapshot. Blocks: it reads all of it.
-    pub fn open(
-        folder: &Path,
+    /// `loaded` is the snapshot from which `applied_state` was loaded.
+    pub fn new(
+        folder: Snapshots,
+        loaded: Option<Manifest>,
         applied_state: Arc<AppliedState>,
         execution: Execution,
-    ) -> Result<SnapshotManager, FatalError> {
-        let wrong = |error: SnapshotError| FatalError::State(error.to_string());
-        let folder = Snapshots::open(folder).map_err(wrong)?;
-        let current = folder.latest_verified().map_err(wrong)?;
-        Ok(SnapshotManager {
-            folder,
-            applied_state,
-            execution,
-            current: Mutex::new(current),
-            in_transfer: Mutex::new(Vec::new()),
-        })
+    ) -> SnapshotManager {
+        let kept = Mutex::new(loaded.into_iter().collect());
+        SnapshotManager { folder, applied_state, execution, kept, in_transfer: Mutex::new(Vec::new()) }
     }
 
     /// The newest snapshot.
     pub fn current(&self) -> Option<Manifest> {
-        self.current.lock().clone()
+        self.kept.lock().first().cloned()
     }
 
     /// Protects the chunks of this snapshot from collection.
@@ -130,11 +167,13 @@ impl SnapshotManager {
         self.applied_state.wait_for_log()?;
         let built = self.folder.build(index, encode_position(&position)?, hash(&rows), rows)?;
         crash::point("snapshot.build-end");
-        let verified = self.folder.latest_verified()?;
-        if verified.as_ref() != Some(&built.manifest) {
-            return Err(SnapshotError::Damaged { what: "it is not what was just written".to_owned() }.into());
+        self.folder.verify(&built.manifest)?;
+        {
+            let mut kept = self.kept.lock();
+            kept.retain(|former| former.index < index);
+            kept.insert(0, built.manifest.clone());
+            kept.truncate(KEPT);
         }
-        *self.current.lock() = verified;
         self.collect();
         tracing::info!(
             index,
@@ -158,20 +197,11 @@ impl SnapshotManager {
         crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
         crash::point("snapshot.install-after-rename");
-        let state = self.load(manifest)?;
-        *self.current.lock() = Some(manifest.clone());
+        let state = read_state(&self.folder, manifest, self.applied_state.highest_level)?;
+        // openraft purges the log before an installed snapshot, so an older one is of no use.
+        *self.kept.lock() = vec![manifest.clone()];
         self.collect();
         Ok(state)
-    }
-
-    fn load(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
-        let rows = self.folder.read(manifest).collect::<Result<Vec<Row>, _>>()?;
-        if hash(&rows) != manifest.state_hash {
-            return Err(SnapshotManagerError::NoState("their hash is not that of the state it was made of".to_owned()));
-        }
-        let position = decode_position(&manifest.meta).map_err(SnapshotManagerError::NoState)?;
-        check_level(&position, self.applied_state.highest_level)?;
-        assemble(position, rows).map_err(SnapshotManagerError::NoState)
     }
 
     /// Chunks of a snapshot that are missing here.
@@ -192,7 +222,8 @@ impl SnapshotManager {
     /// Garbage only costs disk space, so a failure is logged and ignored.
     fn collect(&self) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
-        if let Err(error) = self.folder.collect_garbage(KEPT, &in_transfer) {
+        let kept = self.kept.lock().clone();
+        if let Err(error) = self.folder.collect_garbage(&kept, &in_transfer) {
             tracing::warn!(%error, "old snapshots were not removed");
         }
     }
@@ -209,8 +240,8 @@ fn hash(rows: &[Row]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// Makes a snapshot when `every` entries were applied since the last one, or the log has grown too large, and notifies
-/// openraft, which then purges the log before it.
+/// Makes a snapshot when `every` entries were applied since the last one, or the log has grown too large. Then purges the
+/// log before the oldest snapshot that is kept.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,
@@ -221,7 +252,7 @@ pub(crate) async fn run(
     let mut applied = snapshots.applied_state.applied.subscribe();
     let mut log_bytes = log.counters().bytes();
     while !stop.is_cancelled() {
-        let since = snapshots.current.lock().as_ref().map_or(0, |manifest| manifest.index);
+        let since = snapshots.current().map_or(0, |manifest| manifest.index);
         let due = since.saturating_add(every);
         let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
         let grown = log.counters().bytes().saturating_sub(log_bytes) >= LOG_BYTES_MAX;
@@ -231,7 +262,11 @@ pub(crate) async fn run(
         match snapshots.blocking(|snapshots| snapshots.build()).await {
             Ok(_) => {
                 log_bytes = log.counters().bytes();
-                if raft.trigger().snapshot().await.is_err() {
+                let oldest = snapshots.kept.lock().get(KEPT - 1).map(|manifest| manifest.index);
+                let Ok(()) = raft.trigger().snapshot().await else { return };
+                if let Some(oldest) = oldest
+                    && raft.trigger().purge_log(oldest).await.is_err()
+                {
                     return;
                 }
             }

@@ -27,8 +27,6 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use crate::store::Row;
-
 pub use chunk::{CHUNK_MAX_BYTES, ChunkHash};
 pub use error::SnapshotError;
 pub use manifest::{ChunkEntry, Manifest};
@@ -37,6 +35,9 @@ pub use rows::SnapshotRows;
 use chunk::ChunkPacker;
 use chunk_folder::ChunkFolder;
 use files::doing;
+
+/// A row of the ledger: key bytes and value bytes. Keys are unique and are ordered as bytes.
+pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Result of [`Snapshots::build`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,19 +184,8 @@ impl Snapshots {
         Ok(manifest)
     }
 
-    /// The newest undamaged snapshot. Reads every byte; a damaged one is skipped with a log line.
-    pub fn latest_verified(&self) -> Result<Option<Manifest>, SnapshotError> {
-        for manifest in self.list()? {
-            match self.verify(&manifest) {
-                Ok(()) => return Ok(Some(manifest)),
-                Err(error @ SnapshotError::Io { .. }) => return Err(error),
-                Err(error) => tracing::warn!(index = manifest.index, %error, "a snapshot was skipped"),
-            }
-        }
-        Ok(None)
-    }
-
-    fn verify(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
+    /// Checks every byte of a snapshot.
+    pub fn verify(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         manifest.chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
     }
 
@@ -244,12 +234,10 @@ impl Snapshots {
         self.write_manifest(manifest)
     }
 
-    /// Removes all but the newest `keep` readable snapshots, and all chunks that neither they nor `in_transfer` name.
-    /// `in_transfer`: snapshots that are being sent or fetched.
-    pub fn collect_garbage(&self, keep: usize, in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
+    /// Removes all snapshots but `kept`, and all chunks that neither they nor `in_transfer` name. `in_transfer`: snapshots
+    /// that are being sent or fetched.
+    pub fn collect_garbage(&self, kept: &[Manifest], in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
         let _changing = self.changing.lock();
-        let mut kept = self.list()?;
-        kept.truncate(keep);
         let kept_indices: BTreeSet<u64> = kept.iter().map(|manifest| manifest.index).collect();
         let mut collected = Collected::default();
         for index in self.indices()?.into_iter().filter(|index| !kept_indices.contains(index)) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::chunk_folder::ChunkFolder;
 use super::{ChunkEntry, Manifest, SnapshotError, chunk};
-use crate::store::Row;
+use crate::snapshot::Row;
 
 /// Iterator over the rows of a snapshot; see [`super::Snapshots::read`].
 pub struct SnapshotRows<'a> {

@@ -17,9 +17,6 @@ pub(crate) struct AppliedState {
     pub ledger: RwLock<Ledger>,
     /// Changed only under the write lock of the ledger.
     pub position: Mutex<AppliedPosition>,
-    /// The state store lacks more than the changed rows, so it must be rewritten. Changed only under the write lock of
-    /// the ledger.
-    pub rewrite: AtomicBool,
     pub applied: watch::Sender<u64>,
     pub checkpoints: Checkpoints,
     pub hints: broadcast::Sender<Hint>,
@@ -44,13 +41,12 @@ impl Drop for Scan<'_> {
 }
 
 impl AppliedState {
-    pub fn new(ledger: Ledger, position: AppliedPosition, rewrite: bool, fatal_errors: FatalErrorCell) -> AppliedState {
+    pub fn new(ledger: Ledger, position: AppliedPosition, fatal_errors: FatalErrorCell) -> AppliedState {
         let applied = watch::Sender::new(ledger.head().applied);
         let (hints, _) = broadcast::channel(HINTS_MAX);
         AppliedState {
             ledger: RwLock::new(ledger),
             position: Mutex::new(position),
-            rewrite: AtomicBool::new(rewrite),
             applied,
             checkpoints: Checkpoints::default(),
             hints,
@@ -68,8 +64,8 @@ impl AppliedState {
     }
 
     /// Waits until every entry that is applied now is durable in the log. Raft applies an entry when most voters have it,
-    /// possibly before this node has it on disk. A stored state must not be ahead of the log, or the node could not start
-    /// after a power cut. Blocks on the disk.
+    /// possibly before this node has it on disk. A snapshot must not be ahead of the log, or the node could not start after
+    /// a power cut. Blocks on the disk.
     ///
     /// # Errors
     /// The log has failed.
@@ -103,16 +99,6 @@ impl AppliedState {
         match self.fatal_errors.get() {
             Some(fatal_error @ FatalError::Poison { .. }) => Err(fatal_error),
             _ => Ok(()),
-        }
-    }
-
-    /// Drops the set of changed rows above `most`, when the state store hangs or is too slow. The store is then rewritten.
-    pub fn bound_changes(&self, ledger: &mut Ledger, most: usize) {
-        let rows = ledger.changed_count();
-        if rows > most {
-            tracing::warn!(rows, "the state store fell behind; it will be rewritten");
-            drop(ledger.take_changed());
-            self.rewrite.store(true, Ordering::Relaxed);
         }
     }
 
@@ -156,7 +142,7 @@ mod tests {
     #[test]
     fn read_during_full_scan_passes_waiting_writer() {
         let applied_state =
-            Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, FatalErrorCell::new()));
+            Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), FatalErrorCell::new()));
         let (end, ends) = mpsc::channel::<()>();
         let scanner = Arc::clone(&applied_state);
         let scanner = thread::spawn(move || scanner.full_scan(scanner.ledger.read(), |_| ends.recv().is_ok()));

@@ -8,7 +8,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
@@ -27,7 +26,6 @@ use crate::fatal_error::FatalError;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::hint::Hint;
 use crate::state_machine::position::AppliedPosition;
-use crate::state_machine::state_mirror::StateMirror;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
 
 /// Largest batch, for which the ledger's lock is held. At about 10 us an entry this is a few milliseconds.
@@ -35,9 +33,6 @@ const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Batches that wait for the thread: one running and one ready.
 const JOBS_MAX: usize = 2;
-
-/// Most changed rows that wait for the state store: tens of megabytes of keys. Values do not wait.
-const CHANGED_MAX: usize = 262_144;
 
 /// A committed entry from openraft, and the responder for its proposer.
 struct CommittedEntry {
@@ -62,12 +57,11 @@ impl ApplyThread {
     /// Starts the thread. It ends when the last handle is dropped, and then the receiver completes.
     pub fn start(
         applied_state: Arc<AppliedState>,
-        mirror: StateMirror,
         execution: Execution,
     ) -> Result<(ApplyThread, oneshot::Receiver<()>), FatalError> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
-        let worker = ApplyWorker { applied_state: Arc::clone(&applied_state), mirror, work, waiting: None };
+        let worker = ApplyWorker { applied_state: Arc::clone(&applied_state), work, waiting: None };
         match execution {
             Execution::Threads => {
                 let run = move || {
@@ -135,7 +129,6 @@ impl ApplyThread {
 
 struct ApplyWorker {
     applied_state: Arc<AppliedState>,
-    mirror: StateMirror,
     work: mpsc::Receiver<Job>,
     /// Completes when the running job ends. Dropped only after the job's fatal error was raised.
     waiting: Option<oneshot::Sender<()>>,
@@ -174,7 +167,6 @@ impl ApplyWorker {
                 break;
             }
         }
-        self.mirror.close();
     }
 
     /// [`ApplyWorker::run`] as a task.
@@ -184,7 +176,6 @@ impl ApplyWorker {
                 break;
             }
         }
-        self.mirror.close();
     }
 
     /// Runs a job and notifies the waiting task. False: the job failed; its error was raised before the notification.
@@ -230,8 +221,8 @@ impl ApplyWorker {
             apply_all(&applied_state, (&mut ledger, &mut position), &mut index, &entries, commands)
         });
         let Ok(AppliedBatch { replies, effects, fatal_error }) = std::panic::catch_unwind(work) else {
-            // An entry is half applied. No read and no gate may see that, so an empty ledger replaces it while the lock is
-            // held, and the mirror keeps its last state.
+            // An entry is half applied. No read, gate or snapshot may see that, so an empty ledger replaces it while the
+            // lock is held.
             *ledger = Ledger::new();
             let fatal_error = FatalError::Poison { index };
             applied_state.fatal_errors.raise(fatal_error.clone());
@@ -239,7 +230,6 @@ impl ApplyWorker {
         };
         let applied = ledger.head().applied;
         *applied_state.position.lock() = position;
-        applied_state.bound_changes(&mut ledger, CHANGED_MAX);
         drop(ledger);
 
         applied_state.applied.send_replace(applied);
@@ -251,8 +241,6 @@ impl ApplyWorker {
                 responder.send(reply.as_ref().map(encode_reply).unwrap_or_default());
             }
         }
-        crash::point("machine.after-apply-before-persist");
-        self.mirror.note();
         fatal_error.map_or(Ok(()), Err)
     }
 
@@ -262,12 +250,10 @@ impl ApplyWorker {
         let former = {
             let mut current = applied_state.ledger.write();
             *applied_state.position.lock() = position;
-            applied_state.rewrite.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *current, ledger)
         };
         drop(former);
         crash::point("machine.replace");
-        self.mirror.rebuild();
         applied_state.applied.send_replace(applied);
         applied_state.hint(Hint::Resync);
     }
@@ -345,23 +331,18 @@ pub(crate) fn reply_bytes(reply: &CommandReply) -> Bytes {
 mod tests {
     use super::*;
     use crate::fatal_error::FatalErrorCell;
-    use crate::store::{Contents, MemoryStore, StateStore};
 
     fn blank(index: u64) -> CommittedEntry {
         let id = crate::wire::to_log_id(&reveille_proto::peer::v1::LogId { term: 1, leader: 1, index });
         CommittedEntry { id, payload: EntryPayload::Blank, responder: None }
     }
 
-    /// A half-applied entry is neither read nor stored: the mirror stays at the entry before.
     #[tokio::test]
     async fn panic_of_apply_stops_node_and_leaves_no_half_applied_state() {
         let fatal_errors = FatalErrorCell::new();
         let applied_state =
-            Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), false, fatal_errors.clone()));
-        let store = MemoryStore::default();
-        let mirror =
-            StateMirror::start(Box::new(store.clone()), Arc::clone(&applied_state), Execution::Threads).unwrap();
-        let (apply_thread, ended) = ApplyThread::start(Arc::clone(&applied_state), mirror, Execution::Threads).unwrap();
+            Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), fatal_errors.clone()));
+        let (apply_thread, ended) = ApplyThread::start(Arc::clone(&applied_state), Execution::Threads).unwrap();
         apply_thread.hand_over(|done| Job::Apply(vec![blank(1), blank(2)], done)).await.unwrap();
         applied_state.check_whole().expect("two entries are applied");
 
@@ -369,17 +350,12 @@ mod tests {
         let failed = apply_thread.hand_over(|done| Job::Apply(vec![blank(3), blank(3)], done)).await;
         assert!(failed.is_err());
         assert_eq!(fatal_errors.get(), Some(FatalError::Poison { index: 3 }));
-        assert!(applied_state.check_whole().is_err());
+        assert!(applied_state.check_whole().is_err(), "no snapshot is made of it");
         assert_eq!(
             applied_state.read(|ledger| ledger.row_count()),
             Ledger::new().row_count(),
             "nothing half-applied is read"
         );
         ended.await.expect("the thread ends");
-        if let Contents::State { meta, rows } = store.clone().load().unwrap() {
-            let position = crate::state_machine::position::decode_position(&meta).unwrap();
-            let (ledger, _) = crate::state_machine::position::assemble(position, rows).expect("one state");
-            assert_eq!(ledger.head().applied, 2);
-        }
     }
 }

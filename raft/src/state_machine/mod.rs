@@ -4,11 +4,10 @@
 //! ledger and its position in the log change together, under the lock of the ledger.
 //!
 //! Reading order: `applied_state` (the ledger, its lock, its announcements), `apply_thread` (the only writer), `position`,
-//! `hint` (effects), `checkpoints` (hashes that compare replicas), `state_mirror` (the copy on disk).
+//! `hint` (effects), `checkpoints` (hashes that compare replicas).
 
 pub(crate) mod applied_state;
 pub(crate) mod apply_thread;
 pub(crate) mod checkpoints;
 pub(crate) mod hint;
 pub(crate) mod position;
-pub(crate) mod state_mirror;

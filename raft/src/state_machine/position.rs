@@ -5,7 +5,7 @@ use reveille_ledger::Ledger;
 use reveille_proto::peer::v1;
 
 use crate::fatal_error::FatalError;
-use crate::store::Row;
+use crate::snapshot::Row;
 use crate::types::{LogId, StoredMembership};
 use crate::wire;
 

@@ -4,9 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::Ledger;
 use reveille_ledger::ids::NodeId;
-use reveille_raft::store::{Contents, MemoryStore, StateStore};
 use reveille_raft::wal::{Disk, MemoryDisk};
 use reveille_raft::{FatalError, Role};
 
@@ -63,9 +61,6 @@ async fn what_was_answered_survives_a_power_cut_of_all_nodes() {
     stop_all(&mut lab.nodes).await;
 
     lab.disks = cut;
-    for node in &lab.nodes {
-        std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store was not on that disk");
-    }
     lab.start().await;
     for node in &lab.nodes {
         node.replica().linearizable(Instant::now() + 3 * PATIENCE).await.expect("a quorum runs");
@@ -103,27 +98,26 @@ async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
     stop_all(&mut lab.nodes).await;
 }
 
-/// The index of the last entry in a state store.
-fn stored_index(store: &MemoryStore) -> u64 {
-    match store.clone().load().expect("memory") {
-        Contents::State { rows, .. } => Ledger::from_rows(rows).expect("a state").head().applied,
-        Contents::Empty => 0,
-    }
+/// The index of the newest snapshot on disk.
+fn stored_index(node: &Node) -> u64 {
+    let folder = std::fs::read_dir(node.folder.path().join("snapshots")).expect("a folder");
+    let names = folder.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+    names.filter_map(|name| name.strip_suffix(".manifest")?.parse().ok()).max().unwrap_or(0)
 }
 
 /// Raft applies an entry that most voters have, also on a node whose own disk does not have it yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn state_on_disk_waits_for_log_on_disk() {
+async fn snapshot_on_disk_waits_for_log_on_disk() {
+    const EVERY: u64 = 10;
     let network = MemoryNetwork::default();
     let mut nodes: Vec<Node> =
         (1..=3).map(|number| Node::new(number, MemoryNetwork::address_of(NodeId(number)))).collect();
     let disks: Vec<MemoryDisk> = (0..3).map(|_| MemoryDisk::new()).collect();
-    let stores: Vec<MemoryStore> = (0..3).map(|_| MemoryStore::default()).collect();
-    for (node, (disk, store)) in nodes.iter_mut().zip(disks.iter().zip(&stores)) {
+    for (node, disk) in nodes.iter_mut().zip(&disks) {
         let transport = network.transport(node.id);
-        let (disk, store): (Arc<dyn Disk>, MemoryStore) = (Arc::new(disk.clone()), store.clone());
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let set = |options: &mut reveille_raft::Options| {
-            (options.log_disk, options.state_store) = (Some(disk), Some(store));
+            (options.log_disk, options.snapshot_every) = (Some(disk), EVERY);
         };
         node.start_with(transport, set).await.expect("it starts");
     }
@@ -131,18 +125,21 @@ async fn state_on_disk_waits_for_log_on_disk() {
     let leads = leader(&nodes).await;
     propose(nodes[leads].replica(), "before").await.expect("it is applied");
     let slow = (leads + 1) % 3;
-    let follower = nodes[slow].replica();
-    until("it is stored", || (has_mark(follower, "before") && stored_index(&stores[slow]) > 0).then_some(())).await;
+    let follower = &nodes[slow];
+    until("it is applied", || has_mark(follower.replica(), "before").then_some(())).await;
+    let durable = follower.replica().read(|ledger| ledger.head().applied);
 
     disks[slow].hold_syncs(true);
-    propose(nodes[leads].replica(), "meanwhile").await.expect("two disks are a majority");
-    until("it is applied", || has_mark(follower, "meanwhile").then_some(())).await;
-    let applied = follower.read(|ledger| ledger.head().applied);
-    // Four times as long as the state store is behind the state otherwise.
+    for number in 0..2 * EVERY {
+        propose(nodes[leads].replica(), &format!("mark {number}")).await.expect("two disks are a majority");
+    }
+    let due = durable + EVERY;
+    until("a snapshot is due", || (follower.replica().read(|ledger| ledger.head().applied) > due).then_some(())).await;
+    // Far longer than a snapshot of this size takes.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let stored = stored_index(&stores[slow]);
+    let stored = stored_index(follower);
     disks[slow].hold_syncs(false);
-    assert!(stored < applied, "entry {stored} of {applied} is in the state store, and not in the log on disk");
-    until("it is stored", || (stored_index(&stores[slow]) >= applied).then_some(())).await;
+    assert!(stored <= durable, "the snapshot of entry {stored} is on disk, and the log only up to {durable}");
+    until("it is stored", || (stored_index(follower) >= due).then_some(())).await;
     stop_all(&mut nodes).await;
 }

@@ -43,19 +43,6 @@ async fn what_is_proposed_is_applied_and_is_there_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_state_store_is_rebuilt_from_the_log() {
-    let mut node = one().await;
-    propose(node.replica(), "a").await.expect("it is applied");
-    let before = node.replica().read(|ledger| ledger.state_hash());
-    node.stop().await;
-
-    std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
-    node.start(rebind(&node.address)).await.expect("it starts all the same");
-    assert_eq!(node.replica().read(|ledger| ledger.state_hash()), before);
-    node.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_an_answer_and_not_an_error() {
     let mut node = one().await;
     let remove = Command::RelayRemove("nobody".to_owned());

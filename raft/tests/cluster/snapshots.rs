@@ -10,7 +10,6 @@ const EVERY: u64 = 40;
 
 fn often(options: &mut Options) {
     options.snapshot_every = EVERY;
-    options.log_keep = 5;
 }
 
 async fn marks(node: &Node, from: usize, count: usize) -> u64 {
@@ -77,24 +76,33 @@ async fn a_restart_needs_snapshot_and_log_only() {
     let before = state(&node);
     node.stop().await;
 
-    // The state store is a mirror: without it the same state comes from the snapshot and what is behind it.
-    std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
-    node.start_with(rebind(&node.address), often).await.expect("it starts all the same");
+    node.start_with(rebind(&node.address), often).await.expect("it starts");
     assert_eq!(state(&node), before);
     marks(&node, 100, 1).await;
     node.stop().await;
 
-    // And without a snapshot the state store carries it, and a new one is made.
-    std::fs::remove_dir_all(node.folder.path().join("snapshots")).expect("the snapshots are gone");
+    // With the newest snapshot damaged, the one before it and the log carry the state.
+    let newest = manifests(&node).pop().expect("there are snapshots");
+    std::fs::write(newest, b"damaged").expect("it is written");
     node.start_with(rebind(&node.address), often).await.expect("it starts all the same");
     assert!(has_mark(node.replica(), "mark 0") && has_mark(node.replica(), "mark 100"));
-    assert!(node.replica().status().snapshot_index > 0);
+    assert!(node.replica().status().snapshot_index > 0, "the older one is in use");
+    marks(&node, 101, 100).await;
+    until("newer ones are made", || (manifests(&node).len() == 2).then_some(())).await;
     node.stop().await;
 
-    // Without both it is of no use, and that is said.
-    std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
+    // Without snapshots the node cannot start.
     std::fs::remove_dir_all(node.folder.path().join("snapshots")).expect("the snapshots are gone");
     let refused = node.start_with(rebind(&node.address), often).await;
     let Err(FatalError::Damaged(why)) = &refused else { panic!("{refused:?}") };
-    assert!(why.contains("'state' and 'snapshots' ends at entry 0"), "{why}");
+    assert!(why.contains("'snapshots' ends at entry 0"), "{why}");
+}
+
+/// The manifests of a node's snapshots, oldest first.
+fn manifests(node: &Node) -> Vec<std::path::PathBuf> {
+    let folder = std::fs::read_dir(node.folder.path().join("snapshots")).expect("a folder");
+    let mut paths: Vec<_> = folder.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "manifest"));
+    paths.sort();
+    paths
 }

@@ -16,7 +16,6 @@ fn release(level: u32) -> impl Fn(&mut Options) {
     move |options| {
         options.highest_level = level;
         options.snapshot_every = EVERY;
-        options.log_keep = 5;
     }
 }
 

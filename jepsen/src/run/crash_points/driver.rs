@@ -13,10 +13,10 @@ use super::traffic::Traffic;
 use crate::run::faults::{Nemesis, status_of};
 use crate::run::processes::{EndedProcess, ProcessState};
 
-/// Log entries between two snapshots, and entries that are kept: a node that was down for a moment needs a snapshot.
-pub const LOG_LIMITS: (u64, u64) = (100, 10);
+/// Log entries between two snapshots: few, so that a node that was down for a moment needs a snapshot.
+pub const SNAPSHOT_EVERY: u64 = 50;
 /// Entries after which a node cannot be caught up without a snapshot.
-const FAR: u64 = LOG_LIMITS.0 + LOG_LIMITS.1 + 20;
+const FAR: u64 = 2 * SNAPSHOT_EVERY + 20;
 const POLL_EVERY: Duration = Duration::from_millis(50);
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 /// One process in so many has no crash point, so that emails are sent at all.

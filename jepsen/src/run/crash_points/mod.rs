@@ -18,7 +18,7 @@ use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde::{Deserialize, Serialize};
 
-use self::driver::{Driver, LOG_LIMITS};
+use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
 use super::clients::Coordination;
 use super::faults::KillCounts;
@@ -96,7 +96,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let binary = start.binary()?;
     let points = chosen(points(&binary)?, &args.name)?;
     eprintln!("seed {}: {} points, {} times each", args.seed.0, points.len(), args.hits);
-    let needs = Needs { log_limits: Some(LOG_LIMITS), ..Needs::default() };
+    let needs = Needs { snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
     let cluster = Cluster::start(start, args.nodes, needs).await?;
     let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
 

@@ -105,9 +105,10 @@ impl FaultAction {
             FaultAction::Cut(_) => FaultKind::Partition,
             FaultAction::Link { .. } => FaultKind::Link,
             FaultAction::Clock { .. } => FaultKind::Clock,
-            FaultAction::Disk { how: DiskFault::StateLost | DiskFault::StateDamaged | DiskFault::TornTail, .. } => {
-                FaultKind::Damage
-            }
+            FaultAction::Disk {
+                how: DiskFault::SnapshotLost | DiskFault::SnapshotDamaged | DiskFault::TornTail,
+                ..
+            } => FaultKind::Damage,
             FaultAction::Disk { .. } => FaultKind::Disk,
             FaultAction::Power { .. } => FaultKind::PowerCut,
             FaultAction::Relay { .. } => FaultKind::Relay,
@@ -155,10 +156,10 @@ pub enum DiskFault {
     Slow(Duration),
     /// It is full.
     Full,
-    /// The folder of the state mirror is lost while the node is down.
-    StateLost,
+    /// The newest snapshot is lost while the node is down.
+    SnapshotLost,
     /// It is damaged.
-    StateDamaged,
+    SnapshotDamaged,
     /// The log ends inside its last batch, after a kill.
     TornTail,
 }

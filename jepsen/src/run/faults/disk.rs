@@ -46,7 +46,7 @@ impl Nemesis {
                 self.trace(planned, fault, victim, format!("delay_enter={}", by.as_micros()), false).await
             }
             DiskFault::Full => self.fill(fault, victim),
-            DiskFault::StateLost | DiskFault::StateDamaged => self.damage_state(fault, victim, how),
+            DiskFault::SnapshotLost | DiskFault::SnapshotDamaged => self.damage_snapshot(fault, victim, how),
             DiskFault::TornTail => self.tear(fault, victim).await,
         }
     }
@@ -117,16 +117,20 @@ impl Nemesis {
         Ok(())
     }
 
-    /// A node may lose its state mirror at any time: it is rebuilt from snapshot and log.
-    fn damage_state(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Result<Injected, NotInjected> {
+    /// A node that has two snapshots may lose the newer one: the log reaches back to the older one.
+    fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Result<Injected, NotInjected> {
+        let folder = self.processes.cluster.node(&victim)?.folder().join("snapshots");
+        if manifests(&folder)?.len() < 2 {
+            return Err(NotInjected::NotNow("the node has fewer than two snapshots".to_owned()));
+        }
         let past_gate = self.processes.past_gate(&victim);
         self.processes.kill(&victim)?;
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
-        let folder = self.processes.cluster.node(&victim)?.folder().join("state");
-        let damaged = match how {
-            DiskFault::StateLost => fs::remove_dir_all(&folder).map(|()| "lost".to_owned()).context("the state folder"),
-            _ => damage(&folder.join("db"), self.seed).map(|bytes| format!("{bytes} bytes are inverted")),
-        };
+        let newest = manifests(&folder)?.pop().context("a node without snapshots");
+        let damaged = newest.and_then(|newest| match how {
+            DiskFault::SnapshotLost => Ok(fs::remove_file(&newest).map(|()| "lost".to_owned())?),
+            _ => damage(&newest, self.seed).map(|bytes| format!("{bytes} bytes are inverted")),
+        });
         fault.observed = Some(damaged.is_ok());
         fault.word = damaged.unwrap_or_else(|error| format!("{error:#}"));
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
@@ -213,12 +217,21 @@ fn damage(path: &Path, seed: u64) -> Result<u64> {
     Ok(16)
 }
 
+/// The manifests of a node's snapshots, oldest first.
+fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
+    files_named(folder, "manifest")
+}
+
 /// The last file of a log.
 pub(super) fn last_segment(folder: &Path) -> Result<PathBuf> {
+    files_named(folder, "wal")?.pop().context("a log without files")
+}
+
+fn files_named(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut files: Vec<_> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
     files.sort();
-    files.pop().context("a log without files")
+    Ok(files)
 }
 
 /// After a power cut: restores a part of what was written to this file and not synced. `None` if everything was synced,

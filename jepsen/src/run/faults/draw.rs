@@ -152,8 +152,8 @@ fn disk(dice: &mut StdRng) -> Option<(u64, FaultAction)> {
             DiskFault::Fails,
             DiskFault::Slow(slow),
             DiskFault::Full,
-            DiskFault::StateLost,
-            DiskFault::StateDamaged,
+            DiskFault::SnapshotLost,
+            DiskFault::SnapshotDamaged,
             DiskFault::TornTail,
         ],
     )?;

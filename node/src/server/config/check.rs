@@ -148,7 +148,6 @@ impl RaftSettings {
             heartbeat_ms,
             election_ms: min..within("raft.election_max_ms", max, 1..=60_000)?,
             snapshot_every: within("raft.snapshot_every", self.snapshot_every.unwrap_or(20_000), 100..=10_000_000)?,
-            log_keep: within("raft.log_keep", self.log_keep.unwrap_or(5_000), 0..=10_000_000)?,
         })
     }
 }

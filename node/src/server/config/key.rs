@@ -116,7 +116,7 @@ pub fn values(settings: &Settings) -> Vec<(String, Value)> {
 pub fn sample() -> String {
     let mut text = format!(
         "# Settings of a node of Reveille {}: reveille start --config FILE\n\
-         # What is commented out is the default. REVEILLE__… variables of the environment (REVEILLE__RAFT__LOG_KEEP)\n\
+         # What is commented out is the default. REVEILLE__… variables of the environment (REVEILLE__RAFT__SNAPSHOT_EVERY)\n\
          # and flags win over this file: reveille config show --config FILE --origin\n",
         env!("CARGO_PKG_VERSION")
     );

@@ -42,7 +42,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ("REVEILLE__HTTP", "127.0.0.1:3"),
         ("REVEILLE__JOIN", "b:1, c:2"),
         ("REVEILLE__INSECURE", "true"),
-        ("REVEILLE__RAFT__LOG_KEEP", "9"),
+        ("REVEILLE__RAFT__SNAPSHOT_EVERY", "900"),
         ("REVEILLE_ENDPOINT", "not a setting"),
         ("HOME", "/root"),
     ];
@@ -57,7 +57,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(config.http.to_string(), "127.0.0.1:3", "environment over file");
     assert_eq!(config.listen.to_string(), "127.0.0.1:1", "file over default");
     assert_eq!(config.join, ["b:1"], "its own address is no founder besides itself");
-    assert_eq!((config.raft.heartbeat_ms, config.raft.log_keep), (20, 9));
+    assert_eq!((config.raft.heartbeat_ms, config.raft.snapshot_every), (20, 900));
     assert_eq!(config.raft.election_ms, 120..240, "follows the heartbeat");
     assert_eq!(load(LEAST, &[("REVEILLE__NAME", "7")], Settings::default()).map(|config| config.name), Ok("7".into()));
 }
@@ -100,8 +100,8 @@ fn a_wrong_variable_is_named() {
             .starts_with("environment variable REVEILLE__LISTEN: invalid socket address")
     );
     assert!(
-        refused("REVEILLE__RAFT__LOG_KEEP", "many")
-            .starts_with("environment variable REVEILLE__RAFT__LOG_KEEP: invalid type")
+        refused("REVEILLE__RAFT__SNAPSHOT_EVERY", "many")
+            .starts_with("environment variable REVEILLE__RAFT__SNAPSHOT_EVERY: invalid type")
     );
 }
 

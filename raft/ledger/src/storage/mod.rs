@@ -9,5 +9,5 @@ mod rows;
 mod table;
 
 pub use key::TableKey;
-pub use rows::{ChangedRows, ROW_BYTES_MAX, RowChange};
+pub use rows::ROW_BYTES_MAX;
 pub use table::Table;

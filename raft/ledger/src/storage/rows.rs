@@ -1,4 +1,4 @@
-//! The state as rows of bytes: what the state store mirrors, what snapshots hold, what is hashed.
+//! The state as rows of bytes: the content of snapshots, and of the state hash.
 //!
 //! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind and of
 //! neighbouring numbers lie together. Values are postcard behind the version of their form. Equal states
@@ -8,15 +8,12 @@ use std::collections::BTreeSet;
 
 use crate::index::Derived;
 use crate::model::{
-    Campaign, Chunk, Claim, ClosedClaimBlock, ClosedClaimKey, DeadLetter, Fence, Hash, Head, InstantOutcome, Ledger,
-    NodeId, Nominal, OptedOut, Page, PoolRow, RecipientState, Relay, RunEvent, RunId, RunSummary, Schedule, ScheduleId,
+    Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger, OptedOut, Page, PoolRow,
+    RecipientState, Relay, RunEvent, RunSummary, Schedule, ScheduleId,
     SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable};
 use crate::storage::{Table, TableKey};
-
-/// A key and its value; no value: the row was removed.
-pub type RowChange = (Vec<u8>, Option<Vec<u8>>);
 
 /// The size of a row, at most: a snapshot's chunk holds a row whole, and travels in one message between nodes, so a
 /// larger row would leave a follower without a snapshot. Bytes.
@@ -30,16 +27,7 @@ fn key_bytes<K: TableKey>(tag: u8, key: &K) -> Vec<u8> {
     bytes
 }
 
-fn changes<'a, K: TableKey + Ord + Clone, V: RowForm>(
-    tag: u8,
-    level: u32,
-    table: &'a Table<K, V>,
-    keys: &'a BTreeSet<K>,
-) -> impl Iterator<Item = RowChange> + 'a {
-    keys.iter().map(move |key| (key_bytes(tag, key), table.get(key).map(|value| value.to_row(level))))
-}
-
-fn rows<K: TableKey + Ord + Clone, V: RowForm>(
+fn rows<K: TableKey + Ord, V: RowForm>(
     tag: u8,
     level: u32,
     table: &Table<K, V>,
@@ -47,7 +35,7 @@ fn rows<K: TableKey + Ord + Clone, V: RowForm>(
     table.iter().map(move |(key, value)| (key_bytes(tag, key), value.to_row(level)))
 }
 
-fn restore<K: TableKey + Ord + Clone, V: RowForm>(
+fn restore<K: TableKey + Ord, V: RowForm>(
     table: &mut Table<K, V>,
     mut key: &[u8],
     value: &[u8],
@@ -57,37 +45,14 @@ fn restore<K: TableKey + Ord + Clone, V: RowForm>(
     if !key.is_empty() {
         return Err(wrong());
     }
-    table.restore(read, V::from_row(value)?);
+    table.put(read, V::from_row(value)?);
     Ok(())
 }
 
 /// The one list of tables and their tags: writing, reading and hashing all go by it.
 macro_rules! tables {
-    ($($tag:literal => $table:ident: $key:ty),* $(,)?) => {
-        /// The keys of the rows that changed.
-        #[derive(Debug, Default)]
-        pub struct ChangedRows {
-            $($table: BTreeSet<$key>,)*
-        }
-
+    ($($tag:literal => $table:ident),* $(,)?) => {
         impl Ledger {
-            /// Which rows changed since the last call. Costs nothing: their bytes are for who writes them.
-            pub fn take_changed(&mut self) -> ChangedRows {
-                ChangedRows { $($table: self.$table.take_dirty(),)* }
-            }
-
-            /// How many rows changed since the last call of [`Ledger::take_changed`].
-            pub fn changed_count(&self) -> usize {
-                0 $(+ self.$table.dirty_count())*
-            }
-
-            /// These rows, each with its present value, and the one that changes with every entry.
-            pub fn changed_rows<'a>(&'a self, changed: &'a ChangedRows) -> impl Iterator<Item = RowChange> + 'a {
-                let level = self.head.level;
-                std::iter::once((vec![HEAD], Some(self.head.to_row(level))))
-                    $(.chain(changes($tag, level, &self.$table, &changed.$table)))*
-            }
-
             /// All rows, in the order of their keys and in the forms of the ledger's level.
             pub fn all_rows(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
                 let level = self.head.level;
@@ -112,25 +77,25 @@ macro_rules! tables {
     };
 }
 tables! {
-    1 => nodes: NodeId,
-    2 => relays: String,
-    3 => schedules: ScheduleId,
-    4 => history: (ScheduleId, Nominal),
-    5 => blobs: Hash,
-    6 => pages: RunId,
-    7 => chunks: (RunId, u32),
-    8 => claims: Fence,
-    9 => closed_claim_blocks: ClosedClaimKey,
-    10 => dead: (RunId, u32),
-    11 => opted_out: (String, String),
-    12 => answers: (String, String),
-    13 => summaries: RunId,
-    14 => run_events: (RunId, u64, u32),
-    15 => audiences: (String, String),
-    16 => campaigns: (String, String),
-    17 => tenants: String,
-    18 => taken_back: (String, String),
-    19 => pools: String,
+    1 => nodes,
+    2 => relays,
+    3 => schedules,
+    4 => history,
+    5 => blobs,
+    6 => pages,
+    7 => chunks,
+    8 => claims,
+    9 => closed_claim_blocks,
+    10 => dead,
+    11 => opted_out,
+    12 => answers,
+    13 => summaries,
+    14 => run_events,
+    15 => audiences,
+    16 => campaigns,
+    17 => tenants,
+    18 => taken_back,
+    19 => pools,
 }
 
 /// Their rows have had one form only.

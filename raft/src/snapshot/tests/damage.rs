@@ -2,8 +2,8 @@
 
 use std::io;
 
+use super::small_disk::SmallDisk;
 use super::*;
-use crate::store::small_disk::SmallDisk;
 
 #[test]
 fn leftovers_of_a_crash_are_removed_at_open_and_nothing_else() {
@@ -28,8 +28,8 @@ fn a_crash_before_the_manifest_leaves_the_former_snapshot_and_some_garbage() {
     let cut_short = build(&snapshots, 2, &state(6_000));
     fs::remove_file(snapshots.path_of(2)).unwrap();
     let snapshots = Snapshots::open(&folder.path().join("snapshots")).unwrap();
-    assert_eq!(snapshots.latest_verified().unwrap(), Some(former));
-    let collected = snapshots.collect_garbage(2, &[]).unwrap();
+    assert_eq!(newest(&snapshots).as_ref(), Some(&former));
+    let collected = snapshots.collect_garbage(&[former], &[]).unwrap();
     assert_eq!(collected, Collected { manifests: 0, chunks: cut_short.new_chunks });
 }
 
@@ -51,9 +51,9 @@ fn a_damaged_chunk_is_found_and_the_snapshot_before_it_is_taken() {
     ];
     for (number, harm) in harms.iter().enumerate() {
         fs::write(&path, &whole).unwrap();
-        assert_eq!(snapshots.latest_verified().unwrap().as_ref(), Some(&second));
+        assert_eq!(newest(&snapshots).as_ref(), Some(&second));
         harm();
-        assert_eq!(snapshots.latest_verified().unwrap().as_ref(), Some(&first), "harm {number}");
+        assert_eq!(newest(&snapshots).as_ref(), Some(&first), "harm {number}");
         assert!(read(&snapshots, &second).is_err(), "harm {number}");
         assert!(snapshots.install(&second).is_err(), "harm {number}");
     }
@@ -71,7 +71,7 @@ fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
     assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Missing { .. })));
     fs::create_dir(&path).unwrap();
     assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Io { .. })));
-    assert!(matches!(snapshots.latest_verified(), Err(SnapshotError::Io { .. })));
+    assert!(matches!(snapshots.verify(&manifest), Err(SnapshotError::Io { .. })));
     let full = doing("write a snapshot file")(io::ErrorKind::StorageFull.into());
     assert!(matches!(full, SnapshotError::Full { .. }));
 }
@@ -84,7 +84,7 @@ fn a_damaged_chunk_is_written_anew_by_the_next_build_and_by_a_fetch() {
     flip(&chunk_path(&one, manifest.chunks[1]), 99);
     let again = build(&one, 2, &state);
     assert_eq!(again.new_chunks, 1);
-    assert_eq!(one.latest_verified().unwrap(), Some(again.manifest.clone()));
+    assert_eq!(newest(&one), Some(again.manifest.clone()));
 
     build(&other, 1, &state);
     let hash = manifest.chunks[2].hash;
@@ -114,7 +114,7 @@ fn a_manifest_with_any_flipped_bit_or_cut_anywhere_is_refused() {
 
     build(&snapshots, 2, &state(10));
     flip(&snapshots.path_of(3), 20);
-    assert_eq!(snapshots.latest_verified().unwrap().map(|found| found.index), Some(2));
+    assert_eq!(newest(&snapshots).map(|found| found.index), Some(2));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_full_disk_is_told_as_such_and_leaves_what_was_there() {
     let former = build(&snapshots, 1, &state(1_000)).manifest;
     let error = snapshots.build(2, vec![], HASH, state(50_000)).unwrap_err();
     assert!(matches!(error, SnapshotError::Full { .. }), "{error}");
-    assert_eq!(snapshots.latest_verified().unwrap().as_ref(), Some(&former));
+    assert_eq!(newest(&snapshots).as_ref(), Some(&former));
     assert_eq!(snapshots.chunks.hashes().unwrap().len(), former.chunks.len(), "its room is free again");
     build(&snapshots, 2, &state(2_000));
 }

@@ -2,6 +2,7 @@
 
 mod damage;
 mod sharing;
+mod small_disk;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,11 @@ fn opened() -> (tempfile::TempDir, Snapshots) {
     (folder, snapshots)
 }
 
+/// The newest undamaged snapshot.
+fn newest(snapshots: &Snapshots) -> Option<Manifest> {
+    snapshots.list().unwrap().into_iter().find(|manifest| snapshots.verify(manifest).is_ok())
+}
+
 fn build(snapshots: &Snapshots, index: u64, state: &State) -> Built {
     snapshots.build(index, format!("meta {index}").into_bytes(), HASH, state.clone()).unwrap()
 }
@@ -58,7 +64,7 @@ fn a_snapshot_comes_back_as_it_was_given() {
     let (_folder, snapshots) = opened();
     let state = state(5_000);
     let built = build(&snapshots, 42, &state);
-    let found = snapshots.latest_verified().unwrap().unwrap();
+    let found = newest(&snapshots).unwrap();
     assert_eq!(found, built.manifest);
     assert_eq!((found.index, found.meta.as_slice(), found.state_hash), (42, b"meta 42".as_slice(), HASH));
     assert_eq!((found.rows, found.total_bytes()), (5_000, built.new_bytes));
@@ -68,9 +74,9 @@ fn a_snapshot_comes_back_as_it_was_given() {
 #[test]
 fn an_empty_state_is_a_snapshot_too() {
     let (_folder, snapshots) = opened();
-    assert_eq!(snapshots.latest_verified().unwrap(), None);
+    assert_eq!(newest(&snapshots), None);
     build(&snapshots, 1, &State::new());
-    let found = snapshots.latest_verified().unwrap().unwrap();
+    let found = newest(&snapshots).unwrap();
     assert_eq!(read(&snapshots, &found).unwrap(), State::new());
 }
 

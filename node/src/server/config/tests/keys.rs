@@ -105,7 +105,7 @@ fn row(key: &ConfigKey) -> String {
 fn each_value_tells_where_it_was_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.toml");
-    std::fs::write(&path, "name = \"a\"\n\ndata_dir = \"/data\" # here\n[raft]\nlog_keep = 7\n").expect("written");
+    std::fs::write(&path, "name = \"a\"\n\ndata_dir = \"/data\" # here\n[raft]\nheartbeat_ms = 70\n").expect("written");
     let environment = [("REVEILLE__RAFT__SNAPSHOT_EVERY", "900"), ("REVEILLE__NAME", "b")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let flags = Settings { http: "127.0.0.1:9".parse().ok(), ..Settings::default() };
@@ -116,7 +116,7 @@ fn each_value_tells_where_it_was_said() {
     };
     assert_eq!(told("name"), (Value::from("b"), "REVEILLE__NAME".into()), "it wins over the file");
     assert_eq!(told("data_dir"), (Value::from("/data"), "FILE:3".into()));
-    assert_eq!(told("raft.log_keep"), (Value::from(7), "FILE:5".into()));
+    assert_eq!(told("raft.heartbeat_ms"), (Value::from(70), "FILE:5".into()));
     assert_eq!(told("raft.snapshot_every"), (Value::from(900), "REVEILLE__RAFT__SNAPSHOT_EVERY".into()));
     assert_eq!(told("http"), (Value::from("127.0.0.1:9"), "--http".into()));
     assert_eq!(told("listen"), (Value::from("127.0.0.1:7600"), "default".into()));

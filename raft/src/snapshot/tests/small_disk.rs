@@ -1,5 +1,5 @@
-//! A disk that is soon full, for tests of what happens then: of the stores here, and of a whole node
-//! (`node/tests/node/disk.rs` takes this very file).
+//! A small disk for tests of a full one: of snapshots here, and of a whole node (`node/tests/node/main.rs` includes this
+//! file).
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a thread of the store may hold a file for a moment longer.
+        // Lazily: a thread of a node may hold a file for a moment longer.
         let _ = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
     }
 }
