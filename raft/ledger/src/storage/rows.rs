@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use crate::index::Derived;
 use crate::model::{
     Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger, OptedOut, Page, PoolRow,
-    RecipientState, Relay, RunEvent, RunSummary, Schedule, ScheduleId,
-    SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
+    RecipientState, Relay, RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob,
+    TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable};
 use crate::storage::{Table, TableKey};
