@@ -26,7 +26,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Schedules that are kept at least, to measure the rate of creates.
 const KEPT_MIN: u64 = 500;
-/// After the creates the state store and the log settle for so long; then the idle cost is measured for so long.
+/// After the creates the log settles for so long; then the idle cost is measured for so long.
 const SETTLE: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(30);
 /// The nodes' counter of `fdatasync` calls of their logs.

@@ -152,7 +152,7 @@ impl StageGroup {
     }
 }
 
-/// Three digits, `x` for any.
+/// Three digits, `x` for any. Rules are asked about negative replies only.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct CodePattern(String);
@@ -162,10 +162,10 @@ impl TryFrom<String> for CodePattern {
 
     fn try_from(text: String) -> Result<CodePattern, String> {
         let is_code = text.len() == 3 && text.bytes().all(|byte| byte == b'x' || byte.is_ascii_digit());
-        if is_code {
+        if is_code && is_negative(&text) {
             Ok(CodePattern(text))
         } else {
-            Err(format!("{text:?} is not a reply code like \"4xx\" or \"550\""))
+            Err(format!("{text:?} is not a negative reply code like \"4xx\" or \"550\""))
         }
     }
 }
@@ -182,7 +182,7 @@ enum EnhancedPattern {
     /// The reply has no enhanced code.
     None,
     /// Class, subject, detail.
-    AudienceStore([String; 3]),
+    Numbers([String; 3]),
 }
 
 impl TryFrom<String> for EnhancedPattern {
@@ -196,8 +196,8 @@ impl TryFrom<String> for EnhancedPattern {
             part == "*" || !part.is_empty() && part.bytes().all(|byte| byte == b'x' || byte.is_ascii_digit())
         };
         match text.split('.').collect::<Vec<_>>()[..] {
-            [class, subject, detail] if [class, subject, detail].into_iter().all(is_part) => {
-                Ok(EnhancedPattern::AudienceStore([class, subject, detail].map(str::to_owned)))
+            [class, subject, detail] if is_negative(class) && [class, subject, detail].into_iter().all(is_part) => {
+                Ok(EnhancedPattern::Numbers([class, subject, detail].map(str::to_owned)))
             }
             _ => Err(format!("{text:?} is not an enhanced code like \"x.1.7\" or \"5.7.*\"")),
         }
@@ -208,8 +208,8 @@ impl EnhancedPattern {
     fn matches(&self, enhanced: Option<(u8, u16, u16)>) -> bool {
         match (self, enhanced) {
             (EnhancedPattern::None, enhanced) => enhanced.is_none(),
-            (EnhancedPattern::AudienceStore(_), None) => false,
-            (EnhancedPattern::AudienceStore(parts), Some((class, subject, detail))) => {
+            (EnhancedPattern::Numbers(_), None) => false,
+            (EnhancedPattern::Numbers(parts), Some((class, subject, detail))) => {
                 let numbers = [u16::from(class), subject, detail];
                 parts.iter().zip(numbers).all(|(part, number)| part == "*" || has_digits(part, &number.to_string()))
             }
@@ -239,6 +239,11 @@ impl TextPattern {
         }
         rest.is_some()
     }
+}
+
+/// Negative replies begin with 4 or 5 (RFC 5321 4.2.1), and so do their enhanced codes (RFC 3463 3.1).
+fn is_negative(pattern: &str) -> bool {
+    pattern.starts_with(['4', '5', 'x', '*'])
 }
 
 /// The same length, and each digit is the pattern's, or the pattern has `x`.
@@ -290,6 +295,8 @@ mod tests {
         for field in [
             "code = [\"4\"]",
             "code = [\"4yz\"]",
+            "code = [\"250\"]",
+            "enhanced = [\"2.1.5\"]",
             "enhanced = [\"5.7\"]",
             "enhanced = [\"5..1\"]",
             "text = [\"Upper\"]",
