@@ -26,8 +26,9 @@ const QUIET_WITHIN: Duration = Duration::from_secs(8);
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// A node that ended by itself is started again after this.
 const RESTART_AFTER: Duration = Duration::from_millis(1_500);
-/// All nodes must be ready within this after all repairs.
-const READY_WITHIN: Duration = Duration::from_secs(45);
+/// All nodes must be ready within this after all repairs. If all logs were torn, no node votes for a minute
+/// (`raft/src/election/eligibility.rs`).
+const READY_WITHIN: Duration = Duration::from_secs(105);
 
 /// Breaks things, and repairs them.
 pub struct Nemesis {
