@@ -17,7 +17,7 @@ use crate::model::{
 
 /// A civil time is read as UTC where it is only compared with days; it is never further from the instant.
 /// Milliseconds.
-const CIVIL_MS: i64 = DAY_MS;
+pub(crate) const CIVIL_MS: i64 = DAY_MS;
 
 /// When a row of the history may go: the last instant that it tells of is long over. None for a run's name,
 /// which goes with its summary.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{Bitmap, Policies, RunId};
 
 /// The jitter is at most this part of the wait.
-const JITTER_PART: i64 = 4;
+pub(crate) const JITTER_PART: i64 = 4;
 
 /// What recipients that were deferred have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

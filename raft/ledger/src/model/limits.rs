@@ -182,16 +182,18 @@ mod tests {
     /// A change of one of these makes replicas of two releases differ: it needs a new form, or a place in the table.
     #[test]
     fn numbers_outside_the_table_are_as_recorded() {
-        use crate::model::bitmap;
-        use crate::model::{self, claim_history, content, crash_backoff, labels, policy, reply};
+        use crate::apply::{epoch, prune};
+        use crate::forecast;
+        use crate::model::{self, bitmap, claim_history, content, crash_backoff, deferral, labels, policy, reply};
         let slots = (bitmap::CHUNK, model::WAVE_MS, claim_history::CLAIM_EVENTS_MAX, claim_history::EXACT_HISTORY_MAX);
         assert_eq!(slots, (65_536, 30_000, 32, 16));
         assert_eq!((model::EVIDENCE_MS, model::SUMMARIES_MS), (2_592_000_000, 34_560_000_000));
         assert_eq!((content::PARTS_MAX, content::COLUMNS_MAX, reply::CancelledRuns::NAMED), (1_024, 64, 64));
         assert_eq!((labels::LABELS_MAX, labels::LABEL_CHARS_MAX), (16, 63));
-        assert_eq!(
-            (policy::FINISH_MS_MIN, crash_backoff::CRASHES_WITHIN_MS, crash_backoff::BACKOFF_MS),
-            (600_000, 600_000, 600_000)
-        );
+        let finish = (policy::FINISH_MS_MIN, forecast::CAMPAIGN_FINISH_MS_MIN, policy::FINISH_MS_MAX);
+        assert_eq!(finish, (600_000, 14_400_000, 2_592_000_000));
+        let crashes = (crash_backoff::CRASHES_WITHIN_MS, crash_backoff::BACKOFF_MS, crash_backoff::DOUBLES_EVERY_MS);
+        assert_eq!(crashes, (600_000, 600_000, 10_000));
+        assert_eq!((epoch::AGREEMENT_MS, prune::CIVIL_MS, deferral::JITTER_PART), (2_000, 86_400_000, 4));
     }
 }
