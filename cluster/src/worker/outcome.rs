@@ -59,9 +59,10 @@ impl DeliveryOutcome {
             DeliveryOutcome::Suppressed => ("suppressed", "opted_out"),
             DeliveryOutcome::InDoubt => ("in_doubt", ""),
             DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
-            // No relay answered it (P6).
-            DeliveryOutcome::Refused(Refused { code: 0, .. }) => ("released", "no_relay"),
             DeliveryOutcome::Refused(refused) => match refused.scope {
+                // No relay answered it (P6).
+                ReplyScope::Relay if refused.code == 0 => ("released", "no_relay"),
+                ReplyScope::Unnamed => ("refused", "unnamed"),
                 ReplyScope::Mailbox => ("refused", "mailbox"),
                 ReplyScope::Greylist => ("refused", "greylist"),
                 ReplyScope::Relay => ("refused", "relay"),
@@ -111,11 +112,12 @@ mod tests {
 
     #[test]
     fn what_no_relay_has_refused_is_not_counted_as_refused() {
-        let refused = |code| {
+        let refused = |code, scope| {
             let text = "circuit open: connection refused".to_owned();
-            let (enhanced, scope, words) = (None, ReplyScope::Relay, 0);
-            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced, text, scope, words }).words()
+            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, scope, words: 0 }).words()
         };
-        assert_eq!((refused(0), refused(454)), (("released", "no_relay"), ("refused", "relay")));
+        assert_eq!(refused(0, ReplyScope::Relay), ("released", "no_relay"));
+        assert_eq!(refused(454, ReplyScope::Relay), ("refused", "relay"));
+        assert_eq!(refused(0, ReplyScope::Unnamed), ("refused", "unnamed"));
     }
 }

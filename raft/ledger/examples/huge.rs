@@ -108,7 +108,7 @@ impl World {
                 slot,
                 code: 450,
                 enhanced: Some((4, 2, 1)),
-                scope: ReplyScope::Mailbox,
+                scope: ReplyScope::Greylist,
                 text: "busy".into(),
                 words: 0,
             });

@@ -298,8 +298,13 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
 }
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
-    let scope =
-        prop::sample::select(vec![ReplyScope::Mailbox, ReplyScope::Greylist, ReplyScope::Relay, ReplyScope::Policy]);
+    let scope = prop::sample::select(vec![
+        ReplyScope::Mailbox,
+        ReplyScope::Greylist,
+        ReplyScope::Relay,
+        ReplyScope::Policy,
+        ReplyScope::Unnamed,
+    ]);
     let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);
     let refused = refused.prop_map(|(slot, code, enhanced, scope)| Refused {
         slot: slot % 8,

@@ -1,8 +1,8 @@
 //! What a refusal means for its recipient and for its run (P6).
 //!
-//! The worker classifies the answer; here it becomes a counted attempt, a wait, or a pause. Permanent answers that do
-//! not name a mailbox may be about the content or the sender. After ten of them in a row no recipient dies of one any
-//! more. Answers that name a mailbox are counted by their words (`same_words.rs`).
+//! The worker classifies the answer; here it becomes a death, a counted attempt, a wait, or a pause. Permanent answers
+//! that do not name a mailbox may be about the content or the sender. After ten of them in a row no recipient dies of one
+//! any more. Recipients that died of an answer are counted by its words (`same_words.rs`).
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,11 @@ impl Ledger {
         let mut moved = 0;
         for answer in refused {
             let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
-            // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
-            let is_policy = answer.scope == ReplyScope::Policy && answer.code >= 500;
-            // What concerns the relay says nothing of the content, whatever its code: a password that was
-            // changed, a used-up day.
-            if held && answer.scope != ReplyScope::Relay && (is_policy || is_unnamed(answer.code, answer.enhanced)) {
+            if held && names_no_mailbox(answer) {
                 self.note_unnamed(context, place, answer);
             }
+            // Each scope but the relay's proves that the email was composed, also where the dialogue broke: RCPT comes
+            // after it. So this recipient does not crash the node that prepares it (P12).
             if held && answer.scope != ReplyScope::Relay {
                 self.clear_crash_suspects(place, &[answer.slot].into_iter().collect());
             }
@@ -50,8 +48,8 @@ impl Ledger {
             {
                 self.note_deferral(place, answer.slot, deferral);
             }
-            let is_final = answer.scope == ReplyScope::Mailbox && answer.code >= 500 && answer.words != 0;
-            if left > 0 && is_final {
+            let may_kill = matches!(answer.scope, ReplyScope::Mailbox | ReplyScope::Unnamed);
+            if left > 0 && may_kill && answer.words != 0 {
                 self.note_words(context, place, answer);
             }
             moved += left;
@@ -104,7 +102,9 @@ impl Ledger {
         let mut pauses = false;
         let limits = self.limits();
         self.edit_run(place, answer.slot, |run| {
-            if is_suspicious(run, limits) {
+            // A recipient that uses up its attempts counts once: the last few of a run must not pause it.
+            let is_repeated = answer.scope == ReplyScope::Unnamed && run.policy_refusals.contains(&recipient);
+            if is_repeated || is_suspicious(run, limits) {
                 return;
             }
             run.policy_refusals.push(recipient);
@@ -158,6 +158,17 @@ impl Ledger {
     }
 }
 
+/// A permanent answer that may be about the content or the sender. What concerns the relay says nothing of them,
+/// whatever its code: a password that was changed, a used-up day.
+fn names_no_mailbox(answer: &Refused) -> bool {
+    match answer.scope {
+        ReplyScope::Relay | ReplyScope::Greylist => false,
+        // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
+        ReplyScope::Policy | ReplyScope::Unnamed => answer.code >= 500,
+        ReplyScope::Mailbox => is_unnamed(answer.code, answer.enhanced),
+    }
+}
+
 /// Refused for good, and not because of this mailbox (x.1.x, x.2.x): perhaps content or sender.
 fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
     code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
@@ -191,18 +202,16 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
 fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64), limits: &Limits) -> Transition {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
-        _ if is_suspicious(run, limits) && is_unnamed(answer.code, answer.enhanced) => {
-            demanded(run, attempts, now, Some(policy_wait))
-        }
+        _ if is_suspicious(run, limits) && names_no_mailbox(answer) => demanded(run, attempts, now, Some(policy_wait)),
         ReplyScope::Relay => demanded(run, attempts, now, Some(now)),
         ReplyScope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
         ReplyScope::Policy => demanded(run, attempts, now, Some(policy_wait)),
-        ReplyScope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
+        ReplyScope::Mailbox | ReplyScope::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }
 }
 
-/// An attempt that counts, as the `attempts`-th.
-fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transition {
+/// An attempt that counts, as the `attempts`-th: the last one where the answer names the mailbox.
+fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transition {
     let letter = DeadLetter {
         code: answer.code,
         enhanced: answer.enhanced,
@@ -211,7 +220,7 @@ fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transi
         since: now,
         discarded: false,
     };
-    if answer.code >= 500 || attempts >= run.policies.max_attempts {
+    if answer.scope == ReplyScope::Mailbox || attempts >= run.policies.max_attempts {
         return Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) };
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));

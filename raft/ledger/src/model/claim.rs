@@ -59,7 +59,7 @@ impl Claim {
 /// A recipient that will not be sent: the dead-letter list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// Basic code of the last answer; 0 where no relay was asked.
+    /// Basic code of the last answer; 0 where no relay answered.
     pub code: u16,
     /// Enhanced status code.
     pub enhanced: Option<(u8, u16, u16)>,
@@ -83,14 +83,17 @@ impl DeadLetter {
 /// What an answer of a relay concerns (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyScope {
-    /// This mailbox: the attempt counts.
+    /// This mailbox, for good: the recipient is dead.
     Mailbox,
-    /// The recipient is deferred (4yz): it waits a back-off of its own, uncounted.
+    /// The recipient waits its own back-off, uncounted.
     Greylist,
     /// The relay: it slows or opens its circuit; back to pending, uncounted.
     Relay,
     /// The content, the sender or the tenant: uncounted; ten in a row pause the run.
     Policy,
+    /// A permanent answer that names no cause, or (with code 0) a dialogue that broke after RCPT: the attempt counts.
+    /// The recipient waits its back-off, and is dead at `max_attempts`.
+    Unnamed,
 }
 
 /// Why no relay can be given an email.
@@ -181,7 +184,7 @@ pub struct RelayReply {
 pub struct Refused {
     /// The recipient's slot in its chunk.
     pub slot: u16,
-    /// Basic code, 400 to 599; 0 where no relay could be asked, and the text says why.
+    /// Basic code, 400 to 599; 0 where no relay answered, and the text says why.
     pub code: u16,
     /// Enhanced status code, where the answer had one.
     pub enhanced: Option<(u8, u16, u16)>,

@@ -69,7 +69,8 @@ pub struct Policies {
     pub finish_by_ms: i64,
     /// Doubt.
     pub in_doubt: InDoubt,
-    /// Attempts about the mailbox before a recipient is dead.
+    /// Attempts without a known cause after which a recipient is dead: permanent answers that name none, dialogues that
+    /// broke after RCPT, and doubts that were sent again by policy.
     pub max_attempts: u8,
     /// First wait after a failed attempt; it doubles. Milliseconds.
     pub backoff_from_ms: i64,

@@ -527,7 +527,8 @@ impl World {
             4 => outcome.suppressed = set,
             _ => {
                 let codes = [
-                    (450, ReplyScope::Mailbox),
+                    (0, ReplyScope::Unnamed),
+                    (550, ReplyScope::Unnamed),
                     (550, ReplyScope::Mailbox),
                     (421, ReplyScope::Relay),
                     (554, ReplyScope::Policy),

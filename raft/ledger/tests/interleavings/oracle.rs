@@ -474,10 +474,9 @@ fn is_mine(row: &Claim, slot: u16, state: RecipientState) -> bool {
 fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Time) -> Option<RecipientState> {
     if let Some(answer) = outcome.refused.iter().find(|answer| answer.slot == slot) {
         return Some(match answer.scope {
-            ReplyScope::Mailbox if answer.code >= 500 || attempts + 1 >= run.policies.max_attempts => {
-                RecipientState::Dead
-            }
-            ReplyScope::Mailbox => demanded(run, attempts + 1, now),
+            ReplyScope::Mailbox => RecipientState::Dead,
+            ReplyScope::Unnamed if attempts + 1 >= run.policies.max_attempts => RecipientState::Dead,
+            ReplyScope::Unnamed => demanded(run, attempts + 1, now),
             _ => demanded(run, attempts, now),
         });
     }

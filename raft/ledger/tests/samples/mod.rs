@@ -313,7 +313,8 @@ fn sealed() -> Command {
 }
 
 fn settle() -> ClaimOutcome {
-    let scopes = [ReplyScope::Mailbox, ReplyScope::Greylist, ReplyScope::Relay, ReplyScope::Policy];
+    let scopes =
+        [ReplyScope::Mailbox, ReplyScope::Greylist, ReplyScope::Relay, ReplyScope::Policy, ReplyScope::Unnamed];
     let refused = |(slot, scope)| Refused {
         slot: slot as u16,
         code: 450 + slot as u16,
@@ -601,7 +602,8 @@ pub fn ledger() -> Ledger {
         scope: ReplyScope::Mailbox,
         words: 9,
     };
-    settle.refused = vec![refused(2, 550), refused(3, 450), Refused { enhanced: None, ..refused(4, 554) }];
+    let unnamed = |slot, code| Refused { enhanced: None, scope: ReplyScope::Unnamed, words: 0, ..refused(slot, code) };
+    settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, fourth);
     settle.release(ReleaseReason::OwnerDiedPreparing, 5);

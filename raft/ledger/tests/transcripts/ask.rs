@@ -826,6 +826,7 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
         "greylist" => ReplyScope::Greylist,
         "relay" => ReplyScope::Relay,
         "policy" => ReplyScope::Policy,
+        "unnamed" => ReplyScope::Unnamed,
         other => return Err(format!("scope {other}?").into()),
     };
     let one = |slot| {

@@ -18,6 +18,9 @@ pub fn told(moment: &ClaimEvent) -> (&'static str, String) {
         ClaimEventKind::Contradiction => {
             ("sent after all", "the relay had taken it, though it was closed: counted as a contradiction".to_owned())
         }
+        ClaimEventKind::Refused { code: 0, scope: scope @ ReplyScope::Unnamed, text, .. } => {
+            ("refused", format!("{}; {}", without_answer(text), concerns(*scope)))
+        }
         ClaimEventKind::Refused { code: 0, text, .. } if text.is_empty() => {
             ("given back", "no relay took it".to_owned())
         }
@@ -58,6 +61,7 @@ pub fn answer(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> String
 pub fn died_of(moment: &ClaimEvent) -> String {
     match &moment.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
+        ClaimEventKind::Refused { scope: ReplyScope::Unnamed, text, .. } => without_answer(text).to_owned(),
         ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedPreparing)) => {
             "its holder died preparing it, or its deadline passed".to_owned()
         }
@@ -75,9 +79,15 @@ pub fn led_to(moment: &ClaimEvent) -> Option<RecipientState> {
     (ends && moment.to.is_terminal()).then_some(moment.to)
 }
 
+/// Where and why a dialogue broke; the words are gone where several entries are shown as one.
+fn without_answer(text: &str) -> &str {
+    if text.is_empty() { "the dialogue broke" } else { text }
+}
+
 fn concerns(scope: ReplyScope) -> &'static str {
     match scope {
-        ReplyScope::Mailbox => "about this mailbox: the attempt counts",
+        ReplyScope::Mailbox => "about this mailbox: final",
+        ReplyScope::Unnamed => "no cause is named: the attempt counts",
         ReplyScope::Greylist => "deferred: no attempt is counted",
         ReplyScope::Relay => "about the relay: no attempt is counted",
         ReplyScope::Policy => "about content or sender: no attempt is counted",

@@ -146,7 +146,7 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!((told(&story), story.state()), (vec!["opened", "claimed", "refused", "dead"], RecipientState::Dead));
-    let refused = "550 5.1.1 no such user; about this mailbox: the attempt counts";
+    let refused = "550 5.1.1 no such user; about this mailbox: final";
     assert_eq!(story.events[2].detail, refused);
     let detail = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
     assert!(detail.contains("550 5.1.1") && detail.ends_with("(1 of 5 attempts)"), "{detail}");
