@@ -18,9 +18,10 @@ use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay};
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
+use reveille_ledger::deferral::Deferral;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{RecipientState, RunState};
+use reveille_ledger::{Ledger, RecipientState, RunState};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
@@ -132,6 +133,49 @@ async fn one_schedule_is_one_mail() {
     assert!(mail.message_id.as_ref().is_some_and(|id| id.contains("@example.org")), "{:?}", mail.message_id);
     let state = node.context.replica.read(|ledger| ledger.runs().next().map(|(_, _, run)| run.state.clone()));
     assert_eq!(state, Some(RunState::Finished));
+    assert_sound(&node.context);
+    node.stop().await;
+    sink.stop().await;
+}
+
+/// A relay with this fault, and one recipient that has one attempt.
+async fn with_faulty_relay(folder: &Path, fault: &str) -> (Node, Sink) {
+    let options = SinkOptions { sync: false, faults: fault.parse().expect("a fault"), ..SinkOptions::default() };
+    let sink = Sink::start(options).expect("a mailbox");
+    let node = node(folder, 1).await;
+    node.put(relay(&sink)).await;
+    let Command::ScheduleCreate(mut create) = schedule(1) else { panic!("a schedule") };
+    create.policies.max_attempts = 1;
+    assert!(matches!(node.put(Command::ScheduleCreate(create)).await, CommandOutcome::Schedule(_)));
+    (node, sink)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dialogue_broken_at_rcpt_uses_up_attempt() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, sink) = with_faulty_relay(folder.path(), "rcpt:close").await;
+    node.until("it is dead", |context| counts(context, RecipientState::Dead) == 1).await;
+    let letter = node.context.replica.read(|ledger| ledger.dead().iter().next().map(|(_, letter)| letter.clone()));
+    let letter = letter.expect("a dead letter");
+    assert_eq!((letter.code, letter.attempts), (0, 1), "{letter:?}");
+    assert!(letter.text().starts_with("lost at Rcpt: "), "{letter:?}");
+    assert_eq!(sink.accepted_count(), 0);
+    assert_sound(&node.context);
+    node.stop().await;
+    sink.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relay_trouble_at_rcpt_defers_recipient() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, sink) = with_faulty_relay(folder.path(), "rcpt:452=4.3.1 Insufficient system storage").await;
+    let deferred = |context: &NodeContext| {
+        let of_first = |ledger: &Ledger| ledger.chunks().iter().find_map(|(_, chunk)| chunk.deferrals.get(0));
+        context.replica.read(of_first)
+    };
+    node.until("it is deferred", |context| deferred(context).is_some()).await;
+    assert_eq!(deferred(&node.context), Some(Deferral { step: 1, code: 452 }));
+    assert_eq!((counts(&node.context, RecipientState::Pending), sink.accepted_count()), (1, 0));
     assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;

@@ -14,9 +14,9 @@ use super::context::WorkerContext;
 use super::gate::WorkerGate;
 use super::in_flight_handoffs::HandOff;
 use super::journal::{Act, Answer, Place};
-use super::outcome::{DeliveryOutcome, clip, no_relay};
+use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::RelayPermit;
-use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Unavailable};
+use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
 
 /// A dialogue that has not reached its gate by then ends without a hand-off.
 pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
@@ -131,13 +131,8 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
             let _ = context.journal.note(place, Act::Accepted);
             DeliveryOutcome::Accepted
         }
-        DialogueResult::Refused { code, enhanced, text, scope, .. } => {
-            let scope = match scope {
-                RefusalScope::Mailbox => ReplyScope::Mailbox,
-                RefusalScope::Greylisted => ReplyScope::Greylist,
-                RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
-                RefusalScope::Tenant | RefusalScope::Content => ReplyScope::Policy,
-            };
+        DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
+            let scope = reply_scope(stage, code, scope);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
             let words = if code < 500 { 0 } else { smtp::words_hash(&text, &hand_off.key) };
             let refused = Refused { slot: place.slot, code, enhanced, text, scope, words };
@@ -150,7 +145,10 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
             smtp::Cause::ClosedBetweenMails => DeliveryOutcome::Released(ReleaseReason::SessionEnded),
             // No relay refused it: it is pending at once, and another node takes it.
             smtp::Cause::Stopped => DeliveryOutcome::Released(ReleaseReason::Stopping),
-            cause => no_relay(place, &format!("lost at {stage:?}: {cause}")),
+            cause => {
+                let text = format!("lost at {stage:?}: {cause}");
+                if uses_up_attempt(stage, &cause) { unanswered(place, &text) } else { no_relay(place, &text) }
+            }
         },
         DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
         DialogueResult::GateClosed(refusal) => return DeliveryOutcome::of_closed_gate(refusal),
@@ -160,6 +158,27 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
             DeliveryOutcome::InDoubt
         }
     })
+}
+
+/// What an answer concerns, as the ledger counts it. From RCPT on, the relay's trouble may be caused by this recipient or
+/// this email, and a 4yz about the sender or the content lasts longer than a retry wave: each recipient waits its own
+/// back-off. An answer about the rate waits for the relay, whose rate is lowered.
+fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
+    match scope {
+        RefusalScope::Mailbox => ReplyScope::Mailbox,
+        RefusalScope::Unnamed => ReplyScope::Unnamed,
+        RefusalScope::Greylisted => ReplyScope::Greylist,
+        RefusalScope::Relay if stage >= Stage::Rcpt => ReplyScope::Greylist,
+        RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
+        RefusalScope::Tenant | RefusalScope::Content if code < 500 => ReplyScope::Greylist,
+        RefusalScope::Tenant | RefusalScope::Content => ReplyScope::Policy,
+    }
+}
+
+/// The relay knew the recipient when it broke the dialogue, so this recipient or this email may be the cause. What this
+/// node ended itself says nothing of them.
+fn uses_up_attempt(stage: Stage, cause: &smtp::Cause) -> bool {
+    stage >= Stage::Rcpt && !cause.is_ours()
 }
 
 /// The relay that was asked, and the words with which it took an email: like those of a refusal, without the enhanced code.
@@ -175,5 +194,41 @@ fn said(relay: String, verdict: &DialogueResult) -> Option<RelayReply> {
         | DialogueResult::NoSmtpUtf8 { .. }
         | DialogueResult::Broken { .. }
         | DialogueResult::InDoubt { .. } => Some(RelayReply { relay, code: 0, enhanced: None, text: String::new() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_from_rcpt_on_wait_back_off_of_their_recipient() {
+        let throttle = RefusalScope::Throttle { daily_quota: false };
+        let table = [
+            (Stage::Mail, 451, RefusalScope::Relay, ReplyScope::Relay),
+            (Stage::Rcpt, 451, RefusalScope::Relay, ReplyScope::Greylist),
+            (Stage::Data, 554, RefusalScope::Relay, ReplyScope::Greylist),
+            (Stage::Answered, 452, RefusalScope::Relay, ReplyScope::Greylist),
+            (Stage::Mail, 450, RefusalScope::Tenant, ReplyScope::Greylist),
+            (Stage::Rcpt, 450, RefusalScope::Content, ReplyScope::Greylist),
+            (Stage::Rcpt, 550, RefusalScope::Tenant, ReplyScope::Policy),
+            (Stage::Answered, 554, RefusalScope::Content, ReplyScope::Policy),
+            (Stage::Rcpt, 421, throttle, ReplyScope::Relay),
+            (Stage::Rcpt, 550, RefusalScope::Unnamed, ReplyScope::Unnamed),
+            (Stage::Rcpt, 550, RefusalScope::Mailbox, ReplyScope::Mailbox),
+        ];
+        for (stage, code, scope, expected) in table {
+            assert_eq!(reply_scope(stage, code, scope), expected, "{stage:?} {code} {scope:?}");
+        }
+    }
+
+    #[test]
+    fn broken_dialogue_uses_up_attempt_from_rcpt_on_unless_node_ended_it() {
+        use smtp::Cause::{Closed, NotBegunInTime, Stopped, TimedOut};
+        for stage in Stage::ALL {
+            assert_eq!(uses_up_attempt(stage, &Closed), stage >= Stage::Rcpt, "{stage:?}");
+            assert_eq!(uses_up_attempt(stage, &TimedOut), stage >= Stage::Rcpt, "{stage:?}");
+            assert!(!uses_up_attempt(stage, &NotBegunInTime) && !uses_up_attempt(stage, &Stopped), "{stage:?}");
+        }
     }
 }

@@ -75,7 +75,16 @@ impl DeliveryOutcome {
 
 /// No relay can take it now: it is pending again after a while, uncounted (P6).
 pub(crate) fn no_relay(place: Place, cause: &str) -> DeliveryOutcome {
-    let (text, scope) = (clip(cause), ReplyScope::Relay);
+    without_answer(place, cause, ReplyScope::Relay)
+}
+
+/// The relay broke the dialogue after RCPT: the attempt counts (P6).
+pub(crate) fn unanswered(place: Place, cause: &str) -> DeliveryOutcome {
+    without_answer(place, cause, ReplyScope::Unnamed)
+}
+
+fn without_answer(place: Place, cause: &str, scope: ReplyScope) -> DeliveryOutcome {
+    let text = clip(cause);
     DeliveryOutcome::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope, words: 0 })
 }
 

@@ -73,7 +73,8 @@ pub(super) fn header(
             kills_inside_data: u32::from(kills && inside >= INSIDE_MIN),
             faults: must_be_seen(families, plan, kills, args.seconds),
         },
-        drain_within_ms: (args.seconds + 60) * 1_000,
+        // A recipient whose dialogue broke twice waits two minutes, and then for the next retry wave.
+        drain_within_ms: (args.seconds + 180) * 1_000,
         sessions: sessions(limits),
         clock_error_ms: match (families.contains(&Family::Clock), args.workload) {
             (false, Due::Once) => ONE_CLOCK_ERROR_MS,

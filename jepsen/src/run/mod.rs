@@ -50,7 +50,7 @@ const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
 /// Log entries between two snapshots.
 const SNAPSHOT_EVERY: u64 = 150;
 /// The whole run ends within twice the fault phase and this.
-const WHOLE: Duration = Duration::from_secs(180);
+const WHOLE: Duration = Duration::from_secs(300);
 /// The time for reading and judging, at the end of it.
 const TO_READ: Duration = Duration::from_secs(35);
 

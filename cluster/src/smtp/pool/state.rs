@@ -382,6 +382,7 @@ impl PoolCore {
                 // One recipient, or one message, slows no other.
                 RefusalScope::Relay
                 | RefusalScope::Mailbox
+                | RefusalScope::Unnamed
                 | RefusalScope::Tenant
                 | RefusalScope::Content
                 | RefusalScope::Greylisted => {}

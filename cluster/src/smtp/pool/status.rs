@@ -70,6 +70,8 @@ pub struct RelayCounters {
     pub accepted: u64,
     /// Refused for the mailbox.
     pub refused_mailbox: u64,
+    /// Refused without a cause.
+    pub refused_unnamed: u64,
     /// Refused for the relay.
     pub refused_relay: u64,
     /// Refused for the tenant.
@@ -96,6 +98,7 @@ impl RelayCounters {
             DialogueResult::Accepted { .. } => &mut self.accepted,
             DialogueResult::Refused { scope, .. } => match scope {
                 RefusalScope::Mailbox => &mut self.refused_mailbox,
+                RefusalScope::Unnamed => &mut self.refused_unnamed,
                 RefusalScope::Relay => &mut self.refused_relay,
                 RefusalScope::Tenant => &mut self.refused_tenant,
                 RefusalScope::Content => &mut self.refused_content,

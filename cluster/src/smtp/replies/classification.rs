@@ -33,6 +33,8 @@ pub enum ReplyClass {
     Relay,
     /// The command sequence, or the name in EHLO.
     Protocol,
+    /// A permanent answer that names no cause.
+    Unnamed,
 }
 
 /// The rules of the file, parsed once. The test `embedded_rules_parse_and_reach_each_class` parses the same text.
@@ -101,18 +103,18 @@ struct Rule {
 }
 
 impl Rule {
-    /// Only answers to RCPT and to the final dot name a recipient: elsewhere a 5yz must use up no attempt (P6).
+    /// Only answers to RCPT and to the final dot concern a recipient: elsewhere a 5yz must use up no attempt (P6).
     fn check(&self, at: usize) -> Result<(), BadRules> {
-        use ReplyClass::{RecipientDomain, RecipientPermanent, RecipientTransient};
-        let is_recipient = matches!(self.class, RecipientPermanent | RecipientTransient | RecipientDomain);
+        use ReplyClass::{RecipientDomain, RecipientPermanent, RecipientTransient, Unnamed};
+        let is_recipient = matches!(self.class, RecipientPermanent | RecipientTransient | RecipientDomain | Unnamed);
         let is_transient = !self.code.is_empty() && self.code.iter().all(|code| code.0.starts_with('4'));
         let names_one = |stage: &StageGroup| matches!(stage, StageGroup::Rcpt | StageGroup::Dot);
         let fits = !self.stages.is_empty() && self.stages.iter().all(names_one);
         if !is_recipient || is_transient || fits {
             return Ok(());
         }
-        let message =
-            "a class of a recipient needs stages = [\"rcpt\", \"dot\"] or one of them, or codes that begin with 4";
+        let message = "a class of a recipient, or `unnamed`, needs stages = [\"rcpt\", \"dot\"] or one of them, or codes \
+            that begin with 4";
         Err(BadRules { at, message: message.to_owned() })
     }
 
@@ -268,6 +270,7 @@ mod tests {
             ReplyClass::Throttle,
             ReplyClass::Relay,
             ReplyClass::Protocol,
+            ReplyClass::Unnamed,
         ] {
             assert!(rules.iter().any(|rule| rule.class == class), "{class:?}");
         }
@@ -311,18 +314,22 @@ mod tests {
 
     #[test]
     fn rule_cannot_kill_recipient_before_rcpt() {
-        let rule = |fields: &str| parse(&format!("# rules\n[[rule]]\nclass = \"recipient_domain\"\n{fields}"));
-        for fields in [
+        let good = [
             "stages = [\"rcpt\"]",
             "stages = [\"rcpt\", \"dot\"]\ncode = [\"554\"]",
             "code = [\"4xx\", \"451\"]",
             "stages = [\"data\"]\ncode = [\"451\"]",
-        ] {
-            assert!(rule(fields).is_ok(), "{fields}");
-        }
-        for fields in ["", "code = [\"4xx\", \"554\"]", "code = [\"x50\"]", "stages = [\"rcpt\", \"data\"]"] {
-            let bad = rule(fields).expect_err(fields);
-            assert!(bad.at == "# rules\n".len() && bad.message.starts_with("a class of a recipient"), "{bad:?}");
+        ];
+        let bad = ["", "code = [\"4xx\", \"554\"]", "code = [\"x50\"]", "stages = [\"rcpt\", \"data\"]"];
+        for class in ["recipient_domain", "unnamed"] {
+            let rule = |fields: &str| parse(&format!("# rules\n[[rule]]\nclass = \"{class}\"\n{fields}"));
+            for fields in good {
+                assert!(rule(fields).is_ok(), "{class} {fields}");
+            }
+            for fields in bad {
+                let bad = rule(fields).expect_err(fields);
+                assert!(bad.at == "# rules\n".len() && bad.message.starts_with("a class of a recipient"), "{bad:?}");
+            }
         }
     }
 

@@ -41,10 +41,8 @@ pub enum DialogueResult {
         permanence: Permanence,
         /// What it concerns.
         scope: RefusalScope,
-        /// True when it is about this mailbox, so that an attempt was used up.
-        counts_attempt: bool,
     },
-    /// Lost before the gate: definitely not sent, and no attempt is counted.
+    /// Lost before the gate: definitely not sent.
     Broken {
         /// Where.
         stage: Stage,
@@ -78,7 +76,7 @@ pub enum Permanence {
 /// What a refusal concerns (P6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalScope {
-    /// This recipient: the only scope that uses up an attempt.
+    /// This recipient, for good.
     Mailbox,
     /// The relay: its circuit may open, and the mail waits or moves within the pool.
     Relay,
@@ -93,6 +91,8 @@ pub enum RefusalScope {
         /// The day's allowance is used up: the relay is parked until its window slides.
         daily_quota: bool,
     },
+    /// A permanent answer that names no cause: it uses up an attempt.
+    Unnamed,
 }
 
 impl DialogueResult {
@@ -107,7 +107,6 @@ impl DialogueResult {
             text: one_line(&reply.text),
             permanence: if reply.code < 500 { Permanence::Transient } else { Permanence::Permanent },
             scope,
-            counts_attempt: scope == RefusalScope::Mailbox,
         }
     }
 
@@ -128,8 +127,8 @@ impl DialogueResult {
 
 /// What a 4yz or 5yz answer concerns. `enhanced` as [`enhanced_code`] reads it from `text`.
 ///
-/// Of what concerns the recipient only a 5yz uses up an attempt. A 4yz waits uncounted, whatever it says: a directory that
-/// is down for a quarter of an hour must cost no recipient.
+/// Of what concerns the recipient a 5yz is final, or uses up an attempt where it names no cause. A 4yz waits uncounted,
+/// whatever it says: a directory that is down for a quarter of an hour must cost no recipient.
 pub fn scope(
     rules: &ReplyRules,
     stage: Stage,
@@ -141,6 +140,8 @@ pub fn scope(
         ReplyClass::RecipientPermanent | ReplyClass::RecipientTransient | ReplyClass::RecipientDomain => {
             if code >= 500 { RefusalScope::Mailbox } else { RefusalScope::Greylisted }
         }
+        ReplyClass::Unnamed if code >= 500 => RefusalScope::Unnamed,
+        ReplyClass::Unnamed => RefusalScope::Greylisted,
         ReplyClass::Sender => RefusalScope::Tenant,
         ReplyClass::Content => RefusalScope::Content,
         ReplyClass::Quota => RefusalScope::Throttle { daily_quota: true },

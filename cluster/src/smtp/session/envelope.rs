@@ -213,7 +213,6 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: RefusalScope) -> Box<
         text: reply.text,
         permanence: if code < 500 { Permanence::Transient } else { Permanence::Permanent },
         scope,
-        counts_attempt: scope == RefusalScope::Mailbox,
     })
 }
 
@@ -227,9 +226,9 @@ mod tests {
         Email { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
     }
 
-    fn refusal(mail: &Email, offers: Offers) -> (Stage, RefusalScope, bool) {
+    fn refusal(mail: &Email, offers: Offers) -> (Stage, RefusalScope) {
         match Offer::new(mail, offers).map_err(|verdict| *verdict) {
-            Err(DialogueResult::Refused { stage, scope, counts_attempt, .. }) => (stage, scope, counts_attempt),
+            Err(DialogueResult::Refused { stage, scope, .. }) => (stage, scope),
             other => panic!("{other:?}"),
         }
     }
@@ -286,7 +285,7 @@ mod tests {
             let offer = Offer::new(&three, sized(most)).expect("it fits");
             assert_eq!(offer.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
-        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, RefusalScope::Content, false));
+        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, RefusalScope::Content));
     }
 
     #[test]
@@ -306,14 +305,14 @@ mod tests {
         for to in
             ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
         {
-            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, RefusalScope::Mailbox, true), "{to:?}");
+            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, RefusalScope::Mailbox), "{to:?}");
         }
-        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, RefusalScope::Content, false));
+        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, RefusalScope::Content));
     }
 
     #[test]
     fn a_text_that_could_smuggle_is_refused() {
         let smuggling = mail("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
-        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, RefusalScope::Content, false));
+        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, RefusalScope::Content));
     }
 }

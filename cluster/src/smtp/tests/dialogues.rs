@@ -202,7 +202,10 @@ async fn a_refused_recipient_does_not_harm_the_next_mail() {
         let mut gate = Counting::open(&exchange);
         for _ in 0..2 {
             let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
-            assert!(matches!(verdict, DialogueResult::Refused { code: 550, counts_attempt: true, .. }), "{verdict:?}");
+            assert!(
+                matches!(verdict, DialogueResult::Refused { code: 550, scope: RefusalScope::Mailbox, .. }),
+                "{verdict:?}"
+            );
         }
         assert_eq!(exchange.commands().iter().filter(|line| *line == "RSET").count(), 1, "before the second");
         exchange.script = willing();

@@ -1,6 +1,6 @@
 //! Ends without an email, for which I4 wants a cause that the ledger is not the only witness of: an opt-out or a cancel
 //! that was asked for, a run within the `min_gap`, a deadline that has passed, a refusal by the relay. (A refusal
-//! before the final dot leaves no trace at the sink: there the ledger's step is enough.)
+//! or a broken dialogue before the final dot leaves no trace at the sink: there the ledger's step is enough.)
 
 use super::barriers::may_follow;
 use super::limits;

@@ -209,7 +209,8 @@ fn keeps_gap(book: &Book, limit: &Limit, gap_ms: u64, inquiry: &mut Inquiry) {
 fn gives_up(book: &Book, limit: &Limit, attempts: u32, inquiry: &mut Inquiry) {
     let items: BTreeSet<Item> = dots_under(book, limit).iter().map(|dot| dot.item).collect();
     for item in items {
-        // A definite refusal counts against the relay or the tenant, and an email that was cut off has no dot.
+        // A definite refusal waits uncounted, kills, or uses up an attempt of the same number; so does a dialogue that was cut
+        // off before its dot. Neither allows more hand-offs.
         let passed = |dot: &&Dot| dot.answer.is_accepted() || dot.answer == Answered::Nothing;
         let tried = rows_of(&book.dots, item).iter().filter(passed).count() as u64;
         let most = u64::from(attempts) * (1 + sent_again(book, item));

@@ -83,9 +83,9 @@ const ORDERS: [OperatorAction; 11] = [
     OperatorAction::Delete,
 ];
 
-/// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no 4yz is about a recipient: the product
-/// would wait for minutes, longer than a run does. The simulation has greylisting. Two faults refuse permanently, so that
-/// there are dead letters to requeue.
+/// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no reply from RCPT on defers a recipient:
+/// the back-off doubles for as long as the fault lasts, and a run would have to wait for it. The simulation has
+/// deferrals. Two faults refuse permanently, so that there are dead letters to requeue.
 pub(super) const RELAY: [(&str, &str); 12] = [
     ("unknown mailboxes", "rcpt:550=5.1.1 no such user@0.1"),
     (
@@ -95,12 +95,12 @@ pub(super) const RELAY: [(&str, &str); 12] = [
     (
         "quotas: 452 and 454",
         "mail:454=4.7.0 Throttling failure: Maximum sending rate exceeded@0.3,\
-         mail:452=4.3.1 insufficient system storage@0.2,rcpt:452=4.3.1 insufficient system storage@0.1",
+         mail:452=4.3.1 insufficient system storage@0.2,rcpt:452=4.5.3 too many recipients@0.1",
     ),
     ("refusals at EHLO", "ehlo:421=4.3.2 not now@0.3,ehlo:554=5.3.2 no service here@0.3"),
     ("an outage: connections are reset", "connect:reset"),
     ("a storm of throttles: 421 and 451", "mail:421=4.7.0 too fast@0.3,mail:451=4.3.2 try later@0.5"),
-    ("refusals after the dot", "before-commit:451=4.3.2 not now@0.3,rcpt:450=4.3.2 not now@0.2"),
+    ("refusals after the dot", "before-commit:451=4.7.0 too fast@0.3,rcpt:450=4.7.0 too fast@0.2"),
     ("a tarpit", "banner:stall=1500ms,after-commit:stall=800ms@0.5"),
     ("a huge banner", "banner:huge=10000000@0.3"),
     ("connections dropped after the dot", "after-commit:close@0.1"),

@@ -92,7 +92,7 @@ impl LetterFilter {
 /// By what they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GroupBy {
-    /// The relay's codes, or the cause where no relay was asked
+    /// The relay's codes, or the cause where no relay answered
     Reason,
 }
 

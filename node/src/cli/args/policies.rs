@@ -31,7 +31,7 @@ pub struct AttemptArgs {
     #[arg(long, value_name = "POLICY", default_value = "hold",
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
     pub in_doubt: String,
-    /// Attempts about a mailbox before its recipient is dead [default: 5]
+    /// Attempts without a named cause after which a recipient is dead [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub max_attempts: Option<u8>,
 }

@@ -16,7 +16,7 @@ use crate::cli::instant::text;
 pub struct DeadLetterView {
     #[serde(flatten)]
     mail: MailView,
-    /// Null where no relay was asked.
+    /// Null where no relay answered.
     code: Option<u32>,
     enhanced: Option<String>,
     text: String,

@@ -12,7 +12,11 @@ use super::node::{Node, PATIENCE, creation, node_with_test_clock, yearly};
 
 /// A run whose recipients have one attempt.
 async fn opened(node: &Node, name: &str, recipients: &[&str]) -> String {
-    let policies = Policies { max_attempts: 1, overlap: Overlap::Allow.into(), ..Policies::default() };
+    opened_with(node, name, recipients, 1).await
+}
+
+async fn opened_with(node: &Node, name: &str, recipients: &[&str], max_attempts: u32) -> String {
+    let policies = Policies { max_attempts, overlap: Overlap::Allow.into(), ..Policies::default() };
     let body = ScheduleBody { policies: Some(policies), ..yearly(name, recipients) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
     let request = TriggerScheduleRequest { name: name.to_owned(), request_id: name.to_owned(), ..Default::default() };
@@ -99,6 +103,31 @@ async fn transient_reply_without_enhanced_code_uses_up_no_attempt() {
     let (known, counts) = shown(&node, &run).await;
     assert_eq!((counts.sent, counts.dead), (2, 0), "of one attempt each: {known:?}");
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempt_without_named_cause_counts_and_is_followed_by_another() {
+    for (fault, words) in
+        [("rcpt:554=Transaction failed#1", "554 Transaction failed"), ("data:close#1", "lost at Data")]
+    {
+        let node = node_with_test_clock(fault).await;
+        let run = opened_with(&node, "unnamed", &["ada@x.example"], 2).await;
+        let refused = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let story = story(&node, &run, "#0").await;
+                if let Some((_, detail)) = story.into_iter().find(|(what, _)| what == "refused") {
+                    return detail;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let refused = refused.await.expect("a refusal");
+        assert!(refused.starts_with(words) && refused.ends_with("no cause is named: the attempt counts"), "{refused}");
+        walk(&node, by(HOUR)).await;
+        let (known, counts) = shown(&node, &run).await;
+        assert_eq!((counts.sent, counts.dead), (1, 0), "{fault}: {known:?}");
+        node.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
