@@ -7,6 +7,7 @@ use reveille_check::history::{
     Answered, Audience, Claim, Content, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver,
     Run, RunCause, Step, Waited,
 };
+use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
@@ -241,13 +242,18 @@ fn fate(standing: RecipientState) -> Fate {
     }
 }
 
-/// Writes down the schedules and opt-outs that are there.
+/// Writes down the schedules, campaigns and opt-outs that are there.
 pub fn objects(chronicle: &Chronicle, ledger: &Ledger) {
     let found = |noun, tenant: &str, name: &str, value: String| {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
         chronicle.note(Event::Found(Found { noun, tenant, name, value }));
     };
-    for (_, schedule) in ledger.schedules().iter() {
+    for ((tenant, name), campaign) in ledger.campaigns().iter() {
+        let when = When::At { instant_ms: campaign.due.0 };
+        let sealed = ledger.audiences().get(&(tenant.clone(), campaign.audience.clone()));
+        found(Noun::Campaign, tenant, name, value(&when, &campaign.zone, sealed.map_or(0, |sealed| sealed.rows)));
+    }
+    for (_, schedule) in ledger.schedules().iter().filter(|(id, _)| ledger.not_of_a_campaign(**id).is_ok()) {
         found(
             Noun::Schedule,
             &schedule.tenant,

@@ -19,6 +19,8 @@ pub enum Concern {
     Faults = 6,
     /// How the relay answers.
     Relay = 7,
+    /// Which campaigns there are, and how they are launched.
+    Campaigns = 8,
 }
 
 /// One stream of numbers (splitmix64).

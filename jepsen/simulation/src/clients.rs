@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::chronicle::{Chronicle, name};
 use crate::observer::fence_of;
+use crate::plan::Plan;
 use crate::schedule::{Lists, Planned};
 use crate::trace::Trace;
 
@@ -54,8 +55,10 @@ pub struct Created {
 pub struct Known {
     /// Created schedules.
     pub created: Vec<Created>,
-    /// Planned ones that fire no more when they are created.
+    /// Planned ones that fire no more when they are created, and campaigns that are not launched in time.
     pub never: u64,
+    /// Broken rules that no history shows.
+    pub wrong: Vec<String>,
     /// Opt-outs: tenant and address.
     pub opted_out: Vec<(String, String)>,
     /// Paused runs that their client will resume.
@@ -72,6 +75,7 @@ pub struct Clients {
     pub(crate) chronicle: Chronicle,
     pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) lists: Arc<Lists>,
+    begins: Time,
     stop: CancellationToken,
 }
 
@@ -102,9 +106,26 @@ impl fmt::Display for Missed {
 
 impl Clients {
     /// Clients of these nodes.
-    pub fn new(sites: Sites, lists: Lists, trace: Trace, chronicle: Chronicle) -> Clients {
-        let lists = Arc::new(lists);
-        Clients { sites, trace, chronicle, lists, known: Arc::default(), stop: CancellationToken::new() }
+    pub fn new(sites: Sites, plan: &Plan, trace: Trace, chronicle: Chronicle) -> Clients {
+        let (lists, begins) = (Arc::new(plan.lists()), plan.begins);
+        Clients { sites, trace, chronicle, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
+    }
+
+    /// What a clock without error shows.
+    pub(crate) fn now(&self) -> Time {
+        self.begins.plus_ms(self.trace.elapsed().as_millis() as i64)
+    }
+
+    /// Waits between two tries; none when the clients stop.
+    pub(crate) async fn try_later(&self) -> Option<()> {
+        self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await
+    }
+
+    /// One of the nodes that run, in turn, if it reads linearizably now.
+    pub(crate) async fn fresh_site(&self, number: usize) -> Option<Arc<NodeContext>> {
+        let running: Vec<Arc<NodeContext>> = self.sites.lock().iter().flatten().cloned().collect();
+        let site = running.get(number % running.len().max(1))?;
+        site.replica.linearizable(Instant::now() + TRY_FOR).await.ok().map(|_| Arc::clone(site))
     }
 
     /// Stops all clients.
@@ -129,12 +150,9 @@ impl Clients {
     ) -> Option<Told> {
         let mut may_be_older = false;
         for number in 0_usize.. {
-            let running: Vec<Arc<NodeContext>> = self.sites.lock().iter().flatten().cloned().collect();
-            if let Some(site) = running.get(number % running.len().max(1))
-                && site.replica.linearizable(Instant::now() + TRY_FOR).await.is_ok()
-            {
-                let command = make(site)?;
-                match try_once(site, &command, about.as_ref()).await {
+            if let Some(site) = self.fresh_site(number).await {
+                let command = make(&site)?;
+                match try_once(&site, &command, about.as_ref()).await {
                     Ok((reply, barrier)) => {
                         let unconfirmed = barrier.unconfirmed.len();
                         let crossed = barrier.crossed.len();
@@ -150,7 +168,7 @@ impl Clients {
                     }
                 }
             }
-            self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await?;
+            self.try_later().await?;
         }
         None
     }
@@ -182,7 +200,7 @@ impl Clients {
 
     /// Seals an audience: writes its part to a majority of the nodes, and asks until the seal is in the ledger. A node
     /// that lacks the part fetches it from a peer.
-    async fn seal(&self, planned: &Planned) {
+    pub(crate) async fn seal(&self, planned: &Planned) {
         let part = planned.part();
         let mut holders = BTreeSet::new();
         while holders.len() < PARTS_ON {
@@ -190,7 +208,7 @@ impl Clients {
             let lacking = running.iter().filter(|site| !holders.contains(&site.me.node)).collect::<Vec<_>>();
             let wrote = lacking.into_iter().filter(|site| site.parts.put(&part).is_ok()).map(|site| site.me.node);
             holders.extend(wrote.take(PARTS_ON - holders.len()).collect::<Vec<_>>());
-            if self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none() {
+            if self.try_later().await.is_none() {
                 return;
             }
         }
@@ -203,6 +221,9 @@ impl Clients {
     pub fn create(&self, planned: Planned) {
         let clients = self.clone();
         tokio::spawn(async move {
+            if let Some(launch) = planned.launch {
+                return clients.campaign(planned, launch).await;
+            }
             if planned.is_sealed {
                 clients.seal(&planned).await;
             }

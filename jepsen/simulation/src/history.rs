@@ -19,7 +19,7 @@ use crate::plan::Plan;
 
 /// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
 /// slewed. Milliseconds.
-const CLOCK_ERROR_MS: u64 = 2_500;
+pub const CLOCK_ERROR_MS: u64 = 2_500;
 /// An instant opens at most this late while there is a leader. Milliseconds.
 const LATE_MS: u64 = 10_000;
 /// Recipients that a node may hold claimed (P12).

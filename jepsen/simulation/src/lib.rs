@@ -13,12 +13,13 @@
 //! What comes of it is judged by the checker, by the same history that real processes leave (`chronicle`); what is due
 //! comes from the checker's calendar, which shares nothing with the product.
 //!
-//! Reading order: [`world`] (the two phases), `plan` (what is to happen), `clients` and `operators` (who asks), `faults`
+//! Reading order: [`world`] (the two phases), `plan` (what is to happen), `clients`, `campaigns` and `operators` (who asks), `faults`
 //! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
 //! `upgrade` (another release), `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, [`run`].
 
 mod aftermath;
 mod agenda;
+mod campaigns;
 mod chance;
 mod chronicle;
 mod clients;

@@ -90,6 +90,7 @@ impl Limited {
             tenant: if self == Limited::Tenant { PACED } else { TENANTS[0] },
             name: LIMITED.to_owned(),
             is_sealed: false,
+            launch: None,
             // Not before the largest one, or rushes would be for this one.
             at_ms: 60_000,
             when,

@@ -90,10 +90,11 @@ impl Clients {
         };
         let trigger = Trigger { schedule, request: request.to_owned() };
         let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
-        match told.await?.reply.outcome {
-            CommandOutcome::Run { run, .. } => Some(run),
-            _ => None,
+        let CommandOutcome::Run { run, .. } = told.await?.reply.outcome else { return None };
+        if created.planned.launch.is_some() {
+            self.known.lock().wrong.push(format!("P7: a trigger opened {run} of the campaign {name}"));
         }
+        Some(run)
     }
 
     async fn pause(&self, run: RunId) {
@@ -122,6 +123,9 @@ impl Clients {
 
     async fn pause_schedule(&self, which: u64) {
         let Some(Created { planned, id, .. }) = self.some_schedule(which) else { return };
+        if planned.launch.is_some() {
+            return;
+        }
         let target = Target::Schedule { tenant: planned.tenant.to_owned(), schedule: planned.name };
         let pause = SchedulePause { schedule: id, reason: "not now".into() };
         let operation = Operation::Pause { target: target.clone() };
@@ -159,8 +163,10 @@ impl Clients {
 
     /// Triggers the largest schedule; then several recipients opt out, or the run is paused or cancelled.
     async fn stop_in_the_midst(&self, which: u64, request: &str) {
-        let largest =
-            self.known(|known| known.created.iter().max_by_key(|created| created.planned.recipients.len()).cloned());
+        let largest = self.known(|known| {
+            let schedules = known.created.iter().filter(|created| created.planned.launch.is_none());
+            schedules.max_by_key(|created| created.planned.recipients.len()).cloned()
+        });
         let Some(largest) = largest else { return };
         let Some(run) = self.trigger_as("operator", &largest, request).await else { return };
         tokio::time::sleep(Duration::from_millis(which % STOP_WITHIN_MS)).await;

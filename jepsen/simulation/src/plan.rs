@@ -6,7 +6,8 @@ use reveille_ledger::calendar::{Weekdays, When};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 
-use crate::chance::Chance;
+use crate::campaigns::Launch;
+use crate::chance::{Chance, Concern};
 use crate::limits::Limited;
 use crate::schedule::{LAST_MS, Lists, Planned, Scene, TENANTS};
 
@@ -33,6 +34,9 @@ pub const SCENES: [Scene; 18] = [
     Scene { name: "a night like any other", begins: "2026-08-20T18:20:00Z", zone: Tz::Asia__Kolkata },
 ];
 
+/// The number of the first campaign; schedules have smaller ones.
+const FIRST_CAMPAIGN: u64 = 100;
+
 /// The workload.
 pub struct Plan {
     /// What the run begins before.
@@ -49,7 +53,7 @@ pub struct Plan {
 
 impl Plan {
     /// The plan of a stream of chance, for a run of so many minutes.
-    pub fn draw(chance: &mut Chance, minutes: i64, limited: Limited) -> Plan {
+    pub fn draw(chance: &mut Chance, seed: u64, minutes: i64) -> Plan {
         let scene = *chance.one_of(&SCENES);
         let begins = Time(scene.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
         let count = chance.within(4..12);
@@ -63,7 +67,19 @@ impl Plan {
         schedules.iter_mut().for_each(|planned| planned.in_doubt = in_doubt);
         let everybody = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
         let unknown = everybody.filter(|_| chance.percent(4)).collect();
-        schedules.extend(limited.planned(scene, begins, minutes, in_doubt));
+        schedules.extend(Limited::of(seed).planned(scene, begins, minutes, in_doubt));
+        // Their own stream, so that campaigns change no other draw.
+        let mut own = Chance::of(seed, Concern::Campaigns);
+        for number in FIRST_CAMPAIGN..FIRST_CAMPAIGN + own.within(0..3) {
+            let mut campaign = planned(&mut own, number, scene, begins, minutes);
+            let instant_ms = begins.0 + own.within(120_000..minutes.max(5) as u64 * 60_000 - 180_000) as i64;
+            (campaign.when, campaign.rule) = (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms });
+            (campaign.is_sealed, campaign.in_doubt) = (true, in_doubt);
+            schedules.push(campaign);
+        }
+        for planned in schedules.iter_mut().filter(|planned| matches!(planned.when, When::At { .. })) {
+            planned.launch = planned.is_sealed.then(|| Launch::draw(&mut own));
+        }
         Plan { scene, begins, schedules, unknown, in_doubt }
     }
 
@@ -116,6 +132,7 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
         tenant: if chance.percent(30) { TENANTS[1] } else { TENANTS[0] },
         name: format!("s{number}"),
         is_sealed: chance.percent(25),
+        launch: None,
         at_ms: i64::try_from(chance.within(0..60_000)).unwrap_or(0),
         when,
         rule,

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use reveille_stand_in as stand_in;
 
 use crate::chance::{Chance, Concern};
-use crate::limits::Limited;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::trace::Trace;
@@ -37,7 +36,7 @@ pub struct Report {
 /// `file` gets all lines of the trace.
 pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Report> {
     let seed = options.seed;
-    let begins = Plan::draw(&mut Chance::of(seed, Concern::Workload), options.minutes as i64, Limited::of(seed)).begins;
+    let begins = Plan::draw(&mut Chance::of(seed, Concern::Workload), seed, options.minutes as i64).begins;
     stand_in::begin(Chance::of(seed, Concern::System).next(), Duration::from_millis(begins.0.unsigned_abs()));
     let start = std::time::Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -14,6 +14,8 @@ use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
+use crate::campaigns::Launch;
+
 /// A change of clocks or calendar; a run begins ten minutes before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
@@ -43,6 +45,8 @@ pub struct Planned {
     pub name: String,
     /// Its recipients are a sealed audience of the same name; else a list of its own.
     pub is_sealed: bool,
+    /// It is a campaign; none: a schedule.
+    pub launch: Option<Launch>,
     /// Created so long after the beginning, milliseconds.
     pub at_ms: i64,
     /// When it fires, as the product is told.
@@ -107,6 +111,20 @@ impl Planned {
         self.recipients.iter().map(recipient).collect()
     }
 
+    /// It names its schedule, its recipient and the recipient's code (I16).
+    pub fn content(&self) -> Content {
+        Content {
+            sender: "Simulation <from@example.org>".into(),
+            reply_to: None,
+            subject: "Hello".into(),
+            text: Some(checked::Content::template(&self.name)),
+            html: None,
+            headers: Vec::new(),
+            variables: Vec::new(),
+            bulk: false,
+        }
+    }
+
     fn audience(&self) -> AudienceChoice {
         if self.is_sealed {
             let (name, seal) = (self.name.clone(), self.seal().blob().hash);
@@ -126,8 +144,8 @@ impl Planned {
         Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
     }
 
-    /// As the admin API would propose it at this ledger time. None: it never fires from then on.
-    pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
+    /// Its policies.
+    pub fn policies(&self) -> Policies {
         let (gap, overlap) = self.changes;
         let gap = match gap {
             Gap::After => DstGap::After,
@@ -139,7 +157,7 @@ impl Planned {
             Twice::Second => DstOverlap::Second,
             Twice::Both => DstOverlap::Both,
         };
-        let policies = Policies {
+        Policies {
             dst: calendar::DstPolicies { gap, overlap },
             catch_up: self.catch_up,
             in_doubt: self.in_doubt,
@@ -149,7 +167,12 @@ impl Planned {
             backoff_from_ms: 5_000,
             backoff_to_ms: 20_000,
             ..Policies::default()
-        };
+        }
+    }
+
+    /// As the admin API would propose it at this ledger time. None: it never fires from then on.
+    pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
+        let policies = self.policies();
         let pattern = Pattern::compile(&self.when).ok()?;
         let jitter = Jitter { tenant: self.tenant, name: &self.name, window_ms: 0 };
         let next = first(&pattern, zone, &policies.dst, now, (None, Some(self.end)), jitter)?;
@@ -166,7 +189,7 @@ impl Planned {
             pool: self.pool.into(),
             priority: 0,
             paused: None,
-            content: content(&self.name),
+            content: self.content(),
             audience: self.audience(),
             after: now,
             next: Some(next),
@@ -179,18 +202,4 @@ impl Planned {
 /// The only variable of each recipient.
 fn columns() -> Vec<String> {
     vec![checked::Content::VARIABLE.into()]
-}
-
-/// It names its schedule, its recipient and the recipient's code (I16).
-fn content(schedule: &str) -> Content {
-    Content {
-        sender: "Simulation <from@example.org>".into(),
-        reply_to: None,
-        subject: "Hello".into(),
-        text: Some(checked::Content::template(schedule)),
-        html: None,
-        headers: Vec::new(),
-        variables: Vec::new(),
-        bulk: false,
-    }
 }

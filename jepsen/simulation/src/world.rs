@@ -84,7 +84,7 @@ impl World {
         let of = |concern| Chance::of(options.seed, concern);
         let mut workload = of(Concern::Workload);
         let limited = Limited::of(options.seed);
-        let plan = Plan::draw(&mut workload, options.minutes as i64, limited);
+        let plan = Plan::draw(&mut workload, options.seed, options.minutes as i64);
         trace.say(format_args!("seed {}: {} in {}, {}", options.seed, plan.scene.name, plan.scene.zone, plan.begins));
         let oath = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
         let network = Network::new(of(Concern::Network), trace.clone(), oath);
@@ -109,7 +109,7 @@ impl World {
         });
         let sites: Sites = Arc::new(Mutex::new(vec![None, None, None]));
         let world = World {
-            clients: Clients::new(Arc::clone(&sites), plan.lists(), trace.clone(), chronicle.clone()),
+            clients: Clients::new(Arc::clone(&sites), &plan, trace.clone(), chronicle.clone()),
             nodes: nodes.collect(),
             agenda: BTreeMap::new(),
             steps: 0,
@@ -340,6 +340,7 @@ impl World {
             self.watch.wrong(wrong);
         }
         let created = self.clients.known(|known| (known.created.clone(), known.created.len() as u64 + known.never));
+        self.clients.known(|known| known.wrong.clone()).into_iter().for_each(|wrong| self.watch.wrong(wrong));
         let planned = self.plan.schedules.len() as u64;
         if created.1 < planned {
             self.watch.wrong(format!("{} schedules were never created", planned - created.1));
