@@ -93,7 +93,7 @@ pub fn exercised(book: &Book) -> Verdict {
 fn kills_inside(book: &Book, tallies: &BTreeMap<FaultKind, Tally>, inquiry: &mut Inquiry) {
     let wanted = book.header.coverage.kills_inside_data;
     // A process that is stopped for a while, or asked to end, loses nothing.
-    let ends = [FaultKind::Kill, FaultKind::CrashPoint, FaultKind::PowerCut];
+    let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
     let inside: u32 = ends.iter().filter_map(|kind| tallies.get(kind)).map(|tally| tally.inside_data).sum();
     if inside < wanted {
         inquiry.offends(|| format!("{inside} lives ended between a final dot and its 250; {wanted} were asked for"));

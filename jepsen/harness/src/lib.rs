@@ -25,4 +25,5 @@ pub mod workspace;
 pub use admin::{AdminClient, CallResult};
 pub use cluster::{Cluster, StartArgs};
 pub use environment::{Environment, Needs};
+pub use node_process::{FORMER_LEVEL, LEVEL_VARIABLE, NEXT_LEVEL};
 pub use report::Report;

@@ -17,6 +17,12 @@ use crate::environment::{Environment, Ports};
 
 /// The variable with the crash point of a process; only a binary with crash points reads it.
 const CRASH_POINTS: &str = "FAILPOINTS";
+/// The variable with the level of the ledger that a process applies; only a binary with the feature `next-level` reads it.
+pub const LEVEL_VARIABLE: &str = "REVEILLE_LEVEL";
+/// The level of the former release.
+pub const FORMER_LEVEL: u32 = 1;
+/// The level of the next release.
+pub const NEXT_LEVEL: u32 = 2;
 /// Lines of the log that an error shows.
 const LAST_LINES: usize = 12;
 
@@ -39,6 +45,8 @@ pub struct NodeProcess {
     variables: Vec<(&'static str, OsString)>,
     /// The crash points of the next process, in the syntax of FAILPOINTS.
     crash_points: Option<String>,
+    /// The level of the release on this node.
+    level: u32,
     /// Offset at which the log of the current or last process begins; bytes.
     log_from: u64,
     process: Option<Child>,
@@ -67,6 +75,7 @@ impl NodeProcess {
             prefix,
             variables,
             crash_points: None,
+            level: FORMER_LEVEL,
             log_from: 0,
             process: None,
         }
@@ -75,6 +84,16 @@ impl NodeProcess {
     /// From its next start on the process dies at the first of these crash points that it reaches.
     pub fn set_crash_points(&mut self, points: Option<&str>) {
         self.crash_points = points.map(str::to_owned);
+    }
+
+    /// The level of the release on this node.
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// From its next start on the process is a release of this level.
+    pub fn set_level(&mut self, level: u32) {
+        self.level = level;
     }
 
     /// Starts the process. Its output goes to a log beside its folder.
@@ -93,6 +112,7 @@ impl NodeProcess {
         command
             .env_remove("RUST_LOG")
             .env_remove(CRASH_POINTS)
+            .env(LEVEL_VARIABLE, self.level.to_string())
             .envs(self.crash_points.as_ref().map(|points| (CRASH_POINTS, points)))
             .envs(self.variables.iter().map(|(name, value)| (*name, value.as_os_str())))
             .args(rest)

@@ -97,6 +97,7 @@ fn must_be_seen(families: &[Family], plan: &[PlannedFault], kills: bool, seconds
         Family::Relay => Some((FaultKind::Relay, 1)),
         Family::Roll => Some((FaultKind::Restart, 1)),
         Family::Operator => Some((FaultKind::Operator, 1)),
+        Family::Upgrade => Some((FaultKind::Upgrade, 1)),
         _ => None,
     });
     let drawn: BTreeSet<FaultKind> = plan.iter().map(|planned| planned.action.kind()).collect();

@@ -19,6 +19,7 @@ mod options;
 mod processes;
 mod report;
 mod scenario;
+mod version;
 mod workload;
 
 use std::time::{Duration, Instant, SystemTime};
@@ -34,9 +35,10 @@ use self::clients::{Coordination, backfills, edits, readers};
 pub use self::faults::KillCounts;
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
-use self::options::Due;
+use self::options::{Due, Nemeses};
 pub use self::report::{append, commit};
 use self::scenario::{Ending, HarnessErrors, Scenario};
+use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
 use self::workload::{Limits, Workload};
 
@@ -82,7 +84,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let phase = Duration::from_secs(args.seconds);
     let ends = began + 2 * phase + WHOLE;
-    let families = args.families()?;
+    let lacks_next_level = Version::of(&start.binary()?)?.lacks_next_level();
+    let families = args.families(lacks_next_level)?;
+    if let Some(why) = lacks_next_level.filter(|_| args.nemesis.contains(&Nemeses::All)) {
+        eprintln!("upgrades are left out: {why}");
+    }
     let plan = faults::draw(args.seed.0, phase, &families);
     let policy = args.policy();
     let (seed, count, seconds) = (args.seed.0, plan.len(), args.seconds);

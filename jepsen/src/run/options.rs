@@ -41,7 +41,7 @@ pub struct Args {
     /// How long the fault phase is; the whole run takes at most twice that and 180 s
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// What is broken: `all`, or some of these
+    /// What is broken: `all`, or some of these; `upgrade` needs nodes built with the feature `next-level`
     #[arg(long, default_value = "all", value_delimiter = ',', value_parser = family)]
     pub nemesis: Vec<Nemeses>,
     /// What the schedules do with emails in doubt [default: the seed decides, `hold` for 70 of 100]
@@ -172,15 +172,22 @@ impl Args {
     }
 
     /// The families. On the test clock nodes' own clocks are not changed, and operators know only the harness's time: with
-    /// the daily workload these two are refused if named, and left out of `all`.
-    pub(super) fn families(&self) -> Result<Vec<Family>> {
-        let fits = |family: &Family| self.workload != Due::Daily || !matches!(family, Family::Clock | Family::Operator);
-        let named = self.nemesis.iter().find_map(|named| match named {
-            Nemeses::One(family) if !fits(family) => Some(words(&[*named])),
+    /// the daily workload these two are refused if named, and left out of `all`; and so is an upgrade if the binary of the
+    /// nodes lacks the next level.
+    pub(super) fn families(&self, lacks_next_level: Option<&'static str>) -> Result<Vec<Family>> {
+        let unfit = |family: &Family| match family {
+            Family::Clock | Family::Operator if self.workload == Due::Daily => Some("--workload daily goes without it"),
+            Family::Upgrade => lacks_next_level,
             _ => None,
-        });
-        anyhow::ensure!(named.is_none(), "--workload daily goes without `{}`", named.unwrap_or_default());
-        Ok(each(&self.nemesis).into_iter().filter(fits).collect())
+        };
+        for named in &self.nemesis {
+            if let Nemeses::One(family) = named
+                && let Some(why) = unfit(family)
+            {
+                anyhow::bail!("--nemesis {}: {why}", words(&[*named]));
+            }
+        }
+        Ok(each(&self.nemesis).into_iter().filter(|family| unfit(family).is_none()).collect())
     }
 
     /// Whether ledger time can be compared with the history's.

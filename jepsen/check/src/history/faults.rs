@@ -83,6 +83,8 @@ pub enum FaultKind {
     Kill,
     /// Asked to stop, started again.
     Restart,
+    /// `kill -9`, started again as another release; or the ledger's level is raised.
+    Upgrade,
     /// SIGSTOP, SIGCONT.
     Pause,
     /// Some links are cut, both ways or one.
@@ -103,12 +105,8 @@ pub enum FaultKind {
     Relay,
     /// Leadership is handed over on request.
     Transfer,
-    /// The membership changes.
-    Membership,
     /// An operator pauses, cancels, replays or opts out in the middle.
     Operator,
     /// A process dies at a named place of its code.
     CrashPoint,
-    /// More is asked for than can be done.
-    Overload,
 }

@@ -106,7 +106,7 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let lives_again = book.lives.iter().filter(|life| life.node == holder && life.started_ns > fault.from_ns);
     let lives_again = lives_again.map(|life| life.started_ns).min();
     let over_ns = match fault.kind {
-        FaultKind::Kill | FaultKind::PowerCut | FaultKind::CrashPoint => lives_again,
+        FaultKind::Kill | FaultKind::Upgrade | FaultKind::PowerCut | FaultKind::CrashPoint => lives_again,
         FaultKind::NodeLost => None,
         _ if never_ends(fault) => None,
         _ => fault.until_ns.or(lives_again),
@@ -139,6 +139,7 @@ enum Effect {
 fn effect_on_doubt(kind: FaultKind) -> Effect {
     match kind {
         FaultKind::Kill
+        | FaultKind::Upgrade
         | FaultKind::Restart
         | FaultKind::Pause
         | FaultKind::CrashPoint
@@ -146,12 +147,7 @@ fn effect_on_doubt(kind: FaultKind) -> Effect {
         | FaultKind::Disk => Effect::Process,
         FaultKind::Partition | FaultKind::Link => Effect::Network,
         FaultKind::PowerCut | FaultKind::NodeLost => Effect::Journals,
-        FaultKind::Clock
-        | FaultKind::Relay
-        | FaultKind::Transfer
-        | FaultKind::Membership
-        | FaultKind::Operator
-        | FaultKind::Overload => Effect::None,
+        FaultKind::Clock | FaultKind::Relay | FaultKind::Transfer | FaultKind::Operator => Effect::None,
     }
 }
 

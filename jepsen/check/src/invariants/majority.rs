@@ -74,8 +74,7 @@ fn is_network(fault: &Fault) -> bool {
 
 /// Can it keep the nodes that it names from leading and voting?
 fn disturbs(fault: &Fault) -> bool {
-    let not_the_node =
-        matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer | FaultKind::Overload);
+    let not_the_node = matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer);
     fault.status != FaultStatus::Skipped && !not_the_node
 }
 
@@ -83,7 +82,7 @@ fn disturbs(fault: &Fault) -> bool {
 pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
     let until_ns = fault.until_ns.unwrap_or(match fault.kind {
         // The end of a process is in the lives.
-        FaultKind::Kill | FaultKind::CrashPoint => fault.from_ns,
+        FaultKind::Kill | FaultKind::Upgrade | FaultKind::CrashPoint => fault.from_ns,
         FaultKind::PowerCut => starts_again(book, fault),
         _ => u64::MAX,
     });

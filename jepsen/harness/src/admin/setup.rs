@@ -12,9 +12,9 @@ use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AdvanceClockRequest, GenerateAudienceRequest, GetClockRequest, GetClusterStatusRequest,
-    GetClusterStatusResponse, InitClusterRequest, Relay, RelayTls, RemovePoolRequest, SetPoolRequest, SetTenantRequest,
-    TransferLeaderRequest,
+    AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GenerateAudienceRequest, GetClockRequest,
+    GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, InitClusterRequest, Relay, RelayTls,
+    RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -99,6 +99,18 @@ impl AdminClient {
     pub async fn transfer_leader(&self) -> CallResult<String> {
         let call = rpc!(ClusterServiceClient, transfer_leader);
         self.change(call, TransferLeaderRequest::default()).await.map(|answer| answer.leader)
+    }
+
+    /// Raises the ledger to the highest level that all nodes apply.
+    pub async fn finish_upgrade(&self) -> CallResult<u32> {
+        let call = rpc!(ClusterServiceClient, finish_upgrade);
+        self.change(call, FinishUpgradeRequest::default()).await.map(|answer| answer.level)
+    }
+
+    /// The ledger's level.
+    pub async fn ledger_level(&self) -> Result<u32> {
+        let call = rpc!(ClusterServiceClient, get_upgrade);
+        Ok(self.read("cluster upgrade status", call, GetUpgradeRequest {}).await?.level)
     }
 
     /// Generates and seals an audience by the first node.

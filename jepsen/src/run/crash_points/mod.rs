@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use reveille_check::history::{Coverage, FaultKind, Header, PhaseName};
 use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
@@ -25,6 +25,7 @@ use super::faults::KillCounts;
 use super::header::{asks, plain_header};
 use super::options::{Policy, Seed, seed};
 use super::scenario::{Ending, HarnessErrors, Scenario};
+use super::version::Version;
 use super::workload::Workload;
 use super::{LEAD, PACE, SESSIONS, report};
 
@@ -81,13 +82,6 @@ struct Particulars {
     ended_by_themselves: Vec<String>,
     errors: Vec<String>,
     at: String,
-}
-
-/// What `reveille version -o json` says of a binary.
-#[derive(Deserialize)]
-struct Version {
-    #[serde(default)]
-    crash_points: Vec<String>,
 }
 
 /// Runs it. The appended line is valid if every invariant holds; the command fails also if a point was reached too seldom.
@@ -164,9 +158,7 @@ fn header(args: &Args, cluster: &Cluster) -> Header {
 
 /// The crash points that this binary has.
 fn points(binary: &Path) -> Result<Vec<String>> {
-    let output = std::process::Command::new(binary).args(["version", "-o", "json"]).output();
-    let output = output.with_context(|| format!("{} cannot be started", binary.display()))?;
-    let version: Version = serde_json::from_slice(&output.stdout).context("the output of `reveille version`")?;
+    let version = Version::of(binary)?;
     if version.crash_points.is_empty() {
         bail!(
             "{} has no crash points; build one with `cargo build --workspace --bin reveille --features \

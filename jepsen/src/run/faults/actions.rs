@@ -28,11 +28,13 @@ pub enum Family {
     Roll,
     /// Operators opt out, pause, cancel and trigger meanwhile
     Operator,
+    /// A rolling upgrade: kill -9 and start as the next release, once back; the ledger's level is raised
+    Upgrade,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 11] = [
         Family::Kill,
         Family::Pause,
         Family::Partition,
@@ -43,6 +45,7 @@ impl Family {
         Family::Relay,
         Family::Roll,
         Family::Operator,
+        Family::Upgrade,
     ];
 }
 
@@ -94,6 +97,9 @@ pub enum FaultAction {
     Transfer,
     /// An operator does something.
     Operator(OperatorAction),
+    /// The next step of a rolling upgrade, on the node of this number among those that are fit for it; `goes_back`: to the
+    /// former release if that is possible.
+    Upgrade { number: usize, goes_back: bool },
 }
 
 impl FaultAction {
@@ -115,6 +121,7 @@ impl FaultAction {
             FaultAction::Roll => FaultKind::Restart,
             FaultAction::Transfer => FaultKind::Transfer,
             FaultAction::Operator(_) => FaultKind::Operator,
+            FaultAction::Upgrade { .. } => FaultKind::Upgrade,
         }
     }
 }

@@ -62,6 +62,10 @@ impl Family {
             }
             Family::Roll => (0, if dice.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
             Family::Operator => (dice.random_range(500..3_000), FaultAction::Operator(one_of(dice, &ORDERS)?)),
+            Family::Upgrade => {
+                let (number, goes_back) = (dice.random_range(0..7), dice.random_bool(0.2));
+                (one_of(dice, &[100, 500, 2_000])?, FaultAction::Upgrade { number, goes_back })
+            }
         })
     }
 }

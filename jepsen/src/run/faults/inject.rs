@@ -28,7 +28,7 @@ const DRIFT_MS: u64 = 150;
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
 impl Nemesis {
-    /// Injects a fault. An operation returns `None`: it records its own fault.
+    /// Injects a fault. `None`: an operation, which records its own fault, or a step of an upgrade that is finished.
     pub(super) async fn inject(&mut self, planned: &PlannedFault) -> Result<Option<Injected>, NotInjected> {
         let injected = match &planned.action {
             FaultAction::Kill { target, inside } => self.kill(planned, *target, *inside).await?,
@@ -42,6 +42,7 @@ impl Nemesis {
             FaultAction::Relay { name, faults } => self.break_relay(planned, name, faults)?,
             FaultAction::Roll => self.roll(planned).await?,
             FaultAction::Transfer => self.transfer(planned).await?,
+            FaultAction::Upgrade { number, goes_back } => return self.upgrade(planned, *number, *goes_back).await,
             FaultAction::Operator(action) => {
                 let (operator, action, pause) = (self.operator.clone(), *action, planned.lasts);
                 let mut fault = self.fault(planned, &format!("an operator: {action:?}"), &[]);

@@ -75,7 +75,7 @@ impl Nemesis {
     }
 
     /// Whether an email of the victim is between dot and 250, and how many are.
-    fn count_past_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> (bool, u64) {
+    pub(super) fn count_past_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> (bool, u64) {
         let past_gate = self.processes.past_gate(victim);
         let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
         (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));

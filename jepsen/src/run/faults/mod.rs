@@ -1,7 +1,7 @@
 //! Fault injection. `plan` draws all faults from the seed before the run begins; `nemesis` injects and repairs them.
 //!
 //! Reading order: `actions` (what can be broken), `draw` and `plan` (when), `nemesis` (the loop), `inject` with `kills`,
-//! `disk`, `links` and `syscall_trace` (how).
+//! `upgrade`, `disk`, `links` and `syscall_trace` (how).
 
 mod actions;
 mod disk;
@@ -13,6 +13,7 @@ mod links;
 mod nemesis;
 mod plan;
 mod syscall_trace;
+mod upgrade;
 
 pub use actions::{Family, FaultAction, FaultTarget, OperatorAction};
 pub use inject::status_of;

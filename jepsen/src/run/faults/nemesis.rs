@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::actions::{DiskFault, FaultAction, FaultTarget};
 use super::injection::{BrokenLink, Injected, KillCounts, NotInjected, Repair, VictimRole};
 use super::plan::PlannedFault;
+use super::upgrade::UpgradeProgress;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
 
@@ -46,6 +47,7 @@ pub struct Nemesis {
     pub(super) seed: u64,
     /// How often answers of the sink were held.
     pub(super) holds: u32,
+    pub(super) upgrade: UpgradeProgress,
     pub(super) active: Vec<ActiveFault>,
     /// Since when the next fault waits.
     waits_since: Option<Instant>,
@@ -70,6 +72,7 @@ impl Nemesis {
             pace,
             seed,
             holds: 0,
+            upgrade: UpgradeProgress::default(),
             active: Vec::new(),
             waits_since: None,
             restarts: Vec::new(),
@@ -188,7 +191,7 @@ impl Nemesis {
                 eprintln!("  {at:>5.1} s {} {}: {}", fault.name, fault.nodes.join(" "), fault.word);
                 self.active.push(ActiveFault { until: Instant::now() + planned.lasts, fault, repair });
             }
-            // An operation records itself.
+            // An operation records itself; the upgrade is finished.
             Ok(None) => {}
             Err(why) => self.skip(planned, why),
         }

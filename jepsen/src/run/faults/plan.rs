@@ -60,7 +60,7 @@ pub fn draw(seed: u64, phase: Duration, families: &[Family]) -> Vec<PlannedFault
                     // At least one in the last period.
                     drawn.max(u32::from(period + 1 == periods))
                 }
-                Family::Operator => 4,
+                Family::Operator | Family::Upgrade => 4,
                 _ => 1,
             };
             for (at_ms, lasts_ms, action) in family.draw(&mut own, length_ms, actions) {
@@ -82,7 +82,7 @@ fn share(family: Family) -> f64 {
     match family {
         Family::Kill => 1.0,
         Family::Operator => 0.8,
-        Family::Relay => 0.6,
+        Family::Relay | Family::Upgrade => 0.6,
         Family::Power => 0.3,
         _ => 0.4,
     }

@@ -1,0 +1,140 @@
+//! A rolling upgrade (P23): one node after the other is killed and starts again as the next release; one of them may go
+//! back once; when all run the next release, the operator raises the ledger's level. A binary with the feature
+//! `next-level` is both releases: a variable says which one a process is.
+
+use anyhow::{Context, Result};
+use reveille_check::history::FaultStatus;
+use reveille_harness::{CallResult, FORMER_LEVEL, NEXT_LEVEL};
+
+use super::inject::status_of;
+use super::injection::{Injected, NotInjected, Repair};
+use super::nemesis::Nemesis;
+use super::plan::PlannedFault;
+
+/// How far the upgrade is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpgradeProgress {
+    /// A node went back to the former release.
+    went_back: bool,
+    /// The operator asked for the next level. It may be raised, so no node goes back.
+    is_asked: bool,
+    /// The ledger has the next level.
+    is_finished: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// The node is killed, and starts again as a release of this level.
+    Install(String, u32),
+    /// The operator raises the ledger's level.
+    Finish,
+}
+
+/// A node: its name, the level of its release, and whether it runs and can be killed.
+type Installed = (String, u32, bool);
+
+/// The next step; none if no node that needs the next release runs.
+fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes_back: bool) -> Option<Step> {
+    let install = |from: u32, to: u32| {
+        let fit: Vec<&Installed> = nodes.iter().filter(|(_, level, runs)| *runs && *level == from).collect();
+        fit.get(number % fit.len().max(1)).map(|(name, ..)| Step::Install(name.clone(), to))
+    };
+    let may_go_back = goes_back && !progress.went_back && !progress.is_asked;
+    let back = may_go_back.then(|| install(NEXT_LEVEL, FORMER_LEVEL)).flatten();
+    match nodes.iter().all(|(_, level, _)| *level == NEXT_LEVEL) {
+        _ if back.is_some() => back,
+        true => Some(Step::Finish),
+        false => install(FORMER_LEVEL, NEXT_LEVEL),
+    }
+}
+
+impl Nemesis {
+    /// The next step of the upgrade; `None` if it is finished.
+    pub(super) async fn upgrade(
+        &mut self,
+        planned: &PlannedFault,
+        number: usize,
+        goes_back: bool,
+    ) -> Result<Option<Injected>, NotInjected> {
+        self.note_ends()?;
+        if self.upgrade.is_finished {
+            return Ok(None);
+        }
+        let running = self.processes.running();
+        let nodes = self.processes.cluster.nodes().iter();
+        let nodes: Vec<Installed> =
+            nodes.map(|node| (node.name.clone(), node.level(), running.contains(&node.name))).collect();
+        let step = next_step(&nodes, self.upgrade, number, goes_back);
+        match step.ok_or_else(|| NotInjected::NotNow("no node of the former release runs".to_owned()))? {
+            Step::Install(name, level) => self.install(planned, name, level).map(Some),
+            Step::Finish => self.finish_upgrade(planned).await.map(Some),
+        }
+    }
+
+    fn install(&mut self, planned: &PlannedFault, victim: String, level: u32) -> Result<Injected, NotInjected> {
+        let name = format!("kill -9, then a release of level {level}");
+        let mut fault = self.fault(planned, &name, std::slice::from_ref(&victim));
+        let (is_inside, past_gate) = self.count_past_gate(&victim, &[], &mut fault);
+        let role = self.role(&victim, is_inside);
+        self.processes.kill(&victim)?;
+        self.kills.count(role, is_inside, past_gate);
+        self.processes.cluster.node_mut(&victim)?.set_level(level);
+        self.upgrade.went_back |= level == FORMER_LEVEL;
+        fault.observed = Some(true);
+        fault.word = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
+        Ok(Injected { fault, repair: Repair::start(vec![victim]) })
+    }
+
+    /// A node that did not announce its level yet refuses this.
+    async fn finish_upgrade(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+        let mut fault = self.fault(planned, &format!("the ledger is raised to level {NEXT_LEVEL}"), &[]);
+        self.upgrade.is_asked = true;
+        let result = self.operator.admin.finish_upgrade().await;
+        if let CallResult::Refused(why) = result {
+            return Err(NotInjected::NotNow(why));
+        }
+        fault.status = status_of(&result);
+        let level = self.operator.admin.ledger_level().await.context("the ledger's level")?;
+        self.upgrade.is_finished = level == NEXT_LEVEL;
+        if self.upgrade.is_finished {
+            fault.status = FaultStatus::Installed;
+        }
+        fault.observed = Some(self.upgrade.is_finished);
+        fault.word = format!("{result:?}, the ledger has level {level}");
+        Ok(Injected { fault, repair: Repair::Nothing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(levels: [u32; 3]) -> Vec<Installed> {
+        (1..).zip(levels).map(|(number, level)| (format!("n{number}"), level, true)).collect()
+    }
+
+    fn install(name: &str, level: u32) -> Option<Step> {
+        Some(Step::Install(name.to_owned(), level))
+    }
+
+    #[test]
+    fn nodes_are_upgraded_one_by_one_and_then_level_is_raised() {
+        let progress = UpgradeProgress::default();
+        assert_eq!(next_step(&nodes([1, 1, 1]), progress, 4, true), install("n2", 2));
+        assert_eq!(next_step(&nodes([2, 1, 2]), progress, 4, false), install("n2", 2));
+        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 4, false), Some(Step::Finish));
+        let mut down = nodes([2, 1, 2]);
+        down[1].2 = false;
+        assert_eq!(next_step(&down, progress, 4, false), None);
+    }
+
+    #[test]
+    fn one_node_goes_back_once_and_not_after_finish() {
+        let progress = UpgradeProgress::default();
+        assert_eq!(next_step(&nodes([2, 1, 2]), progress, 1, true), install("n3", 1));
+        let went_back = UpgradeProgress { went_back: true, ..progress };
+        assert_eq!(next_step(&nodes([2, 1, 2]), went_back, 1, true), install("n2", 2));
+        let is_asked = UpgradeProgress { is_asked: true, ..progress };
+        assert_eq!(next_step(&nodes([2, 2, 2]), is_asked, 1, true), Some(Step::Finish));
+    }
+}

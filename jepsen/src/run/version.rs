@@ -1,0 +1,37 @@
+//! What `reveille version -o json` says of a binary.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use reveille_harness::{LEVEL_VARIABLE, NEXT_LEVEL};
+use serde::Deserialize;
+
+/// Of one binary.
+#[derive(Deserialize)]
+pub struct Version {
+    /// Its crash points, if it was built with them.
+    #[serde(default)]
+    pub crash_points: Vec<String>,
+    /// The highest level of the ledger that it applies as the next release.
+    #[serde(default)]
+    level: u32,
+}
+
+impl Version {
+    /// Asks the binary.
+    pub fn of(binary: &Path) -> Result<Version> {
+        let mut command = Command::new(binary);
+        let output = command.args(["version", "-o", "json"]).env(LEVEL_VARIABLE, NEXT_LEVEL.to_string()).output();
+        let output = output.with_context(|| format!("{} cannot be started", binary.display()))?;
+        serde_json::from_slice(&output.stdout).context("the output of `reveille version`")
+    }
+
+    /// Why its nodes cannot be upgraded; `None` if they can.
+    pub fn lacks_next_level(&self) -> Option<&'static str> {
+        (self.level < NEXT_LEVEL).then_some(
+            "the binary of the nodes has no next level: build one with `cargo build --workspace --bin reveille \
+             --features reveille/next-level` and name it with --reveille PATH",
+        )
+    }
+}
