@@ -7,8 +7,8 @@ use std::io::BufRead;
 
 use crate::history::{
     Answer, Answered, Backoff, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found,
-    GatePasses, GateReading, Header, Lease, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part,
-    PhaseName, Reader, Run, Standing, StateHash, Step,
+    GatePasses, GateReading, Header, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part, PhaseName,
+    Reader, Run, Standing, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -193,8 +193,6 @@ pub struct Book {
     pub overloads: Vec<Overload>,
     /// Bounds that the workload was given.
     pub limits: Vec<Limit>,
-    /// Leases.
-    pub leases: Vec<Lease>,
     /// Rows that were seen open.
     pub open_rows: Vec<OpenRow>,
     /// Hashes of states.
@@ -242,7 +240,6 @@ impl Book {
             outages: Vec::new(),
             overloads: Vec::new(),
             limits: Vec::new(),
-            leases: Vec::new(),
             open_rows: Vec::new(),
             hashes: Vec::new(),
             found: Vec::new(),
@@ -318,7 +315,6 @@ impl Book {
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
             Event::Limit(limit) => self.note_limit(limit),
-            Event::Lease(lease) => self.leases.push(lease),
             Event::Call(call) => {
                 self.keep_names_of(&call);
                 self.calls.push(call);

@@ -29,8 +29,8 @@ pub use ledger::{
     Waited,
 };
 pub use world::{
-    Answered, Audience, Backoff, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd,
-    Limit, Mail, Outage, Overload,
+    Answered, Audience, Backoff, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Life, LifeEnd, Limit,
+    Mail, Outage, Overload,
 };
 
 /// The format that this crate writes and reads.
@@ -167,8 +167,6 @@ pub enum Event {
     Overload(Overload),
     /// A bound that the workload was given.
     Limit(Limit),
-    /// A node lease was granted or prolonged.
-    Lease(Lease),
     /// A client's call.
     Call(Call),
     /// A fault, whether it came about or not.
@@ -270,8 +268,6 @@ pub enum Part {
     Faults,
     /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
     Outages,
-    /// Every lease is a [`Lease`].
-    Leases,
     /// Open rows were looked for at least once a second; or of each row that was closed it is told, as an [`OpenRow`],
     /// when it was open for the last time.
     OpenRows,

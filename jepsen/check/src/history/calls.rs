@@ -121,12 +121,6 @@ pub enum Noun {
     Schedule,
     /// A campaign.
     Campaign,
-    /// A tenant.
-    Tenant,
-    /// A relay.
-    Relay,
-    /// An audience.
-    Audience,
     /// An opt-out.
     OptOut,
 }

@@ -289,17 +289,6 @@ pub enum Bound {
     },
 }
 
-/// A lease that a node was granted (P9).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
-    /// Which node.
-    pub node: String,
-    /// Which life of it.
-    pub incarnation: u64,
-    /// Until when it may pass gates, by its own clock.
-    pub until_ns: u64,
-}
-
 #[cfg(test)]
 mod tests {
     use super::Content;

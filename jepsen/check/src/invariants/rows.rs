@@ -1,12 +1,11 @@
 //! I15: no row without a live lease holder stays claimed longer than lease + margin + 1 s.
 //!
-//! A leader has to be there that can revoke it: the time counts from the latest of four moments. The holder's last
-//! lease was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as
-//! long itself, since it does not know what its predecessor granted; a quorum was there again, by the word of the
-//! nodes; a majority of the processes ran again, since nodes notice a short outage only when it is over. While messages
-//! are lost or late it counts half: a revocation is an entry like any other, and a leader that loses it or its answer
-//! proposes it again when the time of the first is over. While a clock is wrong, lease and margin may last a ninth
-//! longer: the leader measures them on CLOCK_BOOTTIME, which has to be right within one part in ten (P9).
+//! A leader must be able to revoke it, so the time counts from the latest of four instants: the owner's process ended;
+//! a leader began to act, which waits as long itself, since it does not know what its predecessor granted; a quorum
+//! could act again, as the nodes report; a majority of the processes ran again, since nodes notice a short outage only
+//! when it is over. Time with lost or late messages counts half: a leader proposes a lost revocation again. While a
+//! clock is wrong, lease and margin may last a ninth longer: the leader measures them on CLOCK_BOOTTIME, which has to be
+//! right within one part in ten (P9).
 
 use crate::book::Book;
 use crate::history::{FaultKind, FaultStatus, OpenRow, Part};
@@ -64,16 +63,8 @@ fn disturbed(book: &Book, from_ns: u64, to_ns: u64) -> u64 {
     passed
 }
 
-/// When the holder's lease ended; none if it may still be valid.
+/// When the holder's process ended; none if it may still run.
 fn alone_since(book: &Book, row: &OpenRow) -> Option<u64> {
-    if book.is_whole(Part::Leases) {
-        let own = book.leases.iter().filter(|lease| (&lease.node, lease.incarnation) == (&row.node, row.incarnation));
-        let lease_ns = book.header.lease_ms.saturating_mul(MS);
-        // A lease runs from the sending of its request; one that was asked for later does not help now.
-        let began = own.filter(|lease| lease.until_ns.saturating_sub(lease_ns) <= row.at_ns);
-        let over_ns = began.map(|lease| lease.until_ns).max().unwrap_or(0);
-        return (over_ns < row.at_ns).then_some(over_ns);
-    }
     let own = book.lives.iter().filter(|life| (&life.node, life.incarnation) == (&row.node, Some(row.incarnation)));
     own.filter_map(|life| life.ended_ns).max().filter(|ended| *ended < row.at_ns)
 }

@@ -260,7 +260,7 @@ fn header() -> Header {
 }
 
 /// Everything that can be observed.
-pub const PARTS: [Part; 18] = [
+pub const PARTS: [Part; 17] = [
     Part::Accepts,
     Part::Dots,
     Part::Contents,
@@ -276,7 +276,6 @@ pub const PARTS: [Part; 18] = [
     Part::Gates,
     Part::Faults,
     Part::Outages,
-    Part::Leases,
     Part::OpenRows,
     Part::StateHashes,
 ];
@@ -319,10 +318,6 @@ fn surroundings(history: &mut History) {
             ended_ns: to_s.map(ns),
             end: to_s.map(|_| LifeEnd::Killed),
         }));
-        for second in from_s as u64..to_s.unwrap_or(60.0) as u64 {
-            let until_ns = ns(second as f64 + 4.0);
-            history.events.push(Event::Lease(Lease { node: node(name), incarnation, until_ns }));
-        }
     }
     for (at_s, claimed) in [(20.95, 1), (24.5, 1), (28.0, 0), (50.0, 0)] {
         let (fence, node) = (fence(10, 202), node("n2"));

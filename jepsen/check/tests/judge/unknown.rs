@@ -24,7 +24,6 @@ fn resting_on(part: Part) -> &'static [u8] {
         Part::Gates => &[14],
         Part::Faults => &[5, 14, 17, 18],
         Part::Outages => &[10, 12, 15, 17],
-        Part::Leases => &[],
         Part::OpenRows => &[15],
         Part::StateHashes => &[11],
     }

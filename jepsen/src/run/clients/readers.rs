@@ -84,7 +84,7 @@ impl Reader {
                 let is_out = admin.is_opted_out_by(node, &name).await;
                 is_out.map(|is_out| is_out.then(|| OPTED_OUT.to_owned()))
             }
-            Noun::Campaign | Noun::Tenant | Noun::Relay | Noun::Audience => return,
+            Noun::Campaign => return,
         };
         let answered_ns = seen.as_ref().map(|_| self.recorder.now_ns());
         let answer = seen.map_or(Answer::Unknown, |value| Answer::Found { value });
