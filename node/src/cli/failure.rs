@@ -3,6 +3,7 @@
 //! The reasons are those of `reveille.admin.v1.ErrorReason` without their prefix, and a few of our own for
 //! what never reached a node: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
 
+use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,7 +12,6 @@ use tonic::{Code, Status};
 use tonic_types::{FieldViolation, StatusExt};
 
 use super::format;
-use super::recipients::BadRow;
 
 /// What a script learns from the exit code. Numbers are fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +82,21 @@ pub struct Failure {
     /// Rows of a file that cannot be used, where that is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_rows: Option<Box<BadRows>>,
+}
+
+/// A row that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BadRow {
+    /// Its line in the file, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for BadRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
 }
 
 /// Rows of a file that cannot be used.

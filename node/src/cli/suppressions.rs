@@ -8,8 +8,9 @@ use std::io::BufRead;
 
 use reveille_ledger::address::Address;
 
+use super::failure::BadRow;
 use super::recipients::rows::{Next, Row, Rows};
-use super::recipients::{BadRow, PROBLEM_SHOWN, shown, text};
+use super::recipients::{PROBLEM_SHOWN, shown, text};
 
 /// Columns that hold the address, without case, blanks, `-` and `_`: what exports of mail providers are called.
 const NAMES: [&str; 5] = ["email", "emailaddress", "address", "recipient", "mail"];

@@ -4,6 +4,7 @@
 mod beside;
 mod plan;
 mod read;
+mod step;
 
 use super::Desk;
 use crate::cli::args::{ApplyFiles, Format, ManifestFiles};
@@ -13,9 +14,9 @@ use crate::cli::view::View;
 use crate::cli::view::apply::{AppliedView, Outcome};
 use crate::format;
 
-use plan::Plan;
 pub(super) use plan::compared;
 use read::Asked;
+use step::Plan;
 
 /// Failures that are told in one error; the others are counted.
 const FAILURES_TOLD: usize = 10;

@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{
 use tokio::time::{Instant, sleep};
 
 use super::create::{content, labels};
-use super::schedule::{NO_BODY, older};
+use super::schedule_reads::{NO_BODY, older};
 use super::{Desk, Page, Seen};
 use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 use crate::cli::client::Nature;

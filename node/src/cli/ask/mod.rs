@@ -22,6 +22,7 @@ mod preview;
 pub mod relay;
 pub mod run;
 pub mod schedule;
+mod schedule_reads;
 mod screen;
 mod send_test;
 mod several;

@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
     PauseRunRequest, ResumeRunRequest, RunState,
 };
 
-use super::{Desk, Page, Seen, schedule, watch};
+use super::{Desk, Page, Seen, schedule_reads, watch};
 use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::Nature;
 use crate::cli::doctor;
@@ -78,7 +78,7 @@ async fn page(desk: &Desk<'_>, question: ListRunsRequest) -> Result<Page<RunView
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
-    schedule::heeded(&selector, &answer.selector)?;
+    schedule_reads::heeded(&selector, &answer.selector)?;
     let rows = answer.runs.into_iter().map(RunView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }

@@ -2,11 +2,12 @@
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
-    self, DeleteScheduleRequest, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest,
-    ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
+    self, DeleteScheduleRequest, GetScheduleRequest, ListScheduleHistoryRequest, ListSchedulesRequest,
+    PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
 use super::imported::warn_of_placeholder;
+use super::schedule_reads::{NO_BODY, get, older, page};
 use super::{CHECKED, Desk, Page, Seen, apply, backfill, create, preview, several, update};
 use crate::cli::args::{ScheduleArgs, ScheduleCommand, Watch};
 use crate::cli::client::Nature;
@@ -19,9 +20,6 @@ use crate::cli::view::run::TriggerView;
 use crate::cli::view::schedule::{DeletedView, LabelledView, ResumeView, ScheduleView};
 use crate::cli::word::name as name_of;
 use crate::format;
-
-/// What a node that knows no bodies did.
-pub(super) const NO_BODY: &str = "it told no body";
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
@@ -73,20 +71,6 @@ fn state_of(word: &str) -> i32 {
     ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word)).unwrap_or_default().into()
 }
 
-pub(super) async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
-    let selector = question.selector.clone();
-    let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
-    heeded(&selector, &answer.selector)?;
-    let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
-}
-
-pub(super) async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
-    desk.client.ask(Nature::Read, question, call).await
-}
-
 async fn show(desk: &Desk<'_>, tenant: String, name: String, watch: Watch) -> Result<(), Stop> {
     let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
     let look = async || {
@@ -102,17 +86,6 @@ async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), S
     desk.note(answer.freshness.as_ref());
     let body = answer.body.ok_or_else(|| older(NO_BODY))?;
     desk.terminal.manifest(&body.name, &export::schedule(&body))
-}
-
-/// A node that knows no selectors would tell of everything, and leaves out which it heeded.
-pub(super) fn heeded(asked: &str, told: &str) -> Result<(), Failure> {
-    if asked.is_empty() || !told.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
-}
-
-/// A node that knows no bodies leaves them out, and so on.
-pub(super) fn older(told: &str) -> Failure {
-    let message = format!("the node is older than this command: {told}");
-    Failure::general(message, "upgrade that node, or ask another with --endpoint")
 }
 
 async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String, dry_run: bool) -> Result<(), Stop> {

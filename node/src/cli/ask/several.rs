@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
 
 use super::imported::warn_of_placeholder;
-use super::{CHECKED, Desk, schedule};
+use super::{CHECKED, Desk, schedule_reads};
 use crate::cli::args::Format;
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -124,7 +124,7 @@ async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str, act: &Act) -> Res
         ..ListSchedulesRequest::default()
     };
     let page = |page_size, page_token| {
-        schedule::page(desk, ListSchedulesRequest { page_size, page_token, ..question.clone() })
+        schedule_reads::page(desk, ListSchedulesRequest { page_size, page_token, ..question.clone() })
     };
     let chosen = desk.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {

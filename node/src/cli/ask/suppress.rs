@@ -18,7 +18,6 @@ use super::{Desk, WITHIN};
 use crate::cli::args::Format;
 use crate::cli::client::{Client, Nature};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::recipients::BadRow;
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
 use crate::format;

@@ -23,7 +23,7 @@ use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{BadRow, Failure};
 use super::harmless;
 use rows::{Next, Row, Rows};
 use text::Text;
@@ -49,21 +49,6 @@ pub struct Recipients {
     pub lines: Vec<u64>,
     /// The rows that cannot.
     pub bad: Vec<BadRow>,
-}
-
-/// A row that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BadRow {
-    /// Its line in the file, from 1.
-    pub line: u64,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl fmt::Display for BadRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
 }
 
 /// Reads a file.

@@ -16,8 +16,8 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{COLUMNS_MAX, PARTS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
 
-use super::{BadRow, Reader, Text};
-use crate::cli::failure::{BAD_ROWS_SHOWN, Failure};
+use super::{Reader, Text};
+use crate::cli::failure::{BAD_ROWS_SHOWN, BadRow, Failure};
 use crate::format;
 use crate::server::admin::PART_BYTES_MAX;
 

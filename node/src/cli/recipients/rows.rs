@@ -7,7 +7,7 @@
 
 use std::io::{BufRead, Chain, Cursor, Read as _};
 
-use super::BadRow;
+use crate::cli::failure::BadRow;
 
 /// Bytes of a row without its quotes: room for sixteen values of the longest kind.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;

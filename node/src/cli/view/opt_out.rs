@@ -7,8 +7,8 @@ use super::barrier::{BarrierView, CrossingView};
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::ask::export::Record;
+use crate::cli::failure::BadRow;
 use crate::cli::instant::text;
-use crate::cli::recipients::BadRow;
 use crate::format;
 
 /// An opt-out that holds.

@@ -9,17 +9,11 @@ use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::Member;
 use tonic::Code;
 
+use super::refusal::CallKind;
 use super::{Admin, ApiError, refusal};
 
 /// The answer is given this much before the deadline.
 const MARGIN: Duration = Duration::from_millis(100);
-
-/// What was asked for: a read has another way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallKind {
-    Read,
-    Write,
-}
 
 /// The voters, as this node reaches them.
 struct Voters {

@@ -7,7 +7,7 @@ use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::Freshness;
 use reveille_raft::{Member, ReadError};
 
-use super::no_leader::CallKind;
+use super::refusal::CallKind;
 use super::views::duration;
 use super::{Admin, ApiError, refusal};
 

@@ -10,13 +10,19 @@ use reveille_raft::{Member, MembershipError, ProposeError, ReadError};
 use tonic::Code;
 
 use super::error::ApiError;
-use super::no_leader::CallKind;
 
 const LOOK_AT_CLUSTER: &str = "reveille cluster status";
 
 /// It may have belonged to one, and have lost its folder.
 const INIT: &str =
     "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init --peer HOST:PORT,…";
+
+/// A read without a leader can be repeated with `--stale`; a write cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    Read,
+    Write,
+}
 
 /// This node belongs to no cluster.
 pub fn not_initialized() -> ApiError {

@@ -7,7 +7,7 @@ use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
 use reveille_raft::{ProposeError, crash};
 
-use super::no_leader::CallKind;
+use super::refusal::CallKind;
 use super::{Admin, ApiError, refusal};
 
 impl Admin {

@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Request;
 
-use super::plan::{Plan, Step};
+use super::step::{Plan, Step};
 use crate::cli::ask::{Desk, pool, tenant};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure};

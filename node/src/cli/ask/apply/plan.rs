@@ -12,44 +12,17 @@ use reveille_proto::admin::v1::{
 
 use super::beside;
 use super::read::{Asked, Message};
-use crate::cli::ask::{Desk, schedule};
+use super::step::{Plan, Step};
+use crate::cli::ask::{Desk, schedule_reads};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::export;
-use crate::cli::view::apply::Outcome;
 use crate::format;
 
 /// All that a document says; what it does not say is set to its default.
 const WHOLE: [&str; 11] =
     ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience", "labels"];
-
-/// What would change.
-pub struct Plan {
-    pub(super) step: Step,
-    pub changes: Vec<Change>,
-    pub notes: Vec<String>,
-}
-
-pub(super) enum Step {
-    Nothing,
-    Create,
-    /// Made on this etag; only schedules have one.
-    Update(String),
-}
-
-impl Plan {
-    /// What became of it, or would.
-    pub fn outcome(&self, made: bool) -> Outcome {
-        match (&self.step, made) {
-            (Step::Nothing, _) => Outcome::Unchanged,
-            (Step::Create, true) => Outcome::Created,
-            (Step::Create, false) => Outcome::WouldCreate,
-            (Step::Update(_), true) => Outcome::Updated,
-            (Step::Update(_), false) => Outcome::WouldUpdate,
-        }
-    }
-}
 
 /// Asks what it would change.
 pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
@@ -125,7 +98,7 @@ pub async fn compared(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(UpdateSch
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
     let answer = desk.client.ask(Nature::Read, look, call).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
-        return Err(schedule::older(schedule::NO_BODY));
+        return Err(schedule_reads::older(schedule_reads::NO_BODY));
     };
     let changes = between(&export::schedule(former), &export::schedule(wanted));
     Ok((answer, changes))

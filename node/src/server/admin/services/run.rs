@@ -15,22 +15,12 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::watch::Watched;
+use super::watch::{Watched, look};
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::{RunArgument, check_schedule};
 use crate::server::admin::paging::{LOOK_MAX, Paging};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, deadline, explain, refusal, validate, views};
-
-/// The message of a run, or of what is left of it.
-pub fn look(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
-    if let Some(summary) = ledger.summaries().get(&run) {
-        return Ok(views::summary(run, summary));
-    }
-    let (_, page, place) = ledger.page_of(run).ok_or_else(|| refusal::no_run(run))?;
-    let known = page.runs.get(place).ok_or_else(|| refusal::no_run(run))?;
-    Ok(views::run(run, page, known))
-}
 
 /// What a list of runs lets through.
 struct Filter {

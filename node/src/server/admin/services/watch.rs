@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_cluster::node::context::NodeContext;
+use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
-use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
+use reveille_proto::admin::v1::{ErrorReason, Run, WatchRunResponse};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use super::run;
-use crate::server::admin::{Admin, ApiError};
+use crate::server::admin::{Admin, ApiError, refusal, views};
 
 /// What a watcher receives.
 pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
@@ -22,6 +22,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// States that wait for a watcher. A slow one misses states in between and nothing else.
 const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
+
+/// The message of a run, or of what is left of it.
+pub fn look(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
+    if let Some(summary) = ledger.summaries().get(&run) {
+        return Ok(views::summary(run, summary));
+    }
+    let (_, page, place) = ledger.page_of(run).ok_or_else(|| refusal::no_run(run))?;
+    let known = page.runs.get(place).ok_or_else(|| refusal::no_run(run))?;
+    Ok(views::run(run, page, known))
+}
 
 impl Admin {
     /// Follows a run until nothing of it is pending or claimed, the watcher goes, or the node stops.
@@ -55,7 +65,7 @@ async fn follow(site: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result<Wa
     loop {
         let look_again = Instant::now() + LOOK_EVERY;
         applied.mark_unchanged();
-        let state = match site.replica.read(|ledger| run::look(ledger, run)) {
+        let state = match site.replica.read(|ledger| look(ledger, run)) {
             Ok(state) => state,
             Err(gone) => {
                 // Nobody left to tell is fine.

@@ -1,0 +1,37 @@
+//! Reads of schedules that several commands share, and the checks for a node that is older than the command.
+
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{GetScheduleRequest, GetScheduleResponse, ListSchedulesRequest};
+
+use super::{Desk, Page};
+use crate::cli::client::Nature;
+use crate::cli::failure::Failure;
+use crate::cli::view::schedule::ScheduleView;
+
+/// What a node that knows no bodies did.
+pub(super) const NO_BODY: &str = "it told no body";
+
+pub(super) async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
+    let selector = question.selector.clone();
+    let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    heeded(&selector, &answer.selector)?;
+    let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+pub(super) async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
+    let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
+    desk.client.ask(Nature::Read, question, call).await
+}
+
+/// A node that knows no selectors would tell of everything, and leaves out which it heeded.
+pub(super) fn heeded(asked: &str, told: &str) -> Result<(), Failure> {
+    if asked.is_empty() || !told.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
+}
+
+/// A node that knows no bodies leaves them out, and so on.
+pub(super) fn older(told: &str) -> Failure {
+    let message = format!("the node is older than this command: {told}");
+    Failure::general(message, "upgrade that node, or ask another with --endpoint")
+}
