@@ -1,4 +1,4 @@
-//! What it takes to compose a mail: rendered whole, or filled into the part that is the same for all recipients.
+//! What it takes to compose an email: rendered whole, or filled into the part that is the same for all recipients.
 //!
 //! `cargo run --release -p reveille-cluster --example compose`
 //!
@@ -15,7 +15,7 @@ use reveille_ledger::ids::{Epoch, Fence, RunId, Time};
 /// Times that both are measured.
 const TURNS: u32 = 40;
 /// Emails of one measurement, each to another recipient.
-const MAILS: u32 = 512;
+const EMAILS: u32 = 512;
 
 const LINE: &str = "The quick brown fox jumps over the lazy dog, and then it goes home for tea.\n";
 const CYRILLIC: &str = "Съешь ещё этих мягких французских булок, да выпей же чаю.\n";
@@ -53,16 +53,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(title: &str, compiled: &Compiled) -> Result<(), ComposeError> {
-    let mails: Vec<(Recipient, Stamp)> = (0..MAILS).map(mail).collect();
+    let emails: Vec<(Recipient, Stamp)> = (0..EMAILS).map(mail).collect();
     let mut bytes = 0;
-    for (recipient, stamp) in &mails {
+    for (recipient, stamp) in &emails {
         let whole = compiled.compose_whole(recipient, stamp)?;
         bytes = whole.data.len();
         assert_eq!(compiled.compose(recipient, stamp)?, whole);
     }
     let time = |compose: &dyn Fn(&Recipient, &Stamp) -> Result<Composed, ComposeError>| {
         let begin = Instant::now();
-        mails.iter().try_for_each(|(recipient, stamp)| compose(recipient, stamp).map(|mail| drop(black_box(mail))))?;
+        emails.iter().try_for_each(|(recipient, stamp)| compose(recipient, stamp).map(|mail| drop(black_box(mail))))?;
         Ok::<Duration, ComposeError>(begin.elapsed())
     };
     let mut best = [Duration::MAX; 2];
@@ -70,7 +70,7 @@ fn measure(title: &str, compiled: &Compiled) -> Result<(), ComposeError> {
         best[0] = best[0].min(time(&|recipient, stamp| compiled.compose_whole(recipient, stamp))?);
         best[1] = best[1].min(time(&|recipient, stamp| compiled.compose(recipient, stamp))?);
     }
-    let [whole, filled] = best.map(|time| time.as_secs_f64() * 1e6 / f64::from(MAILS));
+    let [whole, filled] = best.map(|time| time.as_secs_f64() * 1e6 / f64::from(EMAILS));
     println!("{title:32} {bytes:>8} {whole:>9.1} {filled:>9.1} {:>6.1}", whole / filled);
     Ok(())
 }

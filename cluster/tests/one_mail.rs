@@ -44,7 +44,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
     let address = transport.address().to_string();
     let me = support::holder(NodeId(1), incarnation);
-    let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
+    let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
     options.startup_delay = Duration::ZERO;
     let context = support::context(options, &address, clock).await;
     if context.replica.cluster().is_none() {
@@ -126,8 +126,8 @@ async fn one_schedule_is_one_mail() {
     assert!(matches!(node.put(schedule(1)).await, CommandOutcome::Schedule(_)));
     node.until("the run finishes", |context| counts(context, RecipientState::Sent) == 1).await;
     assert_eq!(sink.accepted_count(), 1);
-    let mails = sink.mails();
-    let (_, mail) = mails.iter().next().expect("a mail");
+    let emails = sink.emails();
+    let (_, mail) = emails.iter().next().expect("an email");
     assert_eq!(mail.recipient, "r0@example.net");
     assert!(mail.fence.as_ref().is_some_and(|fence| fence.starts_with("1.")), "{:?}", mail.fence);
     assert!(mail.message_id.as_ref().is_some_and(|id| id.contains("@example.org")), "{:?}", mail.message_id);
@@ -189,8 +189,8 @@ async fn five_hundred_recipients_each_get_one() {
     node.put(relay(&sink)).await;
     node.put(schedule(500)).await;
     node.until("all are sent", |context| counts(context, RecipientState::Sent) == 500).await;
-    let mails = sink.mails();
-    let mut arrived: Vec<&str> = mails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
+    let emails = sink.emails();
+    let mut arrived: Vec<&str> = emails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
     assert_eq!(arrived.len(), 500);
     arrived.sort_unstable();
     arrived.dedup();
@@ -216,7 +216,7 @@ async fn silence(given_up: Arc<AtomicU32>) -> u16 {
     port
 }
 
-/// P12: it holds a mail for the ten seconds in which it has to begin, and no mail a second time.
+/// P12: it holds an email for the ten seconds in which it has to begin, and no mail a second time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_pool() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::node::secret::Secret;
 use reveille_cluster::smtp::{
-    Binding, Cause, Deadlines, DialogueResult, Dsn, Email, Gate, GateAnswer, Login, Mechanism, Mend, Notify,
+    Binding, Cause, Deadlines, DialogueResult, Dsn, Email, Fix, Gate, GateAnswer, Login, Mechanism, Notify,
     ProbeReport, Session, Stage, Target, TcpDialer, Timeouts,
 };
 use reveille_ledger::access::{Access, Tls, Trust};
@@ -112,7 +112,7 @@ impl Postfix {
              smtpd_tls_security_level = may\nsmtpd_tls_auth_only = yes\nsmtpd_sasl_auth_enable = yes\n\
              smtpd_sasl_type = cyrus\nsmtpd_sasl_path = smtpd\ncyrus_sasl_config_path = {shown}/etc/sasl\n\
              smtpd_sasl_local_domain = {NAME}\nsmtpd_relay_restrictions = permit_sasl_authenticated, reject\n\
-             smtpd_reject_unlisted_recipient = no\ndefault_transport = error:5.1.1 nobody here\n"
+             smtpd_reject_unlisted_recipient = no\ndefault_transport = error:5.1.1 no such user\n"
         );
         fs::write(self.path("etc/main.cf"), main).expect("main.cf");
         let (submission, submissions) = (self.submission, self.submissions);
@@ -260,8 +260,8 @@ async fn a_real_postfix_takes_our_tls_and_our_credentials() {
     let Err(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::Tls(why) }) = opened else {
         panic!("another name is not believed")
     };
-    assert!(why.words.contains("is for relay.test, not for other.test"), "{why}");
-    assert_eq!(why.mend, Mend::TlsName);
+    assert!(why.message.contains("is for relay.test, not for other.test"), "{why}");
+    assert_eq!(why.fix, Fix::TlsName);
 
     postfix.until(3, ("", 0)).await;
 }
@@ -290,7 +290,7 @@ async fn bounce_of_postfix_names_the_envelope_id_and_none_comes_where_none_is_wa
     assert_eq!(postfix.log().matches("status=bounced").count(), 2, "{}", postfix.log());
     assert!(postfix.log().contains("from=<bounce+token@example.net>"), "{}", postfix.log());
     let bounces = fs::read_dir(postfix.path("mail/all/new")).expect("a mailbox").flatten();
-    let bounces: Vec<String> = bounces.map(|file| fs::read_to_string(file.path()).expect("a mail")).collect();
+    let bounces: Vec<String> = bounces.map(|file| fs::read_to_string(file.path()).expect("an email")).collect();
     assert_eq!(bounces.len(), 1, "{bounces:?}");
     assert!(bounces[0].contains("Original-Envelope-Id: 1.9.1051.0\n"), "{}", bounces[0]);
     assert!(bounces[0].contains("\nTo: bounce+token@example.net\n"), "{}", bounces[0]);

@@ -37,7 +37,7 @@ impl Node {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
         let me = support::holder(NodeId(1), 1);
-        let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
+        let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
         let context = support::context(options, &address, Arc::new(SystemClock)).await;
         let member = Member { name: "n1".into(), address, votes: true };
@@ -126,7 +126,7 @@ fn mailbox(answers_after: Option<&str>) -> Sink {
     sink
 }
 
-/// Both are always full: who comes free first takes the next mail, so that what each one gets goes by its speed, and
+/// Both are always full: who comes free first takes the next email, so that what each one gets goes by its speed, and
 /// no email waits for the slow one while the other has room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {

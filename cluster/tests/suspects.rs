@@ -49,7 +49,7 @@ impl Life {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
         let me = support::holder(NODE, incarnation);
-        let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
+        let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
         let context = support::context(options, &address, Arc::new(SystemClock)).await;
         if context.replica.cluster().is_none() {
@@ -361,7 +361,7 @@ fn recipients_in_dialogue_are_not_open_in_journal() {
             let slots = ledger.claims().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
             slots.filter_map(|(fence, slot)| rows.state(fence, slot).cloned()).collect::<Vec<_>>()
         });
-        assert_eq!(fates, vec![JournaledState::Left; 4], "what kill -9 would find");
+        assert_eq!(fates, vec![JournaledState::Composed; 4], "what kill -9 would find");
     }));
     runtime.block_on(slow.stop());
 }

@@ -19,7 +19,7 @@ pub struct Args {
     pub record: Option<PathBuf>,
     /// What goes wrong on purpose: `seed=7,STAGE:KIND@RATE,STAGE:KIND#COUNT`. Stages: connect banner ehlo mail rcpt
     /// data body before-commit after-commit answer between. Kinds: a code, close, reset, stall=5s, huge=BYTES, bare,
-    /// close-after=MAILS
+    /// close-after=EMAILS
     #[arg(long, value_name = "SPEC", default_value = "")]
     pub fault: FaultPlan,
     /// Accept LF alone as a line end, as some relays do: smuggled emails show

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::server::config::{Config, Settings, UnsubscribeSettings};
 use crate::server::node::NodeServer;
-use crate::server::start::stop_when_told;
+use crate::server::start::stop_on_signal;
 
 /// The mailbox's usual port.
 const MAILBOX_PORT: u16 = 7625;
@@ -62,7 +62,7 @@ pub async fn run(args: Args) -> Result<()> {
     std::fs::create_dir_all(&args.data_dir)
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
     let sink = mailbox(&args)?;
-    let asked = stop_when_told()?;
+    let asked = stop_on_signal()?;
     let pages = axum::Router::new().nest("/mailbox", crate::mailbox::pages(sink.handle()));
     let node = NodeServer::start(config(&args)?, args.accept_clock, pages).await?;
     make_cluster(&node).await?;
@@ -77,9 +77,13 @@ pub async fn run(args: Args) -> Result<()> {
         late_rate_milli: 0,
         weight: 1,
     };
-    let site = node.site.clone();
-    let has_test_clock = keep_time(&site, &args).await?;
-    site.replica.propose(&Command::RelayPut(relay.into()), Instant::now() + PATIENCE).await.context("no leader yet")?;
+    let context = node.context.clone();
+    let has_test_clock = keep_time(&context, &args).await?;
+    context
+        .replica
+        .propose(&Command::RelayPut(relay.into()), Instant::now() + PATIENCE)
+        .await
+        .context("no leader yet")?;
     eprintln!("admin     {}", node.admin_address);
     eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
     if let Some(page) = node.unsubscribe_address {
@@ -108,7 +112,7 @@ fn config(args: &Args) -> Result<Config> {
         let free = !args.free_ports && std::net::TcpListener::bind(address).is_ok();
         if free { address } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
     };
-    // Its address stands in mails, so it is known before it is listened at.
+    // Its address stands in emails, so it is known before it is listened at.
     let page = match port(Config::UNSUBSCRIBE_PORT) {
         free if free.port() == 0 => std::net::TcpListener::bind(free).and_then(|listener| listener.local_addr())?,
         usual => usual,
@@ -148,25 +152,25 @@ fn key(folder: &Path) -> Result<PathBuf> {
 }
 
 async fn make_cluster(node: &NodeServer) -> Result<()> {
-    let replica = &node.site.replica;
+    let replica = &node.context.replica;
     if replica.cluster().is_none() {
         let member = Member { name: "dev".to_owned(), address: node.peer_address.to_string(), votes: true };
         let cluster = ClusterId(uuid::Uuid::new_v4().as_u128());
-        replica.initialize(cluster, &[(node.site.me.node, member)].into()).await.context("a cluster of one")?;
+        replica.initialize(cluster, &[(node.context.me.node, member)].into()).await.context("a cluster of one")?;
     }
     Ok(())
 }
 
 /// P19: a test clock is chosen before anything else; answers whether there is one.
-async fn keep_time(site: &NodeContext, args: &Args) -> Result<bool> {
+async fn keep_time(context: &NodeContext, args: &Args) -> Result<bool> {
     if args.test_clock {
         let deadline = Instant::now() + PATIENCE;
-        let chosen = site.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
+        let chosen = context.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
         if let CommandOutcome::Refused(refusal) = chosen.outcome {
             anyhow::bail!("{refusal}; give another folder with --data-dir than {}", args.data_dir.display());
         }
     }
-    Ok(site.replica.read(|ledger| ledger.head().test_clock.is_some()))
+    Ok(context.replica.read(|ledger| ledger.head().test_clock.is_some()))
 }
 
 fn mailbox(args: &Args) -> Result<Sink> {

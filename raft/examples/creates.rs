@@ -18,7 +18,7 @@ use reveille_ledger::command::{Command, EpochStart, Relay, VoterClock};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::peer::Rejection;
-use reveille_raft::{Application, ClusterId, GrpcTransport, Member, Options, Replica, Role, Stamp};
+use reveille_raft::{Application, ClusterId, EntryStamp, GrpcTransport, Member, Replica, ReplicaOptions, Role};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -41,7 +41,7 @@ struct Term {
     now: AtomicI64,
 }
 
-impl Stamp for Term {
+impl EntryStamp for Term {
     fn stamp(&self) -> Option<(Epoch, Time)> {
         Some((self.epoch, Time(self.now.fetch_add(1, Ordering::Relaxed))))
     }
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Failure> {
         members.insert(NodeId(number), Member { name: format!("n{number}"), address, votes: true });
         let data_dir = folder.path().join(number.to_string());
         let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(1) };
-        let options = Options::new(data_dir, me, Arc::new(transport));
+        let options = ReplicaOptions::new(data_dir, me, Arc::new(transport));
         replicas.push(Replica::start(options, Arc::new(Silent)).await?);
     }
     let first = replicas.first().ok_or("three replicas")?.clone();

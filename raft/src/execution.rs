@@ -1,5 +1,5 @@
 //! Where a node does work that would block its async runtime: on threads of its own, or inline for simulations, which run
-//! on one thread and repeat a run exactly. Chosen once, in [`crate::Options`].
+//! on one thread and repeat a run exactly. Chosen once, in [`crate::ReplicaOptions`].
 
 use tokio::task::JoinError;
 

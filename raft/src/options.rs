@@ -14,9 +14,9 @@ use crate::injected_bugs;
 use crate::peer::Transport;
 use crate::wal::Disk;
 
-/// Settings of a replica. Start from [`Options::new`].
+/// Settings of a replica. Start from [`ReplicaOptions::new`].
 #[derive(Clone)]
-pub struct Options {
+pub struct ReplicaOptions {
     /// Data folder with identity, log, state and snapshots. Created if missing.
     pub data_dir: PathBuf,
     /// This node. Drawn once with the data folder and never used again.
@@ -48,10 +48,10 @@ pub struct Options {
     pub execution: Execution,
 }
 
-impl Options {
+impl ReplicaOptions {
     /// Defaults: fail-over within 0.6 to 1.2 s, measured over 200 isolations.
-    pub fn new(data_dir: PathBuf, me: ClaimOwner, transport: Arc<dyn Transport>) -> Options {
-        Options {
+    pub fn new(data_dir: PathBuf, me: ClaimOwner, transport: Arc<dyn Transport>) -> ReplicaOptions {
+        ReplicaOptions {
             data_dir,
             node: me.node,
             process_nonce: me.incarnation.0,

@@ -47,7 +47,7 @@ pub type LogId = LogIdOf<TypeConfig>;
 /// A vote as openraft sees it.
 pub type Vote = VoteOf<TypeConfig>;
 /// An entry as openraft sees it.
-pub type Entry = EntryOf<TypeConfig>;
+pub type LogEntry = EntryOf<TypeConfig>;
 /// A membership: voters, in one or two overlapping sets, and learners.
 pub type Membership = openraft::Membership<u64, PeerNode>;
 /// A membership with the log id that holds it.

@@ -10,7 +10,7 @@ use reveille_proto::peer::v1;
 
 use crate::peer::{PeerError, Rejection};
 use crate::types::{
-    Entry, EntryBytes, EntryPayload, LeaderId, LogId, StoredMembership, TypeConfig, Vote, decode_membership,
+    EntryBytes, EntryPayload, LeaderId, LogEntry, LogId, StoredMembership, TypeConfig, Vote, decode_membership,
     encode_membership,
 };
 
@@ -55,7 +55,7 @@ pub(crate) fn to_required_vote(ballot: Option<v1::Ballot>) -> Result<Vote, Malfo
     required(ballot, "vote").map(|ballot| to_vote(&ballot))
 }
 
-fn from_entry(entry: Entry) -> Result<v1::LogEntry, Malformed> {
+fn from_entry(entry: LogEntry) -> Result<v1::LogEntry, Malformed> {
     use v1::log_entry::Payload;
     let payload = match entry.payload {
         EntryPayload::Blank => Payload::Blank(v1::Blank {}),
@@ -67,7 +67,7 @@ fn from_entry(entry: Entry) -> Result<v1::LogEntry, Malformed> {
     Ok(v1::LogEntry { id: Some(from_log_id(&entry.log_id)), payload: Some(payload) })
 }
 
-fn to_entry(entry: v1::LogEntry) -> Result<Entry, Malformed> {
+fn to_entry(entry: v1::LogEntry) -> Result<LogEntry, Malformed> {
     use v1::log_entry::Payload;
     let log_id = to_log_id(&required(entry.id, "entry.id")?);
     let payload = match required(entry.payload, "entry.payload")? {
@@ -77,7 +77,7 @@ fn to_entry(entry: v1::LogEntry) -> Result<Entry, Malformed> {
             EntryPayload::Membership(decode_membership(&bytes).map_err(|error| Malformed(error.to_string()))?)
         }
     };
-    Ok(Entry { log_id, payload })
+    Ok(LogEntry { log_id, payload })
 }
 
 pub(crate) fn from_append(request: AppendEntriesRequest<TypeConfig>) -> Result<v1::AppendRequest, Malformed> {

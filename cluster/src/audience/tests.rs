@@ -45,7 +45,7 @@ fn recipients_are_read_by_their_places() {
     assert_eq!(read, expected);
     assert!(matches!(parts.read(part, &[600]), Err(PartFault::Damaged { .. })), "no recipient is there");
     let key = recipient(&recipe, 300).key;
-    let keys = [key.clone(), "nobody@example.org".to_owned()].into();
+    let keys = [key.clone(), "unknown@example.org".to_owned()].into();
     assert_eq!(parts.find(part, &keys), Ok(vec![(300, key)]));
     assert_eq!(parts.of_these(part, &[0, 255, 299, 300, 599], &keys), Ok([300].into()));
     assert_eq!(parts.of_these(part, &[0, 599], &keys), Ok([].into()));
@@ -214,7 +214,7 @@ fn what_is_damaged_and_nobody_needs_is_not_kept() {
         fs::write(folder.path().join("parts").join(part.to_string()), b"damaged").expect("it is damaged");
         assert!(parts.read(part, &[0]).is_err());
     }
-    parts.keep_lacking(&[needed].into()).expect("it is looked at");
+    parts.keep_lacking(&[needed].into()).expect("the state is kept");
     assert_eq!((parts.lacking(), parts.has(needed), parts.has(other)), (vec![needed], true, false));
     assert_eq!(parts.hold(&[other], SystemTime::now()).ok(), Some(vec![other]), "so it is asked for again");
 }

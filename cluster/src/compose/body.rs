@@ -1,4 +1,4 @@
-//! The bodies of a mail (RFC 2045): line ends, the choice of an encoding, and the encodings.
+//! The bodies of an email (RFC 2045): line ends, the choice of an encoding, and the encodings.
 //!
 //! Called by [`super::Compiled`] for a text that was rendered, and by `sheet.rs` line by line. Quoted-printable
 //! knows nothing but the line it is in, so lines may be encoded apart; base64 has no lines of its own.

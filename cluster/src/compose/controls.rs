@@ -1,4 +1,4 @@
-//! Control characters: which of them a text of a mail may hold.
+//! Control characters: which of them a text of an email may hold.
 //!
 //! Called by `check.rs`, by the admin service for the values of recipients, and by the command line for the
 //! rows of a file. A text that is read has tabs and line ends, and no other control character: NUL cuts it

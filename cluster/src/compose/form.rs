@@ -28,7 +28,7 @@ pub(super) struct Code {
     templates: Option<Box<Templates>>,
     /// How many holes that fills.
     said: usize,
-    /// At least what the engine takes for a whole mail beside that.
+    /// At least what the engine takes for a whole email beside that.
     steps: u64,
 }
 
@@ -76,7 +76,7 @@ impl Code {
         Some((Code { field: field.to_owned(), holes, templates, said, steps }, marked))
     }
 
-    /// What the engine says for a recipient, for [`Filling::new`]. None where it fails, or where a mail that is
+    /// What the engine says for a recipient, for [`Filling::new`]. None where it fails, or where an email that is
     /// rendered whole could.
     pub(super) fn say(&self, values: &Values<'_>) -> Option<String> {
         let Some(templates) = &self.templates else { return (self.steps <= FUEL).then(String::new) };

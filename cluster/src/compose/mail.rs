@@ -1,6 +1,6 @@
-//! One mail, field by field: what of a sheet is ready, and what is rendered for its recipient.
+//! One email, field by field: what of a sheet is ready, and what is rendered for its recipient.
 //!
-//! Called by [`Compiled::compose`]. A blank sheet makes a mail that is rendered whole, by the same code.
+//! Called by [`Compiled::compose`]. A blank sheet makes an email that is rendered whole, by the same code.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 impl Compiled {
-    /// Writes a mail: what the sheet has ready, and the rest as it is rendered.
+    /// Writes an email: what the sheet has ready, and the rest as it is rendered.
     pub(super) fn write(&self, sheet: &Sheet, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
         let to = Mailbox::parse(&recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to)?;

@@ -1,4 +1,4 @@
-//! The header fields of a mail (RFC 5322, 2045 and 2047), written into a buffer.
+//! The header fields of an email (RFC 5322, 2045 and 2047), written into a buffer.
 //!
 //! Called by [`super::Compiled`] and `stamp.rs` only, with text that is clean: no CR, LF, NUL or other control
 //! character. Everything is a function of its arguments (no random boundary, no clock), ends its lines with

@@ -111,7 +111,7 @@ pub struct Compiled {
     variables: Variables,
     /// Columns that the subject or a header uses, and which of them.
     in_headers: Vec<(usize, String)>,
-    /// A mail was composed.
+    /// An email was composed.
     is_begun: AtomicBool,
     sheet: OnceLock<Sheet>,
     /// Nothing is ready.
@@ -209,7 +209,7 @@ impl Compiled {
 
     /// What of a recipient's values could not be sent: places among the columns, and why. A value that a
     /// header uses is one line of that header's length at most, whatever the template makes of it: a
-    /// recipient who cannot be sent to is found when the list is given, not when the mail is due.
+    /// recipient who cannot be sent to is found when the list is given, not when the email is due.
     pub fn misfits(&self, values: &[String]) -> Vec<(usize, String)> {
         let misfit = |(place, field): &(usize, String)| {
             let why = not_one_line(values.get(*place)?, field)?;
@@ -223,7 +223,7 @@ impl Compiled {
         &self.sender.address
     }
 
-    /// Must each mail carry its recipient's way to opt out ([`Stamp::list_unsubscribe`])?
+    /// Must each email carry its recipient's way to opt out ([`Stamp::list_unsubscribe`])?
     pub fn is_bulk(&self) -> bool {
         self.is_bulk
     }
@@ -233,7 +233,7 @@ impl Compiled {
     /// # Errors
     /// A [`ComposeError`]: this recipient cannot be sent this content; others may.
     pub fn compose(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
-        // The first mail may be the only one: the sheet is made for the second.
+        // The first email may be the only one: the sheet is made for the second.
         if !self.is_begun.swap(true, Ordering::Relaxed) {
             return self.compose_whole(recipient, stamp);
         }

@@ -1,11 +1,11 @@
-//! A content made ready once, so that a mail costs little more than what its recipient adds.
+//! A content made ready once, so that an email costs little more than what its recipient adds.
 //!
 //! Called by [`super::Compiled`]. A template is taken apart (`split.rs`): its code that depends on the recipient, and
 //! all the rest. The rest is rendered once, with marks where the code stood, and cut at the marks (`form.rs`); of a
 //! body, the lines without a mark are encoded then, too. What templates do with blanks, comments and line ends is so
 //! decided in one place, by the engine.
 //!
-//! The bytes are those of a mail that is rendered whole, in every case: a property test, `tests/sheet.rs`. Where
+//! The bytes are those of an email that is rendered whole, in every case: a property test, `tests/sheet.rs`. Where
 //! that cannot be known from the pieces, the field is rendered whole for this recipient: a value that is missing or
 //! too long, code that fails, a lone CR, a text that is shorter in base64 than it was thought to be.
 
@@ -34,7 +34,7 @@ impl Sheet {
         Sheet { subject: Field::Whole, headers, text: Body::Whole, html: Body::Whole }
     }
 
-    /// About the bytes of a mail.
+    /// About the bytes of an email.
     pub(super) fn size(&self) -> usize {
         let size = |body: &Body| match body {
             Body::Whole => 4 * 1024,

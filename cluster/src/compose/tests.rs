@@ -110,7 +110,8 @@ fn a_retry_is_the_same_mail_the_fence_aside() {
     let to = recipient("Ann Lee <ann@example.com>", "Ann");
     let first = compiled_here.compose(&to, &stamp(4));
     assert_eq!(first, compiled_there.compose(&to, &stamp(4)));
-    let text = |result: Result<Composed, ComposeError>| String::from_utf8(result.expect("a mail").data).expect("text");
+    let text =
+        |result: Result<Composed, ComposeError>| String::from_utf8(result.expect("an email").data).expect("text");
     let again = text(compiled_there.compose(&to, &stamp(5)));
     assert_eq!(again.replace("1.9.1050.5", "1.9.1050.4"), text(first));
 }
@@ -199,7 +200,7 @@ fn auto_submitted_and_feedback_id_are_settable() {
         let compiled = compiled(&Content { headers, ..content() });
         // The first email is rendered whole, the second from the prepared sheet.
         let [first, second] = ["a@example.com", "b@example.com"].map(|to| {
-            let mail = compiled.compose(&recipient(to, "Ann"), &stamp(4)).expect("a mail");
+            let mail = compiled.compose(&recipient(to, "Ann"), &stamp(4)).expect("an email");
             let mail = String::from_utf8(mail.data).expect("text");
             let start = format!("{}:", name.to_lowercase());
             let fields = mail.lines().filter(|line| line.to_lowercase().starts_with(&start));
@@ -217,14 +218,14 @@ fn auto_submitted_and_feedback_id_are_settable() {
 fn a_line_end_in_a_value_is_a_blank_in_a_header() {
     let compiled = compiled(&content());
     let subject = |name: &str| {
-        let mail = compiled.compose(&recipient("ann@example.com", name), &stamp(4)).expect("a mail");
+        let mail = compiled.compose(&recipient("ann@example.com", name), &stamp(4)).expect("an email");
         let mail = String::from_utf8(mail.data).expect("text");
         let (head, _) = mail.split_once("\r\n\r\n").expect("a head");
         assert!(!head.to_lowercase().contains("\r\nbcc:"), "{head}");
         head.lines().find(|line| line.starts_with("Subject:")).expect("a subject").to_owned()
     };
     let plain = subject("Ann Bcc: b@example.com");
-    // The first mail is rendered whole, the others are filled into what is ready.
+    // The first email is rendered whole, the others are filled into what is ready.
     for name in ["Ann\r\nBcc: b@example.com", "Ann\nBcc: b@example.com", "Ann\rBcc: b@example.com"] {
         assert_eq!(subject(name), plain);
     }
@@ -314,7 +315,7 @@ fn pool_without_reveille_headers_writes_neither_of_them() {
 #[test]
 fn a_column_stands_before_a_variable_and_an_empty_header_is_left_out() {
     let mut content = content();
-    content.variables.push(("name".to_owned(), "everybody".to_owned()));
+    content.variables.push(("name".to_owned(), "subscriber".to_owned()));
     content.headers = vec![("X-Name".to_owned(), "{% if name != 'Bo' %}{{ name }}{% endif %}".to_owned())];
     assert!(mail(&content, &recipient("a@b", "Ann")).contains("\r\nX-Name: Ann\r\n"));
     assert!(!mail(&content, &recipient("a@b", "Bo")).contains("X-Name"));

@@ -17,7 +17,7 @@ use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
 use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
-use super::claims::cap::Flow;
+use super::claims::cap::RelayCapacity;
 use super::claims::claimable::{ClaimablePart, Lacking, barred, claimable, is_late};
 use super::claims::dispatcher::{flows, measured};
 use super::claims::limits::late_rate;
@@ -142,7 +142,8 @@ fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
             && context.replica.read(|ledger| {
                 let said =
                     |node| measured(&reports, ClaimOwner { node, incarnation: ledger.nodes().get(&node)?.incarnation });
-                let sends = |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(Flow::lets_through);
+                let sends =
+                    |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(RelayCapacity::lets_through);
                 could_grant(
                     ledger,
                     several,
@@ -175,7 +176,7 @@ fn could_grant(
     let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
     let nobody_holds = || ledger.claims().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
-        // P16, P25: late mail, and a tenant's, may be claimed more rarely than this looks; and the day may be used up.
+        // P16, P25: late email, and a tenant's, may be claimed more rarely than this looks; and the day may be used up.
         let often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
         let soon = |page: &Page, pool: &str| {
             ledger.serves(pool)

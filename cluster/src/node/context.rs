@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use reveille_ledger::content::{NamedAudience, Recipients};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, NodeId, Time};
-use reveille_raft::{Hint, Replica, Role, Stamp};
+use reveille_raft::{EntryStamp, Hint, Replica, Role};
 
 use super::cache::Cache;
 use super::clock::Clock;
@@ -300,7 +300,7 @@ fn ledger_time(wall: Time, applied: Time) -> Time {
 /// What the leader stamps on every entry (P13, P18).
 struct LeadershipStamp(Arc<Leadership>);
 
-impl Stamp for LeadershipStamp {
+impl EntryStamp for LeadershipStamp {
     fn stamp(&self) -> Option<(Epoch, Time)> {
         (!self.0.ended()).then(|| (self.0.epoch(), self.0.stamp()))
     }

@@ -16,7 +16,7 @@ use crate::node::secret::{Secret, SigningKeys};
 
 /// Bytes of the address under which the listener is known.
 pub const URL_BYTES_MAX: usize = 250;
-/// Bytes of the mail address that takes requests to opt out.
+/// Bytes of the email address that takes requests to opt out.
 pub const MAILTO_BYTES_MAX: usize = 100;
 /// Bytes of a token at most: what a name of 64 and an address of 320 come to.
 pub const TOKEN_BYTES_MAX: usize = 560;
@@ -42,7 +42,7 @@ pub enum UnsubscribeError {
     /// The address of the listener.
     #[error("{0}")]
     Url(String),
-    /// The mail address.
+    /// The email address.
     #[error("{0}")]
     Mailto(String),
     /// One of the keys.

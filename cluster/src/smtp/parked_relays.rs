@@ -21,7 +21,7 @@ impl ParkedRelays {
                         Some(CircuitStatus::Parked { cause, .. }) => cause.as_str(),
                         _ => "",
                     };
-                    tracing::warn!(relay, cause, "a relay takes no more today: one mail tries it every 15 minutes");
+                    tracing::warn!(relay, cause, "a relay takes no more today: one email tries it every 15 minutes");
                     metrics::counter!("reveille_alarms_total").increment(1);
                 }
                 Change::Ended(relay, ()) => tracing::info!(relay, "a relay is parked no more"),

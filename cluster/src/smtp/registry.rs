@@ -18,7 +18,9 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::time::{Instant, timeout_at};
 
 use super::parked_relays::ParkedRelays;
-use super::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRules, RelayStatus, Target, Unavailable};
+use super::{
+    CircuitStatus, CredentialStore, Dial, Permit, Pool, PoolLimits, RelayRules, RelayStatus, Target, Unavailable,
+};
 use crate::node::peer_messages::RelayFlow;
 
 /// The rate of a relay without a bound of its own: far above what one node can send.
@@ -34,14 +36,14 @@ pub struct RelayRegistry {
     hello_name: Option<String>,
     credentials: Arc<CredentialStore>,
     reply_rules: RelayRules,
-    /// Of these, what belonged to no relay at the last look.
-    idle_rules: Mutex<BTreeSet<String>>,
+    /// Names of reply rules that matched no relay when the ledger was last followed.
+    unmatched_rules: Mutex<BTreeSet<String>>,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parked: Mutex<ParkedRelays>,
 }
 
-/// The right to send one mail, and through which relay.
+/// The right to send one email, and through which relay.
 pub struct RelayPermit {
     /// Its name.
     pub relay: String,
@@ -69,9 +71,9 @@ impl RelayRegistry {
         reply_rules: RelayRules,
     ) -> RelayRegistry {
         let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
-        let (credentials, idle_rules) = (Arc::new(credentials), Mutex::default());
+        let (credentials, unmatched_rules) = (Arc::new(credentials), Mutex::default());
         let parked = Mutex::default();
-        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, idle_rules, pools, turn, parked }
+        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, pools, turn, parked }
     }
 
     /// What this node may log in with.
@@ -83,7 +85,7 @@ impl RelayRegistry {
     /// that is reached as before keeps its dialogues, its circuit and what was learnt of it: another rate, bound
     /// or pool does not make it a second relay.
     pub fn follow(&self, ledger: &Ledger, voters: usize) {
-        for name in self.new_idle_rules(ledger) {
+        for name in self.new_unmatched_rules(ledger) {
             tracing::warn!(
                 relay = name,
                 "the section replies.{name} has no effect, for no relay has that name: correct the section in this \
@@ -114,16 +116,17 @@ impl RelayRegistry {
     }
 
     /// Names of reply rules that match no relay now and were not reported by the previous call.
-    fn new_idle_rules(&self, ledger: &Ledger) -> Vec<String> {
-        let idle = self.reply_rules.keys().filter(|name| !ledger.relays().contains(name)).cloned().collect();
-        let before = std::mem::replace(&mut *self.idle_rules.lock(), idle);
-        self.idle_rules.lock().difference(&before).cloned().collect()
+    fn new_unmatched_rules(&self, ledger: &Ledger) -> Vec<String> {
+        let unmatched = self.reply_rules.keys().filter(|name| !ledger.relays().contains(name)).cloned().collect();
+        let before = std::mem::replace(&mut *self.unmatched_rules.lock(), unmatched);
+        self.unmatched_rules.lock().difference(&before).cloned().collect()
     }
 
     fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::smtp::BadTarget> {
         let target = self.target(relay)?;
         let (rate_per_second, burst) = budget(relay, voters);
-        let limits = Limits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..Limits::default() };
+        let limits =
+            PoolLimits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..PoolLimits::default() };
         let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
         let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
@@ -143,7 +146,7 @@ impl RelayRegistry {
         Ok(target.with_credentials(Arc::clone(&self.credentials)).with_reply_rules(reply_rules))
     }
 
-    /// The right to send one mail through a relay of this pool, before `deadline`. Dropping the future gives
+    /// The right to send one email through a relay of this pool, before `deadline`. Dropping the future gives
     /// everything back.
     ///
     /// # Errors
@@ -175,7 +178,7 @@ impl RelayRegistry {
         first_of(&members, deadline).await
     }
 
-    /// The relays of a pool in the order in which this mail asks them: each is the first as often as its weight says.
+    /// The relays of a pool in the order in which this email asks them: each is the first as often as its weight says.
     fn members(&self, pool: &str) -> Vec<Member> {
         let pools = self.pools.read();
         let of_pool = || pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
@@ -362,7 +365,7 @@ fn flow(status: &RelayStatus, now: Instant) -> RelayFlow {
         rate_milli: match status.circuit {
             CircuitStatus::Open { until, .. } | CircuitStatus::Parked { until, .. } if now < until => 0,
             CircuitStatus::HalfOpen { .. } => 0,
-            // Zero would say that nothing passes: a share may be slower than a mail in a thousand seconds.
+            // Zero would say that nothing passes: a share may be slower than an email in a thousand seconds.
             _ => ((status.rate_per_second * 1_000.0) as u64).max(1),
         },
     }

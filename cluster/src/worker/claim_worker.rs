@@ -1,6 +1,6 @@
 //! The worker of one claim: from granted recipients to one outcome each (P4, P5).
 //!
-//! Order for one recipient: journal `open`, compose, journal `left`, dialogue up to the gate, journal `begin`,
+//! Order for one recipient: journal `open`, compose, journal `composed`, dialogue up to the gate, journal `begin`,
 //! terminator, answer, journal the answer, settle. There is one `begin` for each (claim, recipient): after it the
 //! recipient leaves the claim, whatever the answer, and nothing here retries. What cannot begin within ten seconds returns
 //! to pending. `composition.rs` composes, `delivery.rs` sees one email through.

@@ -1,4 +1,4 @@
-//! Composes the email of one recipient, between the records `open` and `left` of the journal (P12).
+//! Composes the email of one recipient, between the records `open` and `composed` of the journal (P12).
 //!
 //! Only composing runs what a recipient brings along (parsing, compiling, rendering), so only composing can be killed by
 //! it. A crash suspect is composed while nothing else is composed on this node. Composing never waits for a relay.
@@ -45,7 +45,7 @@ pub(crate) async fn compose(
     // Before anything is parsed or compiled: a recipient that kills the process there must be in the journal.
     note(Act::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
-    note(Act::Left).map_err(|_| journal_failed())?;
+    note(Act::Composed).map_err(|_| journal_failed())?;
     prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))
 }
 

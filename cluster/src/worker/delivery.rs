@@ -142,7 +142,7 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
         }
         DialogueResult::Broken { stage, cause } => match cause {
             // Peers close politely between emails: another session, at once.
-            smtp::Cause::ClosedBetweenMails => DeliveryOutcome::Released(ReleaseReason::SessionEnded),
+            smtp::Cause::ClosedBetweenEmails => DeliveryOutcome::Released(ReleaseReason::SessionEnded),
             // No relay refused it: it is pending at once, and another node takes it.
             smtp::Cause::Stopped => DeliveryOutcome::Released(ReleaseReason::Stopping),
             cause => {

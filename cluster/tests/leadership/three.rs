@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{self, PATIENCE};
 
 /// Three stations of a new cluster; `change` sees the options of each replica.
-pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> Vec<NodeRuntime> {
+pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::ReplicaOptions)) -> Vec<NodeRuntime> {
     let nodes = three(folder, change).await;
     futures::future::join_all(nodes.into_iter().map(|node| station(node, folder))).await
 }
@@ -31,7 +31,10 @@ pub async fn stopped(stations: Vec<NodeRuntime>) {
     }
 }
 
-async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> Vec<(Arc<NodeContext>, Candidacy)> {
+async fn three(
+    folder: &Path,
+    change: impl Fn(&mut reveille_raft::ReplicaOptions),
+) -> Vec<(Arc<NodeContext>, Candidacy)> {
     let mut nodes = Vec::new();
     let mut members = BTreeMap::new();
     for number in 1..=3 {
@@ -39,7 +42,7 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
         let (address, name, node) = (transport.address().to_string(), format!("n{number}"), NodeId(number));
         members.insert(node, Member { name: name.clone(), address: address.clone(), votes: true });
         let mut options =
-            reveille_raft::Options::new(folder.join(&name), support::holder(node, 1), Arc::new(transport));
+            reveille_raft::ReplicaOptions::new(folder.join(&name), support::holder(node, 1), Arc::new(transport));
         // Calm: on a small machine all of this, and whatever else it does, share two cores.
         options.heartbeat_ms = 100;
         options.election_ms = 2_000..4_000;

@@ -14,7 +14,7 @@ use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, AudienceChoice, Content, Recipient};
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Nominal};
 use reveille_ledger::policy::Policies;
-use reveille_raft::{Options, Replica};
+use reveille_raft::{Replica, ReplicaOptions};
 
 /// Far beyond what any step takes, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub fn holder(node: NodeId, incarnation: u64) -> ClaimOwner {
 }
 
 /// The node of these options: its replica runs, and no actor works.
-pub async fn context(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<NodeContext> {
+pub async fn context(options: ReplicaOptions, address: &str, clock: Arc<dyn Clock>) -> Arc<NodeContext> {
     let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.process_nonce) };
     let introduction = NodeIntroduction {
         name: format!("n{}", me.node.0),

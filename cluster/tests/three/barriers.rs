@@ -1,4 +1,4 @@
-//! After the answer to an opt-out no gate passes a mail to that recipient, and what may still arrive is
+//! After the answer to an opt-out no gate passes an email to that recipient, and what may still arrive is
 //! named (P15).
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use reveille_ledger::ids::NodeId;
 use reveille_ledger::policy::Policies;
 use reveille_raft::peer::Response;
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 
 fn about(number: u32) -> BarrierSubject {
     BarrierSubject::OptedOut { tenant: "default".into(), keys: [address(number)].into() }
@@ -32,7 +32,7 @@ fn names(report: &BarrierReport, number: u32) -> bool {
     report.crossed.iter().any(|crossed| crossed.recipient == number)
 }
 
-/// A holder, not the leader, with one mail past its gate and the next one short of it.
+/// A holder, not the leader, with one email past its gate and the next one short of it.
 struct Halfway {
     cluster: Cluster,
     leads: usize,

@@ -11,7 +11,7 @@ use reveille_cluster::smtp::{CredentialStore, RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::CommandReply;
-use reveille_raft::{ClusterId, Member, Options, Role};
+use reveille_raft::{ClusterId, Member, ReplicaOptions, Role};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -127,10 +127,11 @@ impl Node {
         station.relays.status().remove("mailbox").expect("the relay is known here")
     }
 
-    async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Candidacy {
+    async fn start_replica(&mut self, network: &Network, change: fn(&mut ReplicaOptions)) -> Candidacy {
         self.lives += 1;
         let home = Home::new(&self.name);
-        let mut options = Options::new(self.data(), support::holder(self.id, self.lives), network.transport(self.id));
+        let mut options =
+            ReplicaOptions::new(self.data(), support::holder(self.id, self.lives), network.transport(self.id));
         // Calmer than in production: two of these clusters run at once on a small machine, which may stand still
         // for two seconds, and no leader shall change that a test has not cut off.
         options.heartbeat_ms = 100;
@@ -170,7 +171,7 @@ pub struct Cluster {
     pub network: Network,
     pub sink: Sink,
     pub nodes: Vec<Node>,
-    change: fn(&mut Options),
+    change: fn(&mut ReplicaOptions),
 }
 
 impl Cluster {
@@ -179,7 +180,7 @@ impl Cluster {
         Cluster::start_with(|_| {}).await
     }
 
-    pub async fn start_with(change: fn(&mut Options)) -> Cluster {
+    pub async fn start_with(change: fn(&mut ReplicaOptions)) -> Cluster {
         let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
         let nodes = (1..=3).map(Node::new).collect();
         let mut cluster = Cluster { network: Network::default(), sink, nodes, change };
@@ -228,7 +229,7 @@ impl Cluster {
         self.network.isolate(self.nodes[place].id, self.nodes.iter().map(|node| node.id));
     }
 
-    /// The next mail of this node stays between its accept and its answer.
+    /// The next email of this node stays between its accept and its answer.
     pub fn hold_a_mail_of(&self, place: usize) -> Hold {
         self.sink.hold_next_answer(HoldRequest {
             ehlo: Some(self.nodes[place].name.clone()),

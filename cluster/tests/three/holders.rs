@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::RecipientState;
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease_and_resolves_its_doubts_later() {
@@ -81,8 +81,8 @@ async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() 
     let (me, node) = (&cluster.nodes[behind], cluster.nodes[behind].id);
     let context = cluster.nodes[leads].context();
     cluster.put(leads, relay(&cluster, 0)).await;
-    // Its port is shut to whoever leads, and it reaches the leader all the same: so it stands for nothing, since
-    // nobody would elect it, and goes on asking for its lease.
+    // Its port is closed to the leader, but it reaches the leader: so it does not stand for election, since
+    // it would get no vote, and goes on asking for its lease.
     for other in [leads, (leads + 2) % 3] {
         cluster.network.lose_questions(cluster.nodes[other].id, node, "Append");
     }

@@ -5,8 +5,8 @@ use reveille_cluster::node::peer_messages::{LeaseRequest, NodeMeasurements};
 use reveille_ledger::RecipientState;
 use std::time::{Duration, Instant};
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 
 /// How long a row may stay claimed once no lease covers it (I15): the auditor's step.
 const STEP: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
     // P11: the journal knows all but those past the gate.
     let doubtful = in_doubt_of(context, cluster.nodes[leads].id);
     let in_doubt = count(context, RecipientState::InDoubt);
-    assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "nobody can know of it: {doubtful:?}");
+    assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "no node can know the answer: {doubtful:?}");
     assert!(in_doubt <= SESSIONS && in_doubt as usize == doubtful.len(), "{in_doubt}, {doubtful:?}");
     assert_eq!(count(context, RecipientState::Sent) + in_doubt, 200);
     judge(&cluster, 200).await;

@@ -17,8 +17,8 @@ use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{Command, OptOut};
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 2_400;
@@ -27,7 +27,7 @@ const RATE: u64 = 240;
 /// Who asks at the same time.
 const ASKERS: usize = 4;
 
-/// The ledger knows nobody of it: each node reads addresses and keys from its own file (P20).
+/// The ledger holds none of these recipients: each node reads addresses and keys from its own file (P20).
 fn recipe() -> Recipe {
     Recipe { seed: 11, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
@@ -46,7 +46,7 @@ async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> An
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
-        assert!(Instant::now() < end, "nobody answers the opt-out of {number} within {PATIENCE:?}");
+        assert!(Instant::now() < end, "no node answers the opt-out of {number} within {PATIENCE:?}");
         let context = &sites[dice.random_range(0..sites.len())];
         let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![key.clone()] });
         let within = || Instant::now() + Duration::from_secs(10);
@@ -56,7 +56,7 @@ async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> An
     }
 }
 
-/// Opts out one after the other until it is told that the run is over.
+/// Opts out one recipient after the other until the run is over.
 async fn leavers(sites: Vec<Arc<NodeContext>>, numbers: Vec<u32>, seed: u64, over: Arc<AtomicBool>) -> Vec<Answered> {
     let mut dice = StdRng::seed_from_u64(seed);
     let mut answered = Vec::new();
@@ -105,7 +105,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
             cluster.network.heal();
         } else {
             next = if next == now { (now + 1) % 3 } else { next };
-            // It may be refused in the middle of things: then somebody else leads all the same.
+            // The transfer may be refused during a change of the leader: another node leads then all the same.
             let _ = transfer::to(&sites[now], cluster.nodes[next].id, soon()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -120,7 +120,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
 
     let arrived: BTreeMap<u32, Duration> = cluster
         .sink
-        .mails()
+        .emails()
         .iter()
         .map(|(_, accept)| (number_of(&accept.recipient), Duration::from_micros(accept.accept_monotonic_us)))
         .collect();
@@ -139,11 +139,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
     eprintln!("{} opt-outs, {early} in time, {named} named and arrived later, leaders {leaders:?}", answered.len());
     assert!(leaders.len() > 1, "leadership has moved");
     assert!(early >= 20, "of {} opt-outs {early} came before their mail", answered.len());
-    assert_eq!(
-        count(&sites[0], RecipientState::Suppressed),
-        early,
-        "who never got it was kept from it, and nobody else"
-    );
+    assert_eq!(count(&sites[0], RecipientState::Suppressed), early, "only opted-out recipients got no email");
     drop(sites);
     judge(&cluster, RECIPIENTS).await;
     cluster.end().await;

@@ -3,16 +3,16 @@
 //! They speak over the transport seam, so links can be cut, one way or both (`network`). Each node has a
 //! runtime of its own, so it can be killed at any moment: its tasks vanish where they stand, its folders stay
 //! (`cluster`). A node's dialogues can be stopped short of the gate (`valve`). What is judged is what the
-//! mailbox wrote down, compared with the ledgers of all nodes (`books`).
+//! mailbox wrote down, compared with the ledgers of all nodes (`reconciliation`).
 
 mod barriers;
-mod books;
 mod cluster;
 mod holders;
 mod leaders;
 mod leaving;
 mod network;
 mod parts;
+mod reconciliation;
 mod snapshots;
 mod stops;
 #[path = "../support/mod.rs"]

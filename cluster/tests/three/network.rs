@@ -18,7 +18,7 @@ type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 #[derive(Default)]
 struct State {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
-    /// Nodes that are off: what still runs there is heard by nobody.
+    /// Nodes that are off: no node hears what still runs there.
     off: BTreeSet<NodeId>,
     /// What the first says to the second does not arrive, answers among it. It waits, as it does in TCP.
     cut: BTreeSet<(NodeId, NodeId)>,
@@ -146,7 +146,7 @@ impl MemoryTransport {
         }
         let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;
         let answer = handler.handle(request).await;
-        // It was done; whether anybody hears of it is another matter.
+        // It was done; the answer may still be lost.
         let unheard = self.network.state.lock().unheard.contains(&(self.node, name.clone()));
         if unheard || !self.network.way(to.node, self.node).await {
             return Err(PeerError::Lost(format!("{to} was not heard")));

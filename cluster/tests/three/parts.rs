@@ -1,4 +1,4 @@
-//! Sealed audiences: on a majority before they are known, read by every lane, fetched by whoever lacks them (P20).
+//! Sealed audiences: on a majority before they are known, read by each worker, fetched by nodes that lack them (P20).
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -9,8 +9,8 @@ use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::CommandOutcome;
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 600;
@@ -88,8 +88,8 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
     let written = std::fs::File::create(&unneeded).expect("a file");
     written.set_modified(SystemTime::now() - Duration::from_secs(9 * 3_600)).expect("it is old");
     cluster.restart(leads).await;
-    until("who was away has it, too", || file(&cluster, leads, part).exists().then_some(())).await;
-    until("what nobody needs is gone", || (!unneeded.exists()).then_some(())).await;
+    until("the node that was away has it, too", || file(&cluster, leads, part).exists().then_some(())).await;
+    until("the unneeded part is gone", || (!unneeded.exists()).then_some(())).await;
     cluster.end().await;
 }
 
@@ -101,7 +101,7 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     let bytes = encode(&recipe().part(0));
     let part = name(&bytes).expect("a part");
     let unknown = Hash([7; 32]);
-    // It came to a node that asked nobody else before it was asked again elsewhere.
+    // It came to a node that asked no other node before the client asked again elsewhere.
     cluster.nodes[one].context().parts.admit(part, &bytes).expect("it is kept");
     let missing = spread(cluster.nodes[other].context(), &[part, unknown]).await.expect("a majority");
     assert_eq!(missing, [unknown], "what one member has is not sent again");
@@ -148,7 +148,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
         let file = std::fs::File::open(file(&cluster, leads, part)).expect("it is there");
         file.set_modified(old).expect("it is older");
     }
-    until("nobody needs it", || (!file(&cluster, leads, given_up).exists()).then_some(())).await;
+    until("the unneeded part is gone", || (!file(&cluster, leads, given_up).exists()).then_some(())).await;
     assert!(file(&cluster, leads, needed).exists(), "{run} needs it");
     cluster.end().await;
 }

@@ -2,8 +2,8 @@
 
 use reveille_ledger::RecipientState;
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew() {

@@ -12,8 +12,8 @@ use reveille_ledger::ids::Nominal;
 use reveille_ledger::policy::{InDoubt, Policies};
 use reveille_ledger::reply::CommandOutcome;
 
-use crate::books::*;
 use crate::cluster::*;
+use crate::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_hands_over() {
@@ -22,7 +22,7 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
     let (other, last) = ((leads + 1) % 3, (leads + 2) % 3);
     // Slow enough that it is still granted rows while it stops.
     open(&cluster, leads, 400, 40).await;
-    until("everybody sends", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
+    until("all nodes send", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
 
     let node = cluster.nodes[other].id;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
@@ -89,7 +89,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
         when: When::At { instant_ms: due.0 },
         next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
-        // Before what has filled everybody's hands.
+        // Before the run that keeps all nodes busy.
         priority: 9,
         ..*create
     }))
@@ -101,7 +101,7 @@ async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let other = (leads + 1) % 3;
-    // Who stops has nothing in its hands: nobody has more room for what comes.
+    // The stopping node has no work in hand: no other node has more room for new work.
     open(&cluster, leads, 400, 40).await;
     for number in 0..RUNS {
         // From before the stop until long after it.
@@ -109,7 +109,7 @@ async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
         assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
     }
     let context = Arc::clone(cluster.nodes[leads].context());
-    until("everybody sends", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
+    until("all nodes send", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
     let opened = || context.replica.read(|ledger| ledger.runs().count());
     until("all are over", || (opened() == 1 + RUNS as usize && is_over(&context)).then_some(())).await;

@@ -41,7 +41,7 @@ impl Valve {
         self.shared.open.send_replace(false);
     }
 
-    /// Everybody goes on.
+    /// Lets all waiting tasks go on.
     pub fn open(&self) {
         self.shared.open.send_replace(true);
     }

@@ -93,7 +93,7 @@ struct Counts {
 /// Runs it.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_before = postfix_rate(args).await?;
-    let mails = u64::from(args.recipients);
+    let emails = u64::from(args.recipients);
     let flow = Flow::new(unix_us(SystemTime::now()) as u64);
     let counts = Counts { flow, arrivals: Arrivals::of_generated(args.recipients, SEED) };
     let (counter, sink) = Counter::start(counts, |counts, accept| {
@@ -104,9 +104,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     cluster.admin().add_relay(sink.address(), args.sessions).await?;
     let begun = Instant::now();
     let generated = cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]);
-    reporting(&format!("the audience of {mails} recipients"), generated).await?;
+    reporting(&format!("the audience of {emails} recipients"), generated).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
-    eprintln!("{mails} recipients are sealed, in {generate_seconds:.1} s");
+    eprintln!("{emails} recipients are sealed, in {generate_seconds:.1} s");
     let due = SystemTime::now() + AHEAD;
     cluster.admin().create(body(due, args.body_bytes)).await?;
     let before = cluster.cpu_seconds()?;

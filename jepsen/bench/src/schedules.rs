@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use reveille_harness::load::{self, A_YEAR, Created};
+use reveille_harness::load::{self, A_YEAR, CreateMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs, http};
 use serde::Serialize;
@@ -126,9 +126,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     counter.read().due_us = unix_us(due);
     tokio::time::sleep((due - Duration::from_secs(1)).duration_since(SystemTime::now()).unwrap_or_default()).await;
     let before = cluster.cpu_seconds()?;
-    let mails = args.schedules * u64::from(recipients);
-    let until = Instant::now() + WAIT_AT_LEAST + Duration::from_secs(mails / SLOWEST_PER_SECOND);
-    while sink.accepted_count() < mails && Instant::now() < until {
+    let emails = args.schedules * u64::from(recipients);
+    let until = Instant::now() + WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);
+    while sink.accepted_count() < emails && Instant::now() < until {
         tokio::time::sleep(POLL_EVERY).await;
     }
     let cpu_seconds = cluster.cpu_seconds()?.into_iter().map(|(name, after)| {
@@ -170,7 +170,7 @@ impl Percentiles {
 }
 
 /// Creates the schedules that are due together; returns their instant, a whole second.
-async fn create_due(cluster: &Cluster, args: &Args, kept: &Created) -> Result<SystemTime> {
+async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -> Result<SystemTime> {
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
     let due = whole_second(SystemTime::now() + ahead);
     let recipients = args.recipients;

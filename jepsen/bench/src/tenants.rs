@@ -42,7 +42,7 @@ pub struct Args {
     pub recipients: u32,
     /// Emails of the small tenant
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub mails: u32,
+    pub emails: u32,
     /// Nodes in the cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
     pub nodes: u8,
@@ -64,7 +64,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Figures {
     recipients: u32,
-    mails: u32,
+    emails: u32,
     nodes: u8,
     rate: u32,
     rounds: u8,
@@ -100,8 +100,8 @@ struct Counts {
 impl Counts {
     fn new(args: &Args, now_us: u64) -> Counts {
         let names = ["idle", "loaded"].into_iter().flat_map(|phase| (1..=args.rounds).map(move |n| name_of(phase, n)));
-        let mails = args.mails;
-        let expected = names.flat_map(|name| (0..mails).map(move |mail| load::address(&name, mail)));
+        let emails = args.emails;
+        let expected = names.flat_map(|name| (0..emails).map(move |mail| load::address(&name, mail)));
         Counts { small: BTreeMap::new(), arrivals: Arrivals::of(expected), backlog: Flow::new(now_us) }
     }
 
@@ -168,11 +168,11 @@ async fn rounds(cluster: &Cluster, counter: &Counter<Counts>, args: &Args, phase
 
 async fn round(cluster: &Cluster, counter: &Counter<Counts>, args: &Args, name: &str) -> Result<Round> {
     let due = SystemTime::now() + AHEAD;
-    let schedule = ScheduleBody { tenant: SMALL.to_owned(), ..load::once_to(name.to_owned(), due, args.mails) };
+    let schedule = ScheduleBody { tenant: SMALL.to_owned(), ..load::once_to(name.to_owned(), due, args.emails) };
     cluster.admin().create(schedule).await?;
     let (due_us, until) = (unix_us(due), due + ROUND_WITHIN);
     let mut late_us: Vec<i64> = Vec::new();
-    while late_us.len() < args.mails as usize && SystemTime::now() < until {
+    while late_us.len() < args.emails as usize && SystemTime::now() < until {
         tokio::time::sleep(POLL_EVERY).await;
         let accepts = counter.read().small.get(name).cloned().unwrap_or_default();
         late_us = accepts.into_iter().map(|at_us| at_us - due_us).collect();
@@ -204,7 +204,7 @@ fn report(args: &Args, counts: &Counts, idle: &[Round], loaded: &[Round]) -> Res
     let backlog_left = u64::from(args.recipients).saturating_sub(by_last);
     let result = Figures {
         recipients: args.recipients,
-        mails: args.mails,
+        emails: args.emails,
         nodes: args.nodes,
         rate: args.rate,
         rounds: args.rounds,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn backlog_is_counted_apart_from_small_tenant() {
-        let args = Args { recipients: 1_000, mails: 3, nodes: 3, sessions: 1, rate: 0, rounds: 1, floor_ms: 0 };
+        let args = Args { recipients: 1_000, emails: 3, nodes: 3, sessions: 1, rate: 0, rounds: 1, floor_ms: 0 };
         let mut counts = Counts::new(&args, 1_000);
         for (recipient, at_us) in [
             ("r00000001.s1@audience.invalid", 2_000),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// Emails of one measurement: some ten seconds.
-const MAILS: u32 = 300_000;
+const EMAILS: u32 = 300_000;
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// `smtp-sink` drops root and needs a user name.
-const NOBODY: &str = "nobody";
+const UNPRIVILEGED_USER: &str = "daemon";
 
 /// Emails a second of this many bytes, over so many sessions.
 pub fn measure(sessions: u32, bytes: u32) -> Result<f64> {
@@ -19,20 +19,20 @@ pub fn measure(sessions: u32, bytes: u32) -> Result<f64> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut sink = Command::new("smtp-sink");
     if rustix::process::geteuid().is_root() {
-        sink.args(["-u", NOBODY]);
+        sink.args(["-u", UNPRIVILEGED_USER]);
     }
     sink.arg(address.to_string()).arg("1000");
     let _sink = Running(quiet(&mut sink).spawn().context("smtp-sink, of Postfix, cannot be started")?);
     wait_until_it_listens(address)?;
     let mut source = Command::new("smtp-source");
-    source.args(["-d", "-s", &sessions.to_string(), "-m", &MAILS.to_string(), "-l", &bytes.to_string()]);
+    source.args(["-d", "-s", &sessions.to_string(), "-m", &EMAILS.to_string(), "-l", &bytes.to_string()]);
     source.args(["-f", "jepsen@example.org", "-t", "r@audience.invalid"]).arg(address.to_string());
     let begun = Instant::now();
     let ended = quiet(&mut source).status().context("smtp-source, of Postfix, cannot be started")?;
     if !ended.success() {
         bail!("smtp-source ended with {ended}");
     }
-    Ok(f64::from(MAILS) / begun.elapsed().as_secs_f64())
+    Ok(f64::from(EMAILS) / begun.elapsed().as_secs_f64())
 }
 
 fn quiet(command: &mut Command) -> &mut Command {

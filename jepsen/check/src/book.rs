@@ -155,7 +155,7 @@ pub struct Book {
     pub outcomes: Vec<Came>,
     /// Standings, by item.
     pub standings: Vec<Stands>,
-    /// Runs, by name. One that was told twice is there as it was told last.
+    /// Runs, by name. Of a run that was read twice the last reading counts.
     pub runs: BTreeMap<Name, Run>,
     /// Runs whose instants had to wait, and for which run.
     pub waited: BTreeMap<Name, Name>,
@@ -173,7 +173,7 @@ pub struct Book {
     pub calls: Vec<Call>,
     /// Resumptions that the ledger tells of: run and log index.
     pub resumptions: BTreeSet<(Name, u64)>,
-    /// Runs that were seen paused when everything was mended.
+    /// Runs that were seen paused when all faults were over.
     pub paused: BTreeSet<String>,
     /// Faults, by their beginning.
     pub faults: Vec<Fault>,

@@ -86,7 +86,7 @@ pub fn exercised(book: &Book) -> Verdict {
         if book.faults.iter().any(unseen) { inquiry.lacks(told) } else { inquiry.offends(|| told) }
     }
     kills_inside(book, &tallies, &mut inquiry);
-    mails(book, &mut inquiry);
+    emails(book, &mut inquiry);
     inquiry.verdict()
 }
 
@@ -100,7 +100,7 @@ fn kills_inside(book: &Book, tallies: &BTreeMap<FaultKind, Tally>, inquiry: &mut
     }
 }
 
-fn mails(book: &Book, inquiry: &mut Inquiry) {
+fn emails(book: &Book, inquiry: &mut Inquiry) {
     let wanted = f64::from(book.header.coverage.mails_per_second);
     if wanted == 0.0 {
         return;
@@ -110,6 +110,6 @@ fn mails(book: &Book, inquiry: &mut Inquiry) {
     let accepts = book.accepts().filter(|dot| (from_ns..until_ns).contains(&dot.at_ns)).count();
     let rate = accepts as f64 / (until_ns.saturating_sub(from_ns).max(1) as f64 / 1e9);
     if rate < wanted {
-        inquiry.offends(|| format!("{rate:.1} mails a second while faults were in force; {wanted} were asked for"));
+        inquiry.offends(|| format!("{rate:.1} emails a second while faults were in force; {wanted} were asked for"));
     }
 }

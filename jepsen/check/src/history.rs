@@ -102,7 +102,7 @@ pub struct Policies {
 /// What a run must have exercised in order to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Accepted mails a second while faults were in force, on average.
+    /// Accepted emails a second while faults were in force, on average.
     pub mails_per_second: u32,
     /// Kills of a sender that were seen to fall between a final dot and its 250.
     pub kills_inside_data: u32,
@@ -177,7 +177,7 @@ pub enum Event {
     Outcome(Outcome),
     /// Where the ledger says that a run was let go on.
     Resumption(Resumption),
-    /// A run that was seen paused when everything was mended.
+    /// A run that was seen paused when all faults were over.
     Paused {
         /// Which.
         run: String,
@@ -268,7 +268,7 @@ pub enum Part {
     Faults,
     /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
     Outages,
-    /// Open rows were looked for at least once a second; or of each row that was closed it is told, as an [`OpenRow`],
+    /// Open rows were read at least once a second; or each row that was closed has an [`OpenRow`] with the time
     /// when it was open for the last time.
     OpenRows,
     /// State hashes were read of several nodes at equal indices.

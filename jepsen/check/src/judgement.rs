@@ -25,7 +25,7 @@ pub struct Judgement {
     pub valid: bool,
     /// Those who were due a mail: each once for each run.
     pub recipients: u64,
-    /// Mails that the sink accepted.
+    /// Emails that the sink accepted.
     pub accepted: u64,
     /// Of those, beyond the first of a recipient of a run, and no operator decided to send it again: 0 is promised,
     /// except under `resend`, where all are counted here.
@@ -35,7 +35,7 @@ pub struct Judgement {
     /// Who was due, did not get it, and is neither in doubt nor ended in another way. Null: not everything that could
     /// say so was observed.
     pub lost: Option<u64>,
-    /// Mails that no claim or no run explains.
+    /// Emails that no claim or no run explains.
     pub unexplained: u64,
     /// Reads of administrators that were answered while all of it went on.
     pub reads: u64,
@@ -168,7 +168,7 @@ impl Judgement {
             self.accepted,
             self.duplicates,
             self.duplicates_decided,
-            self.lost.map_or("nobody knows how many".to_owned(), |lost| lost.to_string()),
+            self.lost.map_or("an unknown number".to_owned(), |lost| lost.to_string()),
             self.unexplained,
             self.in_doubt,
             self.in_doubt_arrived,

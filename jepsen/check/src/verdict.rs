@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::book::Book;
 use crate::history::Part;
 
-/// So many offences are told; all are counted.
+/// So many offences are printed; all are counted.
 const TOLD: usize = 10;
 
 /// What an invariant comes to. Only [`Verdict::True`] is a pass.

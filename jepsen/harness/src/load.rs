@@ -56,14 +56,14 @@ pub fn generated_address(seed: u64, recipient: u32) -> String {
 
 /// Measurements of the creates.
 #[derive(Debug)]
-pub struct Created {
+pub struct CreateMeasurements {
     /// The duration of each create, retries included, sorted; microseconds.
     pub latencies_us: Vec<i64>,
     /// From the first call to the last answer.
     pub took: Duration,
 }
 
-impl Created {
+impl CreateMeasurements {
     /// How many schedules were created.
     pub fn count(&self) -> u64 {
         self.latencies_us.len() as u64
@@ -83,7 +83,7 @@ pub async fn create(
     count: u64,
     what: &str,
     body: impl Fn(u64) -> ScheduleBody + Send + Sync + 'static,
-) -> Result<Created> {
+) -> Result<CreateMeasurements> {
     let (body, next) = (Arc::new(body), Arc::new(AtomicU64::new(0)));
     let start = Instant::now();
     // A drop aborts the tasks.
@@ -104,7 +104,7 @@ pub async fn create(
         }
     }
     latencies_us.sort_unstable();
-    Ok(Created { latencies_us, took: start.elapsed() })
+    Ok(CreateMeasurements { latencies_us, took: start.elapsed() })
 }
 
 async fn create_in_turn(
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn rate_counts_answered_creates() {
-        let created = Created { latencies_us: vec![1; 30], took: Duration::from_secs(2) };
+        let created = CreateMeasurements { latencies_us: vec![1; 30], took: Duration::from_secs(2) };
         assert_eq!((created.count(), created.rate()), (30, 15.0));
     }
 }

@@ -25,9 +25,9 @@ pub enum Broken {
     LeaseFromApply,
     /// P9: a leader grants leases without the acknowledgement of a quorum.
     GrantWithoutQuorum,
-    /// P9, as mended: a grant does not name the index that the node must have applied.
+    /// P9, as corrected: a grant does not name the index that the node must have applied.
     GrantWithoutFloor,
-    /// P9, as mended: a leader grants while its revocation of the node's row is under way.
+    /// P9, as corrected: a leader grants while its revocation of the node's row is under way.
     GrantDuringRevocation,
     /// P9: a row is revoked by its age, while the lease of its holder may run.
     RevokeByAge,
@@ -39,7 +39,7 @@ pub enum Broken {
     Resend,
     /// P4: a negative outcome moves recipients that are no longer in its row.
     SettleWithoutRow,
-    /// P14, as mended: an acceptance that comes again is counted again.
+    /// P14, as corrected: an acceptance that comes again is counted again.
     CountEachRepeat,
     /// P5: the terminator goes out before `begin` is in the journal.
     BeginAfterTerminator,
@@ -47,11 +47,11 @@ pub enum Broken {
     TrustLostJournal,
     /// P15: an opt-out is answered as soon as it is applied, without asking the nodes.
     AnswerBeforeBarrier,
-    /// P15, as mended: a leader whose state names another epoch answers all the same.
+    /// P15, as corrected: a leader whose state names another epoch answers all the same.
     BarrierOfAnyEpoch,
-    /// P15, as mended: only hand-offs of living processes are named as crossed.
+    /// P15, as corrected: only hand-offs of living processes are named as crossed.
     NameOnlyTheLiving,
-    /// P15, as mended: what no process lists is named by a state that may be older than the one by which a process
+    /// P15, as corrected: what no process lists is named by a state that may be older than the one by which a process
     /// took it off its list.
     NameByAnOlderState,
     /// P4: `apply` grants in a run that is paused, ended or past its deadline.
@@ -64,7 +64,7 @@ pub enum Broken {
     CancelForgetsWhoComesBack,
     /// P15: a recipient of a cancelled run is sent again.
     ResendOfCancelledRun,
-    /// P15, as mended: a pause that the deadline overtook is forgotten when the run opens again.
+    /// P15, as corrected: a pause that the deadline overtook is forgotten when the run opens again.
     ExpiryForgetsPause,
     /// P16: the deadline moves who is claimed, too.
     ExpireWhoIsClaimed,

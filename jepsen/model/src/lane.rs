@@ -123,7 +123,7 @@ fn judge_against_answer(state: &mut State, attempt: &Attempt) {
 
 /// The process on `node` has just applied its own `NodeUp`: the rows of its earlier lives are
 /// complete, and it says what became of them, by their journals (P10, P11). What a decision has closed
-/// meanwhile is settled too, where the journal is whole: who was assumed, and whom the relay accepted.
+/// meanwhile is settled too, where the journal is whole: assumed recipients, and those that the relay accepted.
 pub fn settle_earlier_lives(rules: Rules, state: &mut State, node: Node) {
     if !rules.keep(Broken::NoIncarnation) {
         return;

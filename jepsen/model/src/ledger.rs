@@ -43,7 +43,7 @@ pub struct Row {
     pub fence: Fence,
     /// Who may work it.
     pub holder: Holder,
-    /// Whom it was granted for; never changes.
+    /// The granted recipients; never changes.
     pub granted: Recipients,
     /// Who is still in it: claimed or in doubt.
     pub open: Recipients,

@@ -4,7 +4,7 @@
 //! written down before they were built. This crate writes the same rules once more, as small as
 //! they can be, and lets [stateright] try every order of events: two nodes, each of
 //! which may lead and may hold rows; leaders that do not know that they are deposed; processes that
-//! lag, freeze, die and come back; settles that arrive late and again; mails that arrive long after
+//! lag, freeze, die and come back; settles that arrive late and again; emails that arrive long after
 //! their sender is gone. People who change a rule change it here first. Nothing of the product
 //! depends on this crate and it depends on nothing of the product.
 //!
@@ -20,7 +20,7 @@
 //!   itself, and may arrive at any later time whatever became of its sender.
 //! - **Settles**: each one ever proposed may be committed at any time, again and again.
 //! - **Decisions** ([`auditor`], and the operator): who is in doubt is sent again or assumed, by policy or
-//!   by a person, whose command may be committed long after he looked. A duplicate is then possible,
+//!   by an operator, whose command may be committed long after the state was read. A duplicate is then possible,
 //!   and what is checked is that it was counted.
 //! - **The run** ([`run`]): paused, resumed, cancelled, past its deadline; attempts that end.
 //! - **Ledger time**: a number in the ledger that entries move. Leaders' clocks, and what the voters

@@ -19,8 +19,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether this lease gives every right that `other` gives, for at least as long: whoever waits
-    /// for its end waits for the other's too.
+    /// Whether this lease gives every right that `other` gives, for at least as long: a wait for its end
+    /// covers a wait for the other's end.
     pub fn covers(&self, other: &Lease) -> bool {
         self.floor <= other.floor && self.epoch >= other.epoch && (self == other || (self.is_backed && other.is_backed))
     }

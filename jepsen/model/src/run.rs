@@ -61,7 +61,7 @@ pub struct Run {
     pub attempts: [u8; RECIPIENTS_MAX],
     /// Decisions to send a recipient again who was in doubt.
     pub resent: u8,
-    /// Acceptances of a recipient whom another fence had sent.
+    /// Acceptances of a recipient that another fence had sent.
     pub known_duplicates: u8,
     /// Acceptances of a recipient who had ended otherwise.
     pub contradictions: u8,

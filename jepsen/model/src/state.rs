@@ -104,7 +104,7 @@ impl State {
     }
 
     /// Whether the process on `node` holds a row, now or in what it has yet to apply, with a recipient
-    /// whom it has not tried.
+    /// that it has not tried.
     pub fn has_work(&self, node: Node) -> bool {
         let process = self.process(node);
         let view = self.view(node);

@@ -17,12 +17,12 @@ use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
 use crate::chronicle::{Chronicle, name};
 use crate::clients::Created;
 use crate::observer::fence_of;
-use crate::plan::Plan;
+use crate::plan::SeedPlan;
 use crate::relay::Arrival;
 use crate::schedule::{Lists, value};
 
-/// Writes down each final dot that the relay saw.
-pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
+/// Records each final dot that the relay saw.
+pub fn emails(chronicle: &Chronicle, arrivals: &[Arrival]) {
     for arrival in arrivals {
         chronicle.note(Event::Mail(Mail {
             data_ns: arrival.data_at.as_nanos() as u64,
@@ -50,7 +50,7 @@ pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
 ///
 /// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
 /// of them is due only if the ledger knows it.
-pub fn due(chronicle: &Chronicle, plan: &Plan, created: &[Created], ledger: &Ledger) -> u64 {
+pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: &Ledger) -> u64 {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
         let codes = recipients.iter().map(|recipient| Content::code_of(&name, recipient)).collect();
@@ -124,8 +124,8 @@ fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     })
 }
 
-/// Writes down every run and everybody in it; answers how many runs there are.
-pub fn runs(chronicle: &Chronicle, plan: &Plan, ledger: &Ledger) -> u64 {
+/// Records every run and its recipients; returns how many runs there are.
+pub fn runs(chronicle: &Chronicle, plan: &SeedPlan, ledger: &Ledger) -> u64 {
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
         let get = |standing| run.counts.get(standing);

@@ -2,19 +2,19 @@
 
 use reveille_ledger::{LEVEL, level};
 
-use crate::faults::{Fault, Mood, Place};
+use crate::faults::{Fault, Mood, NodeIndex};
 
 /// A step of the run.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum AgendaStep {
     NextFault,
     /// Installs a fault.
     Break(Fault),
-    Start(Place),
+    Start(NodeIndex),
     HealNetwork,
-    Thaw(Place),
+    Thaw(NodeIndex),
     Mood(Mood),
-    SetClock(Place),
+    SetClock(NodeIndex),
     Create(usize),
     Operate,
     Look,
@@ -22,7 +22,7 @@ pub(crate) enum Step {
     /// An entry of a former leadership arrives.
     Late,
     /// A release that applies this level is installed, and the node restarts.
-    Install(Place, u32),
+    Install(NodeIndex, u32),
     /// The operator finishes the upgrade, if that is possible.
     Finish,
     Heal,
@@ -34,22 +34,22 @@ pub(crate) enum Step {
 pub(crate) enum Thing {
     Network,
     Relay,
-    Clock(Place),
-    Process(Place),
+    Clock(NodeIndex),
+    Process(NodeIndex),
 }
 
 /// What is done, in percent of the run. Decided by the seed alone, so that it moves no draw.
-pub(crate) fn upgrade_plan(seed: u64) -> Vec<(u32, Step)> {
+pub(crate) fn upgrade_plan(seed: u64) -> Vec<(u32, AgendaStep)> {
     if level::KNOWN == LEVEL || seed % 3 != 2 {
         return Vec::new();
     }
-    let install = |place, level| Step::Install(place, level);
+    let install = |place, level| AgendaStep::Install(place, level);
     vec![
         (12, install(0, level::KNOWN)),
         (20, install(1, level::KNOWN)),
         (28, install(0, LEVEL)),
         (34, install(0, level::KNOWN)),
         (40, install(2, level::KNOWN)),
-        (44, Step::Finish),
+        (44, AgendaStep::Finish),
     ]
 }

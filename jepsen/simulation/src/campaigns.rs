@@ -3,40 +3,18 @@
 //! campaign that a trigger opens.
 
 use reveille_check::history::{Answer, Noun, Operation};
-use reveille_ledger::campaign::Stage;
+use reveille_ledger::campaign::CampaignStage;
 use reveille_ledger::command::{CampaignCreate, CampaignLaunch, CampaignName, Command};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::Labels;
 use tokio::time::Duration;
 
-use crate::chance::Chance;
 use crate::clients::{Clients, Created};
 use crate::history::CLOCK_ERROR_MS;
-use crate::schedule::Planned;
+use crate::schedule::{LaunchKind, Planned};
 
 /// It is launched once more so long after its instant, when its run is open or finished.
 const LAUNCHED_AFTER_MS: i64 = 5_000;
-
-/// What becomes of a campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launch {
-    /// Its audience is sealed first, and the proposer has compiled the content with it.
-    Checked,
-    /// Its audience is sealed first, and the leader compiles the content.
-    Unchecked,
-    /// Its audience is sealed after the launch.
-    BeforeSeal,
-    /// It is cancelled first, so the launch is refused.
-    Cancelled,
-}
-
-impl Launch {
-    /// One of them.
-    pub fn draw(chance: &mut Chance) -> Launch {
-        use Launch::{BeforeSeal, Cancelled, Checked, Unchecked};
-        *chance.one_of(&[Checked, Checked, Unchecked, Unchecked, BeforeSeal, BeforeSeal, Cancelled])
-    }
-}
 
 impl Planned {
     /// The only instant of a campaign.
@@ -78,7 +56,7 @@ impl Planned {
 
 impl Clients {
     /// Drafts a campaign, launches it by two callers at once, and once more after its instant.
-    pub(crate) async fn campaign(&self, planned: Planned, launch: Launch) {
+    pub(crate) async fn campaign(&self, planned: Planned, launch: LaunchKind) {
         let operation = Operation::Write {
             noun: Noun::Campaign,
             tenant: planned.tenant.to_owned(),
@@ -88,15 +66,15 @@ impl Clients {
         let asked = self.chronicle.asked("marketer", None, operation);
         let propose = async |what: &str, command: Command| self.ask(what, None, |_| Some(command.clone())).await;
         propose("draft", Command::CampaignCreate(Box::new(planned.draft()))).await;
-        if launch == Launch::Cancelled {
+        if launch == LaunchKind::Cancelled {
             propose("cancel a draft", Command::CampaignCancel(planned.campaign_name())).await;
         }
-        if launch != Launch::BeforeSeal {
+        if launch != LaunchKind::BeforeSeal {
             self.seal(&planned).await;
         }
-        let command = || Command::CampaignLaunch(planned.launch(launch == Launch::Checked));
+        let command = || Command::CampaignLaunch(planned.launch(launch == LaunchKind::Checked));
         let (first, second) = tokio::join!(propose("launch", command()), propose("launch too", command()));
-        if launch == Launch::BeforeSeal {
+        if launch == LaunchKind::BeforeSeal {
             self.seal(&planned).await;
         }
         let ready = self.now();
@@ -106,7 +84,7 @@ impl Clients {
         let Some(stage) = self.settled(&planned.campaign_name()).await else { return };
         self.chronicle.answered(asked, Answer::at(None));
         self.note_stage(&planned, &stage, ready);
-        if !matches!(stage, Stage::Armed(_)) {
+        if !matches!(stage, CampaignStage::Armed(_)) {
             return;
         }
         let wait_ms = planned.instant().plus_ms(LAUNCHED_AFTER_MS).since_ms(self.now());
@@ -115,12 +93,12 @@ impl Clients {
     }
 
     /// The stage of a campaign that no longer waits for its audience.
-    async fn settled(&self, named: &CampaignName) -> Option<Stage> {
+    async fn settled(&self, named: &CampaignName) -> Option<CampaignStage> {
         for number in 0_usize.. {
             if let Some(site) = self.fresh_site(number).await
                 && let Some(stage) =
                     site.replica.read(|ledger| Some(ledger.campaigns().get(&named.place())?.stage.clone()))
-                && !matches!(stage, Stage::Waiting(_))
+                && !matches!(stage, CampaignStage::Waiting(_))
             {
                 return Some(stage);
             }
@@ -130,19 +108,19 @@ impl Clients {
     }
 
     /// `ready`: by then it was launched and its audience sealed. Whether its schedule fires is judged by the history.
-    fn note_stage(&self, planned: &Planned, stage: &Stage, ready: Time) {
-        let is_cancelled = planned.launch == Some(Launch::Cancelled);
+    fn note_stage(&self, planned: &Planned, stage: &CampaignStage, ready: Time) {
+        let is_cancelled = planned.launch == Some(LaunchKind::Cancelled);
         let is_late = planned.instant().since_ms(ready) < CLOCK_ERROR_MS as i64;
         let mut known = self.known.lock();
         match stage {
-            Stage::Armed(armed) if !is_cancelled => {
+            CampaignStage::Armed(armed) if !is_cancelled => {
                 // It fires however late it is launched.
                 let before = planned.instant().plus_ms(-1);
                 let (planned, id) = (planned.clone(), armed.schedule);
                 known.created.push(Created { planned, id, after_first: before, after_last: before });
             }
-            Stage::Cancelled { .. } if is_cancelled => known.never += 1,
-            Stage::Draft | Stage::Missed { .. } if is_late && !is_cancelled => known.never += 1,
+            CampaignStage::Cancelled { .. } if is_cancelled => known.never += 1,
+            CampaignStage::Draft | CampaignStage::Missed { .. } if is_late && !is_cancelled => known.never += 1,
             other => known
                 .wrong
                 .push(format!("P7: campaign {} was planned {:?} and is {other:?}", planned.name, planned.launch)),

@@ -29,7 +29,7 @@ pub struct Chronicle {
 
 /// A call that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked(usize);
+pub struct PendingCall(usize);
 
 /// A fault that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl Chronicle {
     }
 
     /// A client calls. The result is unknown until [`Chronicle::answered`].
-    pub fn asked(&self, client: &str, request_id: Option<&str>, operation: Operation) -> Asked {
+    pub fn asked(&self, client: &str, request_id: Option<&str>, operation: Operation) -> PendingCall {
         let call = Call {
             client: client.to_owned(),
             request_id: request_id.map(str::to_owned),
@@ -68,11 +68,11 @@ impl Chronicle {
         };
         let mut inner = self.inner.lock();
         inner.calls.push(call);
-        Asked(inner.calls.len() - 1)
+        PendingCall(inner.calls.len() - 1)
     }
 
     /// The call was answered.
-    pub fn answered(&self, asked: Asked, answer: Answer) {
+    pub fn answered(&self, asked: PendingCall, answer: Answer) {
         let now_ns = self.now_ns();
         if let Some(call) = self.inner.lock().calls.get_mut(asked.0) {
             call.answered_ns = (answer != Answer::Unknown).then_some(now_ns);
@@ -94,7 +94,7 @@ impl Chronicle {
     }
 
     /// The fault has ended.
-    pub fn mends(&self, broken: Broken) {
+    pub fn fault_ended(&self, broken: Broken) {
         let now_ns = self.now_ns();
         if let Some(fault) = self.inner.lock().faults.get_mut(broken.0) {
             fault.until_ns = Some(now_ns);

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::chronicle::{Chronicle, name};
 use crate::observer::fence_of;
-use crate::plan::Plan;
+use crate::plan::SeedPlan;
 use crate::schedule::{Lists, Planned};
 use crate::trace::Trace;
 
@@ -90,23 +90,23 @@ pub(crate) struct Told {
 }
 
 /// Why a try has no result.
-pub(crate) enum Missed {
+pub(crate) enum NoResult {
     /// It did not happen, says the product, and is held to it.
     NotDone(String),
     /// It may have happened: its answer is lost, or the command was applied and its barrier failed.
     MaybeDone(String),
 }
 
-impl fmt::Display for Missed {
+impl fmt::Display for NoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Missed::NotDone(why) | Missed::MaybeDone(why)) = self;
+        let (NoResult::NotDone(why) | NoResult::MaybeDone(why)) = self;
         f.write_str(why)
     }
 }
 
 impl Clients {
     /// Clients of these nodes.
-    pub fn new(sites: Sites, plan: &Plan, trace: Trace, chronicle: Chronicle) -> Clients {
+    pub fn new(sites: Sites, plan: &SeedPlan, trace: Trace, chronicle: Chronicle) -> Clients {
         let (lists, begins) = (Arc::new(plan.lists()), plan.begins);
         Clients { sites, trace, chronicle, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
     }
@@ -138,7 +138,7 @@ impl Clients {
         look(&self.known.lock())
     }
 
-    /// Asks until something definite is answered: by the ledger, and where there is a barrier, by whoever holds it. An
+    /// Asks until something definite is answered: by the ledger, and where there is a barrier, by its holders. An
     /// answer that only the ledger gave is none yet (P15), and the same is asked again. `make` gives the command from
     /// the state of the node that is asked, which has read linearizably before, as in the admin API; none: there is
     /// nothing to ask any more.
@@ -163,7 +163,7 @@ impl Clients {
                         return Some(Told { reply, command, barrier, may_be_older });
                     }
                     Err(missed) => {
-                        may_be_older |= matches!(missed, Missed::MaybeDone(_));
+                        may_be_older |= matches!(missed, NoResult::MaybeDone(_));
                         self.trace.say(format_args!("client: {what} by n{}: {missed}", site.me.node.0));
                     }
                 }
@@ -261,16 +261,16 @@ pub(crate) async fn try_once(
     site: &Arc<NodeContext>,
     command: &Command,
     about: Option<&BarrierSubject>,
-) -> Result<(CommandReply, BarrierReport), Missed> {
+) -> Result<(CommandReply, BarrierReport), NoResult> {
     let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| match error {
-        ProposeError::Unknown => Missed::MaybeDone(error.to_string()),
-        _ => Missed::NotDone(error.to_string()),
+        ProposeError::Unknown => NoResult::MaybeDone(error.to_string()),
+        _ => NoResult::NotDone(error.to_string()),
     })?;
     match about {
         Some(about) if !matches!(reply.outcome, CommandOutcome::Refused(_)) => {
             // The barrier waits for leases, so it takes longer than an entry.
             let held = barrier::through_leader(site, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
-            held.map(|report| (reply, report)).map_err(|error| Missed::MaybeDone(error.to_string()))
+            held.map(|report| (reply, report)).map_err(|error| NoResult::MaybeDone(error.to_string()))
         }
         _ => Ok((reply, BarrierReport { crossed: Vec::new(), unconfirmed: Vec::new() })),
     }

@@ -9,15 +9,15 @@ use tokio::time::Duration;
 use crate::chance::Chance;
 
 /// One of the nodes, by its place.
-pub type Place = usize;
+pub type NodeIndex = usize;
 
 /// A fault, and for how long it stays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// `kill -9` of a node or, for none, of the leader; it starts again after this.
-    Kill(Option<Place>, Duration),
+    Kill(Option<NodeIndex>, Duration),
     /// The power of a node, or of the leader, is cut in the middle of a sync some syncs from now.
-    PowerCut(Option<Place>, u64, Duration),
+    PowerCut(Option<NodeIndex>, u64, Duration),
     /// The sender of the n-th mail that the relay accepts from now is killed between its dot and the answer.
     Strike(u64, End),
     /// All nodes are killed at once, each for a while of its own; with their power, where true.
@@ -25,20 +25,20 @@ pub enum Fault {
     /// All nodes are killed at once, and are back at once: sooner than any of them may stand for election.
     Bounce(Duration),
     /// The process of a node, or of the leader, is frozen, and goes on.
-    Freeze(Option<Place>, Duration),
+    Freeze(Option<NodeIndex>, Duration),
     /// A node, or the leader, is cut off from the others.
-    Isolate(Option<Place>, Duration),
+    Isolate(Option<NodeIndex>, Duration),
     /// Messages from the first node do not reach the second.
-    OneWay(Place, Place, Duration),
+    OneWay(NodeIndex, NodeIndex, Duration),
     /// Percent of messages that are lost, and by how many milliseconds they are late at most.
     Disturb(u64, u64, Duration),
     /// The wall clock of a node jumps by so many milliseconds, and is put right later.
-    Jump(Place, i64, Duration),
+    Jump(NodeIndex, i64, Duration),
     /// The clocks of a node go wrong by so many parts of a million, and right again later.
-    Drift(Place, i64, Duration),
+    Drift(NodeIndex, i64, Duration),
     /// CLOCK_BOOTTIME of a node runs at a rate that is wrong by so many parts of a million, and right again later.
     /// Leases hold while it is within one part in ten (P9).
-    BootRate(Place, i64, Duration),
+    BootRate(NodeIndex, i64, Duration),
     /// The relay misbehaves.
     Relay(Mood, Duration),
 }
@@ -111,7 +111,7 @@ pub fn draw(chance: &mut Chance) -> Blow {
 }
 
 fn fault(chance: &mut Chance) -> Fault {
-    let victim = |chance: &mut Chance| if chance.percent(50) { None } else { Some(chance.within(0..3) as Place) };
+    let victim = |chance: &mut Chance| if chance.percent(50) { None } else { Some(chance.within(0..3) as NodeIndex) };
     let stay = |chance: &mut Chance| Duration::from_millis(chance.within(2_000..40_000));
     match chance.within(0..100) {
         0..14 => Fault::Kill(victim(chance), absence(chance)),
@@ -122,23 +122,23 @@ fn fault(chance: &mut Chance) -> Fault {
         45..50 => Fault::Freeze(victim(chance), stay(chance)),
         50..61 => Fault::Isolate(victim(chance), stay(chance)),
         61..67 => {
-            let from = chance.within(0..3) as Place;
-            Fault::OneWay(from, (from + 1 + chance.within(0..2) as Place) % 3, stay(chance))
+            let from = chance.within(0..3) as NodeIndex;
+            Fault::OneWay(from, (from + 1 + chance.within(0..2) as NodeIndex) % 3, stay(chance))
         }
         67..73 => Fault::Disturb(chance.within(0..20), chance.within(1..400), stay(chance)),
         73..79 => {
             let by = *chance.one_of(&[1_000, 1_900, 61_000, 3_600_000, 90_000_000]);
             let by = if chance.percent(50) { by } else { -by };
-            Fault::Jump(chance.within(0..3) as Place, by, stay(chance))
+            Fault::Jump(chance.within(0..3) as NodeIndex, by, stay(chance))
         }
         79..82 => {
             let ppm = *chance.one_of(&[-900, -200, 200, 900]);
-            Fault::Drift(chance.within(0..3) as Place, ppm, stay(chance))
+            Fault::Drift(chance.within(0..3) as NodeIndex, ppm, stay(chance))
         }
         82..86 => {
             let ppm = *chance.one_of(&[-90_000, -90_000, -40_000, 40_000, 90_000]);
             let stay = Duration::from_millis(chance.within(4_000..BOOT_RATE_STAYS_MS));
-            Fault::BootRate(chance.within(0..3) as Place, ppm, stay)
+            Fault::BootRate(chance.within(0..3) as NodeIndex, ppm, stay)
         }
         _ => Fault::Relay(mood(chance), stay(chance)),
     }

@@ -15,7 +15,7 @@ use reveille_ledger::policy;
 use crate::limits::{self, Limited};
 use crate::node::ELECTION;
 use crate::options::{FAULTS_AFTER, Options};
-use crate::plan::Plan;
+use crate::plan::SeedPlan;
 
 /// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
 /// slewed. Milliseconds.
@@ -63,7 +63,7 @@ pub struct History {
 }
 
 /// The history of these events.
-pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64) -> History {
+pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> History {
     if options.faults {
         let at_ns = FAULTS_AFTER.as_nanos() as u64;
         events.push(Event::Phase(Phase { at_ns, phase: PhaseName::Faults }));

@@ -48,6 +48,6 @@ pub mod world;
 
 pub use options::Options;
 pub use reveille_ledger::injected_bugs;
-pub use run::{Report, run};
+pub use run::{SeedReport, run};
 pub use trace::short_hash;
 pub use verdict::Verdict;

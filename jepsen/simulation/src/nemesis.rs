@@ -4,11 +4,11 @@ use anyhow::Result;
 use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phase, PhaseName};
 use tokio::time::Duration;
 
-use crate::agenda::{Step, Thing};
+use crate::agenda::{AgendaStep, Thing};
 use crate::chronicle::name;
 use crate::disk::LogDisk;
-use crate::faults::{self, Blow, Fault, Moment, Mood, Place};
-use crate::node::{Death, Node};
+use crate::faults::{self, Blow, Fault, Moment, Mood, NodeIndex};
+use crate::node::{Death, SimulatedNode};
 use crate::relay::Struck;
 use crate::world::World;
 
@@ -30,13 +30,13 @@ impl World {
             return self.break_something(fault);
         }
         self.trace().say(format_args!("aimed, {:.3} s from now: {fault:?}", wait.as_secs_f64()));
-        self.after(wait, Step::Break(fault));
+        self.after(wait, AgendaStep::Break(fault));
         Ok(())
     }
 
     /// How long until something becomes due, as a node's ledger says; none where nothing does soon.
     fn until_due(&self) -> Option<Duration> {
-        let site = self.nodes.iter().find_map(Node::site)?;
+        let site = self.nodes.iter().find_map(SimulatedNode::site)?;
         let due = site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due))?;
         let wait = Duration::from_millis(u64::try_from(due.since_ms(self.true_time())).ok()?);
         Some(wait).filter(|wait| *wait <= DUE_WITHIN)
@@ -46,23 +46,23 @@ impl World {
         self.trace().say(format_args!("fault: {fault:?}"));
         let word = format!("{fault:?}");
         let leader = self.leader();
-        let whom = |place: Option<Place>| place.or(leader).unwrap_or(0);
+        let target = |place: Option<NodeIndex>| place.or(leader).unwrap_or(0);
         match fault {
             Fault::Kill(place, absence) => {
                 self.count("kill");
-                self.kill(whom(place), Death::Kill, absence)?;
+                self.kill(target(place), Death::Kill, absence)?;
             }
             Fault::PowerCut(place, syncs, absence) => {
                 self.count("power cut");
-                if let Some(disk) = self.nodes[whom(place)].disk() {
+                if let Some(disk) = self.nodes[target(place)].disk() {
                     disk.arm(syncs);
                 }
                 // It starts again however long the cut takes to come.
-                self.after(absence + Duration::from_secs(10), Step::Start(whom(place)));
+                self.after(absence + Duration::from_secs(10), AgendaStep::Start(target(place)));
             }
-            Fault::Strike(mails, end) => {
+            Fault::Strike(emails, end) => {
                 self.count("armed strike");
-                self.around.relay.arm(mails, end);
+                self.around.relay.arm(emails, end);
             }
             Fault::Bounce(absence) => {
                 self.count("bounce of all");
@@ -78,36 +78,36 @@ impl World {
                 }
             }
             Fault::Freeze(place, stay) => {
-                let place = whom(place);
+                let place = target(place);
                 if self.nodes[place].life().is_none() {
                     return Ok(());
                 }
                 self.count("freeze");
                 self.breaks((Thing::Process(place), FaultKind::Pause), word, &[place]);
                 self.around.network.freeze(self.nodes[place].id);
-                self.after(stay, Step::Thaw(place));
+                self.after(stay, AgendaStep::Thaw(place));
             }
             Fault::Isolate(place, stay) => {
                 self.count("isolation");
-                let alone = self.nodes[whom(place)].id;
-                self.breaks((Thing::Network, FaultKind::Partition), word, &[whom(place)]);
+                let alone = self.nodes[target(place)].id;
+                self.breaks((Thing::Network, FaultKind::Partition), word, &[target(place)]);
                 for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
                     self.around.network.cut(alone, other);
                     self.around.network.cut(other, alone);
                 }
-                self.after(stay, Step::HealNetwork);
+                self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::OneWay(from, to, stay) => {
                 self.count("one way cut");
                 self.breaks((Thing::Network, FaultKind::Partition), word, &[from, to]);
                 self.around.network.cut(self.nodes[from].id, self.nodes[to].id);
-                self.after(stay, Step::HealNetwork);
+                self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Disturb(lossy, slow_ms, stay) => {
                 self.count("disturbed network");
                 self.breaks((Thing::Network, FaultKind::Link), word, &[0, 1, 2]);
                 self.around.network.disturb(lossy, slow_ms);
-                self.after(stay, Step::HealNetwork);
+                self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Jump(place, by_ms, stay) => {
                 // What two of three clocks say is the time (P18).
@@ -117,13 +117,13 @@ impl World {
                 self.count("clock jump");
                 self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.jump(by_ms);
-                self.after(stay, Step::SetClock(place));
+                self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::Drift(place, ppm, stay) => {
                 self.count("clock drift");
                 self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.drift(ppm);
-                self.after(stay, Step::SetClock(place));
+                self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::BootRate(place, ppm, stay) => {
                 // A second one that is fast would add its error of ledger time to that of the first.
@@ -133,39 +133,39 @@ impl World {
                 self.count("boot clock rate");
                 self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.boot_rate(ppm);
-                self.after(stay, Step::SetClock(place));
+                self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::Relay(mood, stay) => {
                 self.count("relay");
                 self.breaks((Thing::Relay, FaultKind::Relay), word, &[]);
                 self.around.relay.set_mood(mood);
-                self.after(stay, Step::Mood(Mood::default()));
+                self.after(stay, AgendaStep::Mood(Mood::default()));
             }
         }
         Ok(())
     }
 
-    fn breaks(&mut self, (thing, kind): (Thing, FaultKind), word: String, places: &[Place]) {
+    fn breaks(&mut self, (thing, kind): (Thing, FaultKind), word: String, places: &[NodeIndex]) {
         let nodes: Vec<_> = places.iter().map(|place| self.nodes[*place].id).collect();
         let broken = self.around.chronicle.breaks(kind, word, &nodes);
         self.broken.entry(thing).or_default().push(broken);
     }
 
-    pub(crate) fn mended(&mut self, thing: Thing) {
+    pub(crate) fn repaired(&mut self, thing: Thing) {
         for broken in self.broken.remove(&thing).unwrap_or_default() {
-            self.around.chronicle.mends(broken);
+            self.around.chronicle.fault_ended(broken);
         }
     }
 
-    pub(crate) fn kill(&mut self, place: Place, death: Death, absence: Duration) -> Result<()> {
+    pub(crate) fn kill(&mut self, place: NodeIndex, death: Death, absence: Duration) -> Result<()> {
         self.ends(place, if death == Death::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
         self.nodes[place].die(death)?;
-        self.after(absence, Step::Start(place));
+        self.after(absence, AgendaStep::Start(place));
         Ok(())
     }
 
     /// Records the end of a process, with what the relay sees of it now.
-    fn ends(&self, place: Place, kind: FaultKind) {
+    fn ends(&self, place: NodeIndex, kind: FaultKind) {
         let node = &self.nodes[place];
         let past_gate = node.life().map(|life| self.around.relay.past_gate(life));
         // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
@@ -202,7 +202,7 @@ impl World {
     }
 
     /// An armed power cut has come.
-    pub(crate) fn cut(&mut self, place: Place) -> Result<()> {
+    pub(crate) fn cut(&mut self, place: NodeIndex) -> Result<()> {
         self.count("torn sync");
         let death = Death::PowerCut(self.chances.disk.next());
         let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
@@ -219,7 +219,7 @@ impl World {
             self.clients.set(command);
         }
         self.agenda.retain(|_, step| {
-            use Step::{Break, HealNetwork, Mood, NextFault, SetClock, Start, Thaw};
+            use AgendaStep::{Break, HealNetwork, Mood, NextFault, SetClock, Start, Thaw};
             !matches!(step, NextFault | Break(_) | HealNetwork | Thaw(_) | Start(_) | Mood(_) | SetClock(_))
         });
         self.around.network.heal();
@@ -230,9 +230,9 @@ impl World {
         let right = self.true_time();
         self.nodes.iter().for_each(|node| node.clock.set(right));
         let broken: Vec<Thing> = self.broken.keys().copied().collect();
-        broken.into_iter().for_each(|thing| self.mended(thing));
+        broken.into_iter().for_each(|thing| self.repaired(thing));
         if self.options.faults && self.chances.faults.percent(40) {
-            let place = self.chances.faults.within(0..3) as Place;
+            let place = self.chances.faults.within(0..3) as NodeIndex;
             if self.chances.faults.percent(50) {
                 self.count("node lost for good");
                 self.trace().say(format_args!("n{} is lost for good", place + 1));
@@ -251,7 +251,7 @@ impl World {
         }
         for place in 0..self.nodes.len() {
             if self.nodes[place].life().is_none() {
-                self.after(Duration::from_millis(100), Step::Start(place));
+                self.after(Duration::from_millis(100), AgendaStep::Start(place));
             }
         }
     }

@@ -19,7 +19,7 @@ use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::Chance;
-use crate::oaths::{Asked, Oaths};
+use crate::oaths::{Oaths, RequestKind};
 use crate::trace::Trace;
 
 /// How long a message takes one way on a quiet link, in microseconds.
@@ -220,7 +220,7 @@ impl Way {
         let (there, handler) = known.ok_or_else(gone)?;
         network.trace.note(b'm', &[self.life.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
         // A delivered request is handled even if the caller no longer waits.
-        let promises = Asked::of(&request);
+        let promises = RequestKind::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
         let answer = answer.await.map_err(|_| PeerError::Lost(format!("{to} broke down")))?;
         if let (Some(asked), Ok(response)) = (promises, &answer) {

@@ -21,7 +21,7 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_raft::wal::MemoryDisk;
-use reveille_raft::{Execution, Hint, Hints, Options, Replica};
+use reveille_raft::{Execution, Hint, Hints, Replica, ReplicaOptions};
 use tokio::task::JoinHandle;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,7 @@ pub struct Surroundings {
     /// The network between nodes.
     pub network: Network,
     /// The relay.
-    pub relay: Relay,
+    pub relay: SimulatedRelay,
     /// The trace.
     pub trace: Trace,
     /// The history.
@@ -59,7 +59,7 @@ pub struct Surroundings {
 }
 
 /// A machine, and the process on it while there is one.
-pub struct Node {
+pub struct SimulatedNode {
     /// Its id.
     pub id: NodeId,
     /// Its clocks.
@@ -90,10 +90,10 @@ pub enum Death {
     PowerCut(u64),
 }
 
-impl Node {
+impl SimulatedNode {
     /// A machine that was never used.
-    pub fn new(id: NodeId, clock: NodeClock, around: Surroundings) -> Node {
-        Node { id, clock, level: LEVEL, around, lives: 0, log: MemoryDisk::new(), running: None }
+    pub fn new(id: NodeId, clock: NodeClock, around: Surroundings) -> SimulatedNode {
+        SimulatedNode { id, clock, level: LEVEL, around, lives: 0, log: MemoryDisk::new(), running: None }
     }
 
     /// The process that runs here.
@@ -127,7 +127,8 @@ impl Node {
         self.around.trace.say(format_args!("n{} starts its life {}", self.id.0, self.lives));
         let disk = LogDisk::new(self.log.clone(), life, self.around.trace.clone());
         let me = ClaimOwner { node: self.id, incarnation: Incarnation(self.lives) };
-        let mut options = Options::new(self.folder(self.lives).join("data"), me, self.around.network.enter(life));
+        let mut options =
+            ReplicaOptions::new(self.folder(self.lives).join("data"), me, self.around.network.enter(life));
         let heartbeat_ms = self.around.heartbeat_ms;
         options.heartbeat_ms = heartbeat_ms;
         options.election_ms = heartbeat_ms * ELECTION.start..heartbeat_ms * ELECTION.end;
@@ -177,7 +178,7 @@ impl Node {
 
 /// Runs one process to its end.
 async fn live(
-    options: Options,
+    options: ReplicaOptions,
     station: lifecycle::RuntimeOptions,
     life: Life,
     clock: Arc<LifeClock>,
@@ -218,7 +219,7 @@ async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
     }
 }
 
-/// Works until it is told to stop or has to.
+/// Works until it is asked to stop or has to.
 async fn work(
     site: &Arc<NodeContext>,
     leading: lifecycle::Candidacy,

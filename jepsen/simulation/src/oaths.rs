@@ -21,7 +21,7 @@ pub struct Oaths {
 
 /// The part of a request that matters here.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked {
+pub enum RequestKind {
     /// A heartbeat.
     Append { leader: Leader },
     /// A request for a vote; `is_asked_for`: it says that the leader asked for the election.
@@ -33,17 +33,17 @@ pub enum Asked {
 /// A leader: its term, and its node.
 type Leader = (u64, u64);
 
-impl Asked {
+impl RequestKind {
     /// None of other requests.
-    pub fn of(request: &Request) -> Option<Asked> {
+    pub fn of(request: &Request) -> Option<RequestKind> {
         match request {
-            Request::Append(append) => Some(Asked::Append { leader: leader(append.vote.as_ref()?) }),
+            Request::Append(append) => Some(RequestKind::Append { leader: leader(append.vote.as_ref()?) }),
             Request::Vote(vote) => {
                 let candidate = vote.vote.as_ref()?.node;
-                Some(Asked::Vote { candidate, is_asked_for: vote.leadership_transfer })
+                Some(RequestKind::Vote { candidate, is_asked_for: vote.leadership_transfer })
             }
             Request::TransferLeader(transfer) => {
-                Some(Asked::Resigns { leader: leader(transfer.from_leader.as_ref()?) })
+                Some(RequestKind::Resigns { leader: leader(transfer.from_leader.as_ref()?) })
             }
             _ => None,
         }
@@ -66,12 +66,12 @@ impl Oaths {
     }
 
     /// A node has answered.
-    pub fn answered(&mut self, by: NodeId, asked: Asked, response: &Response) {
+    pub fn answered(&mut self, by: NodeId, asked: RequestKind, response: &Response) {
         match (asked, response) {
-            (Asked::Append { leader }, Response::Append(answer)) if is_heard(answer) => {
+            (RequestKind::Append { leader }, Response::Append(answer)) if is_heard(answer) => {
                 self.given.insert(by, (leader, Instant::now()));
             }
-            (Asked::Vote { candidate, is_asked_for }, Response::Vote(answer)) if answer.granted => {
+            (RequestKind::Vote { candidate, is_asked_for }, Response::Vote(answer)) if answer.granted => {
                 let Some((leader, at)) = self.given.get(&by) else { return };
                 let is_free = leader.1 == candidate || is_asked_for && self.resigned.contains(leader);
                 let passed = at.elapsed();
@@ -85,7 +85,7 @@ impl Oaths {
                 }
             }
             // Whatever came of it: the request was there.
-            (Asked::Resigns { leader }, _) => drop(self.resigned.insert(leader)),
+            (RequestKind::Resigns { leader }, _) => drop(self.resigned.insert(leader)),
             _ => {}
         }
     }
@@ -113,13 +113,13 @@ mod tests {
 
     fn hears(oaths: &mut Oaths) {
         let answer = v1::AppendResponse { outcome: Some(Outcome::Accepted(v1::Accepted {})) };
-        oaths.answered(NodeId(2), Asked::Append { leader: LEADER }, &Response::Append(answer));
+        oaths.answered(NodeId(2), RequestKind::Append { leader: LEADER }, &Response::Append(answer));
     }
 
     /// n2 votes for n1; was a promise broken?
     fn breaks(oaths: &mut Oaths, is_asked_for: bool) -> bool {
         let answer = v1::VoteResponse { granted: true, ..v1::VoteResponse::default() };
-        oaths.answered(NodeId(2), Asked::Vote { candidate: 1, is_asked_for }, &Response::Vote(answer));
+        oaths.answered(NodeId(2), RequestKind::Vote { candidate: 1, is_asked_for }, &Response::Vote(answer));
         !oaths.broken().is_empty()
     }
 
@@ -139,7 +139,7 @@ mod tests {
         hears(&mut oaths);
         assert!(breaks(&mut oaths, true), "the candidate says so, and the leader does not");
         let refused = Response::TransferLeader(v1::TransferLeaderResponse::default());
-        oaths.answered(NodeId(1), Asked::Resigns { leader: LEADER }, &refused);
+        oaths.answered(NodeId(1), RequestKind::Resigns { leader: LEADER }, &refused);
         hears(&mut oaths);
         assert!(!breaks(&mut oaths, true), "what it says after that was under way");
         assert!(breaks(&mut oaths, false), "another election is not the one that it asked for");

@@ -100,7 +100,7 @@ impl Clients {
     async fn pause(&self, run: RunId) {
         self.known.lock().paused.push(run);
         let target = Target::Run(run.to_string());
-        let pause = RunPause { run, reason: "somebody looks at it".into() };
+        let pause = RunPause { run, reason: "an operator checks it".into() };
         let operation = Operation::Pause { target: target.clone() };
         self.call(("operator", None), operation, Some(BarrierSubject::Run(run)), |_| {
             Some(Command::RunPause(pause.clone()))
@@ -146,8 +146,8 @@ impl Clients {
 
     /// A recipient who is about to get a mail, if there is one.
     async fn opt_out(&self, which: u64) {
-        let Some(Someone { tenant, address: recipient, .. }) =
-            self.somebody(which, &[RecipientState::Claimed, RecipientState::Pending, RecipientState::Sent])
+        let Some(ChosenRecipient { tenant, address: recipient, .. }) =
+            self.some_recipient(which, &[RecipientState::Claimed, RecipientState::Pending, RecipientState::Sent])
         else {
             return;
         };
@@ -193,16 +193,17 @@ impl Clients {
         .await;
     }
 
-    /// Asked once: an answer that is lost may have been given, and a second decision would be another one.
+    /// PendingCall once: an answer that is lost may have been given, and a second decision would be another one.
     async fn decide(&self, which: u64) {
-        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[RecipientState::InDoubt])
+        let Some(ChosenRecipient { run, number, address: recipient, .. }) =
+            self.some_recipient(which, &[RecipientState::InDoubt])
         else {
             return;
         };
-        let (of, whom) = (run.to_string(), Some(recipient));
+        let (of, target) = (run.to_string(), Some(recipient));
         let (decision, operation) = match which.is_multiple_of(2) {
-            true => (Decision::Resend, Operation::Resend { run: of, recipient: whom }),
-            false => (Decision::Assume, Operation::Assume { run: of, recipient: whom }),
+            true => (Decision::Resend, Operation::Resend { run: of, recipient: target }),
+            false => (Decision::Assume, Operation::Assume { run: of, recipient: target }),
         };
         let recipients = vec![number];
         self.once(
@@ -213,7 +214,8 @@ impl Clients {
     }
 
     async fn requeue(&self, which: u64) {
-        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[RecipientState::Dead])
+        let Some(ChosenRecipient { run, number, address: recipient, .. }) =
+            self.some_recipient(which, &[RecipientState::Dead])
         else {
             return;
         };
@@ -259,7 +261,7 @@ impl Clients {
     }
 
     /// A recipient in one of the latest runs with the first of these standings that any recipient has.
-    fn somebody(&self, which: u64, standings: &[RecipientState]) -> Option<Someone> {
+    fn some_recipient(&self, which: u64, standings: &[RecipientState]) -> Option<ChosenRecipient> {
         self.look(|ledger| {
             standings.iter().find_map(|standing| {
                 let has_any = |count: &reveille_ledger::Counts| count.get(*standing) > 0;
@@ -269,14 +271,14 @@ impl Clients {
                     (0..run.count).filter(|number| ledger.state(id, *number) == Some(*standing)).collect();
                 let number = pick(&numbers, which >> 8)?;
                 let address = recipients(ledger, &self.lists, &run.audience).get(number as usize)?.clone();
-                Some(Someone { tenant: page.tenant.clone(), run: id, number, address })
+                Some(ChosenRecipient { tenant: page.tenant.clone(), run: id, number, address })
             })
         })
     }
 }
 
 /// A recipient of a run.
-struct Someone {
+struct ChosenRecipient {
     tenant: String,
     run: RunId,
     number: u32,

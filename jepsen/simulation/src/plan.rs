@@ -1,4 +1,4 @@
-//! The workload of a seed: when the run plays, which schedules there are, and for whom.
+//! The workload of a seed: when the run plays, which schedules there are, and for target.
 
 use chrono_tz::Tz;
 use reveille_check::calendar::{Civil, Gap, Rule, Twice};
@@ -6,10 +6,9 @@ use reveille_ledger::calendar::{Weekdays, When};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 
-use crate::campaigns::Launch;
 use crate::chance::{Chance, Concern};
 use crate::limits::Limited;
-use crate::schedule::{LAST_MS, Lists, Planned, Scene, TENANTS};
+use crate::schedule::{LAST_MS, LaunchKind, Lists, Planned, Scene, TENANTS};
 
 /// Changes of the clocks on both halves of the globe, by two hours, one and half of one, in the night and at midnight;
 /// ends of months, years and leap days; and two days like any other.
@@ -38,7 +37,7 @@ pub const SCENES: [Scene; 18] = [
 const FIRST_CAMPAIGN: u64 = 100;
 
 /// The workload.
-pub struct Plan {
+pub struct SeedPlan {
     /// What the run begins before.
     pub scene: Scene,
     /// The beginning.
@@ -51,9 +50,9 @@ pub struct Plan {
     pub in_doubt: InDoubt,
 }
 
-impl Plan {
+impl SeedPlan {
     /// The plan of a stream of chance, for a run of so many minutes.
-    pub fn draw(chance: &mut Chance, seed: u64, minutes: i64) -> Plan {
+    pub fn draw(chance: &mut Chance, seed: u64, minutes: i64) -> SeedPlan {
         let scene = *chance.one_of(&SCENES);
         let begins = Time(scene.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
         let count = chance.within(4..12);
@@ -65,8 +64,8 @@ impl Plan {
         let mut schedules: Vec<Planned> =
             (0..count).map(|number| planned(chance, number, scene, begins, minutes)).collect();
         schedules.iter_mut().for_each(|planned| planned.in_doubt = in_doubt);
-        let everybody = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
-        let unknown = everybody.filter(|_| chance.percent(4)).collect();
+        let all_recipients = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
+        let unknown = all_recipients.filter(|_| chance.percent(4)).collect();
         schedules.extend(Limited::of(seed).planned(scene, begins, minutes, in_doubt));
         // Their own stream, so that campaigns change no other draw.
         let mut own = Chance::of(seed, Concern::Campaigns);
@@ -78,9 +77,9 @@ impl Plan {
             schedules.push(campaign);
         }
         for planned in schedules.iter_mut().filter(|planned| matches!(planned.when, When::At { .. })) {
-            planned.launch = planned.is_sealed.then(|| Launch::draw(&mut own));
+            planned.launch = planned.is_sealed.then(|| LaunchKind::draw(&mut own));
         }
-        Plan { scene, begins, schedules, unknown, in_doubt }
+        SeedPlan { scene, begins, schedules, unknown, in_doubt }
     }
 
     /// The addresses of each schedule, by its name.

@@ -84,7 +84,7 @@ struct State {
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
-    /// Armed kills: accepted mails until the kill, and how the sender ends.
+    /// Armed kills: accepted emails until the kill, and how the sender ends.
     armed: Vec<(u64, End)>,
     /// Unanswered dots by process.
     waiting: BTreeMap<Life, u64>,
@@ -92,16 +92,16 @@ struct State {
 
 /// The relay. Clones are the same.
 #[derive(Clone)]
-pub struct Relay {
+pub struct SimulatedRelay {
     state: Arc<Mutex<State>>,
     strikes: mpsc::Sender<Struck>,
     network: Network,
     trace: Trace,
 }
 
-impl Relay {
+impl SimulatedRelay {
     /// A relay without faults. The receiver gets the senders to kill.
-    pub fn new(chance: Chance, network: Network, trace: Trace) -> (Relay, mpsc::Receiver<Struck>) {
+    pub fn new(chance: Chance, network: Network, trace: Trace) -> (SimulatedRelay, mpsc::Receiver<Struck>) {
         let (strikes, struck) = mpsc::channel(STRIKES_MAX);
         let state = State {
             mood: Mood::default(),
@@ -112,7 +112,7 @@ impl Relay {
             armed: Vec::new(),
             waiting: BTreeMap::new(),
         };
-        (Relay { state: Arc::new(Mutex::new(state)), strikes, network, trace }, struck)
+        (SimulatedRelay { state: Arc::new(Mutex::new(state)), strikes, network, trace }, struck)
     }
 
     /// Sets how it behaves.
@@ -121,8 +121,8 @@ impl Relay {
     }
 
     /// The sender of the n-th accepted mail from now (1: the next) is killed before its answer.
-    pub fn arm(&self, mails: u64, end: End) {
-        self.state.lock().armed.push((mails, end));
+    pub fn arm(&self, emails: u64, end: End) {
+        self.state.lock().armed.push((emails, end));
     }
 
     /// Removes all armed kills.
@@ -162,8 +162,8 @@ impl Relay {
             return;
         }
         let mut state = self.state.lock();
-        state.armed.iter_mut().for_each(|(mails, _)| *mails -= 1);
-        let due = state.armed.extract_if(.., |(mails, _)| *mails == 0).map(|(_, end)| Some(end));
+        state.armed.iter_mut().for_each(|(emails, _)| *emails -= 1);
+        let due = state.armed.extract_if(.., |(emails, _)| *emails == 0).map(|(_, end)| Some(end));
         for end in due.chain(by_mood.then_some(None)) {
             // If the queue is full, one kill more makes no difference.
             let _ = self.strikes.try_send(Struck { life, end });
@@ -177,7 +177,7 @@ impl Relay {
 }
 
 struct Way {
-    relay: Relay,
+    relay: SimulatedRelay,
     life: Life,
 }
 

@@ -8,14 +8,14 @@ use reveille_stand_in as stand_in;
 
 use crate::chance::{Chance, Concern};
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::SeedPlan;
 use crate::trace::Trace;
 use crate::verdict::Verdict;
 use crate::world::World;
 
 /// The result of a seed.
 #[derive(Debug)]
-pub struct Report {
+pub struct SeedReport {
     /// The seed.
     pub seed: u64,
     /// Hash over all that happened.
@@ -34,9 +34,9 @@ pub struct Report {
 /// draws once, at its first hash map or runtime, is part of the seed.
 ///
 /// `file` gets all lines of the trace.
-pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Report> {
+pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<SeedReport> {
     let seed = options.seed;
-    let begins = Plan::draw(&mut Chance::of(seed, Concern::Workload), seed, options.minutes as i64).begins;
+    let begins = SeedPlan::draw(&mut Chance::of(seed, Concern::Workload), seed, options.minutes as i64).begins;
     stand_in::begin(Chance::of(seed, Concern::System).next(), Duration::from_millis(begins.0.unsigned_abs()));
     let start = std::time::Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -53,7 +53,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Repo
         let trace = Trace::new(file);
         let verdict = World::run(options, trace.clone()).await;
         let (hash, events) = trace.hash();
-        let report = Report { seed, hash, events, passed: trace.elapsed(), verdict, lines: trace.lines() };
+        let report = SeedReport { seed, hash, events, passed: trace.elapsed(), verdict, lines: trace.lines() };
         // Tasks of dead nodes still hold the trace: its last owner would not flush it.
         (report, trace.flush())
     });

@@ -1,4 +1,4 @@
-//! A schedule of the workload: as the product is told, and as the checker's calendar reads it.
+//! A schedule of the workload: as the product gets it, and as the checker's calendar reads it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
-use crate::campaigns::Launch;
+use crate::chance::Chance;
 
 /// A change of clocks or calendar; a run begins ten minutes before it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,27 @@ pub const LAST_MS: i64 = 90_000;
 /// The tenants: a schedule belongs to one of them.
 pub const TENANTS: [&str; 2] = ["default", "second"];
 
+/// What becomes of a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchKind {
+    /// Its audience is sealed first, and the proposer has compiled the content with it.
+    Checked,
+    /// Its audience is sealed first, and the leader compiles the content.
+    Unchecked,
+    /// Its audience is sealed after the launch.
+    BeforeSeal,
+    /// It is cancelled first, so the launch is refused.
+    Cancelled,
+}
+
+impl LaunchKind {
+    /// One of them.
+    pub fn draw(chance: &mut Chance) -> LaunchKind {
+        use LaunchKind::{BeforeSeal, Cancelled, Checked, Unchecked};
+        *chance.one_of(&[Checked, Checked, Unchecked, Unchecked, BeforeSeal, BeforeSeal, Cancelled])
+    }
+}
+
 /// A schedule of the workload.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -46,10 +67,10 @@ pub struct Planned {
     /// Its recipients are a sealed audience of the same name; else a list of its own.
     pub is_sealed: bool,
     /// It is a campaign; none: a schedule.
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchKind>,
     /// Created so long after the beginning, milliseconds.
     pub at_ms: i64,
-    /// When it fires, as the product is told.
+    /// When it fires, as the product gets it.
     pub when: When,
     /// The same, as the checker's calendar reads it.
     pub rule: Rule,
@@ -59,7 +80,7 @@ pub struct Planned {
     pub changes: (Gap, Twice),
     /// No instant after this fires.
     pub end: Time,
-    /// To whom.
+    /// The recipients.
     pub recipients: Vec<String>,
     /// Policies beside those of the clock changes.
     pub catch_up: CatchUp,

@@ -7,9 +7,9 @@ use reveille_ledger::ids::NodeId;
 use reveille_ledger::{Ledger, level};
 use tokio::time::Duration;
 
-use crate::agenda::{Step, upgrade_plan};
-use crate::faults::Place;
-use crate::node::{Death, Node};
+use crate::agenda::{AgendaStep, upgrade_plan};
+use crate::faults::NodeIndex;
+use crate::node::{Death, SimulatedNode};
 use crate::world::World;
 
 /// How long a node is away for its new release.
@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 impl World {
     /// A node that runs is killed and starts with the other release; one that is down starts with it later.
-    pub(crate) fn install(&mut self, place: Place, level: u32) -> Result<()> {
+    pub(crate) fn install(&mut self, place: NodeIndex, level: u32) -> Result<()> {
         self.trace().say(format_args!("n{} gets a release of level {level}", place + 1));
         self.count("release installed");
         self.nodes[place].level = level;
@@ -34,8 +34,8 @@ impl World {
         if self.read_ledgers(|ledger| ledger.head().level).into_iter().max() == Some(level::KNOWN) {
             return self.count("level raised");
         }
-        self.after(AGAIN, Step::Finish);
-        let Some(site) = self.nodes.iter().find_map(Node::site) else { return };
+        self.after(AGAIN, AgendaStep::Finish);
+        let Some(site) = self.nodes.iter().find_map(SimulatedNode::site) else { return };
         let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters: self.voters() });
         tokio::spawn(async move {
             // A refusal, a loss and a success look the same from here: the next look at the ledgers tells.
@@ -62,6 +62,6 @@ impl World {
     }
 
     fn read_ledgers<T>(&self, read: impl Fn(&Ledger) -> T) -> Vec<T> {
-        self.nodes.iter().filter_map(Node::site).map(|site| site.replica.read(&read)).collect()
+        self.nodes.iter().filter_map(SimulatedNode::site).map(|site| site.replica.read(&read)).collect()
     }
 }

@@ -15,25 +15,25 @@ use reveille_raft::{ClusterId, Member, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
-use crate::agenda::{Step, Thing, upgrade_plan};
+use crate::agenda::{AgendaStep, Thing, upgrade_plan};
 use crate::chance::{Chance, Concern};
 use crate::chronicle::{Broken, Chronicle};
 use crate::clients::{Clients, Sites};
 use crate::clock::NodeClock;
-use crate::faults::{self, Place};
+use crate::faults::{self, NodeIndex};
 use crate::limits::Limited;
 use crate::network::Network;
-use crate::node::{Death, Node, Surroundings};
+use crate::node::{Death, SimulatedNode, Surroundings};
 use crate::observer::{self, Observer};
 use crate::options::{FAULTS_AFTER, Options};
-use crate::plan::Plan;
-use crate::relay::{Relay, Struck};
+use crate::plan::SeedPlan;
+use crate::relay::{SimulatedRelay, Struck};
 use crate::schedule::LAST_MS;
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
 use crate::{aftermath, history, node};
 
-/// How often invariants are looked at, and hashes of states taken.
+/// How often invariants are checked, and hashes of states taken.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often something arrives that a former leadership left behind, in a build that can bring it.
 const LATE_EVERY: Duration = Duration::from_secs(15);
@@ -43,19 +43,19 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 /// A run under way.
 pub struct World {
     pub(crate) options: Options,
-    pub(crate) plan: Plan,
+    pub(crate) plan: SeedPlan,
     pub(crate) limited: Limited,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<SimulatedNode>,
     pub(crate) around: Surroundings,
     pub(crate) clients: Clients,
-    pub(crate) agenda: BTreeMap<(Instant, u64), Step>,
+    pub(crate) agenda: BTreeMap<(Instant, u64), AgendaStep>,
     steps: u64,
     pub(crate) chances: Chances,
     watch: Watch,
     observer: Observer,
     begun: Instant,
     /// Nodes that never come back.
-    pub(crate) lost: Vec<Place>,
+    pub(crate) lost: Vec<NodeIndex>,
     sites: Sites,
     /// A boot clock ran fast already in this run.
     pub(crate) fast_boot_clock: bool,
@@ -84,11 +84,11 @@ impl World {
         let of = |concern| Chance::of(options.seed, concern);
         let mut workload = of(Concern::Workload);
         let limited = Limited::of(options.seed);
-        let plan = Plan::draw(&mut workload, options.seed, options.minutes as i64);
+        let plan = SeedPlan::draw(&mut workload, options.seed, options.minutes as i64);
         trace.say(format_args!("seed {}: {} in {}, {}", options.seed, plan.scene.name, plan.scene.zone, plan.begins));
         let oath = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
         let network = Network::new(of(Concern::Network), trace.clone(), oath);
-        let (relay, strikes) = Relay::new(of(Concern::Relay), network.clone(), trace.clone());
+        let (relay, strikes) = SimulatedRelay::new(of(Concern::Relay), network.clone(), trace.clone());
         relay.does_not_know(plan.unknown.iter().cloned());
         let mut sizes = of(Concern::Disk);
         let chronicle = Chronicle::new(trace.clone());
@@ -105,7 +105,7 @@ impl World {
         let nodes = (1..=3).map(|number| {
             let error_ms = clocks.within(0..400) as i64 - 200;
             let up = Duration::from_secs(clocks.within(100..1_000_000));
-            Node::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), around.clone())
+            SimulatedNode::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), around.clone())
         });
         let sites: Sites = Arc::new(Mutex::new(vec![None, None, None]));
         let world = World {
@@ -130,7 +130,7 @@ impl World {
         (world, strikes)
     }
 
-    pub(crate) fn after(&mut self, delay: Duration, step: Step) {
+    pub(crate) fn after(&mut self, delay: Duration, step: AgendaStep) {
         self.steps += 1;
         self.agenda.insert((Instant::now() + delay, self.steps), step);
     }
@@ -145,7 +145,7 @@ impl World {
 
     /// Initializes the cluster of three nodes and its relays.
     async fn found(&mut self) -> Result<()> {
-        self.nodes.iter_mut().for_each(Node::start);
+        self.nodes.iter_mut().for_each(SimulatedNode::start);
         let first = timeout(Duration::from_secs(30), async {
             loop {
                 if let Some(site) = self.nodes[0].site() {
@@ -155,7 +155,7 @@ impl World {
             }
         });
         let first = first.await.context("the first node does not open")?;
-        let member = |node: &Node| Member {
+        let member = |node: &SimulatedNode| Member {
             name: format!("n{}", node.id.0),
             address: Network::address_of(node.id),
             votes: true,
@@ -169,24 +169,27 @@ impl World {
 
     /// Gives the clients the nodes that run.
     fn refresh(&self) {
-        *self.sites.lock() = self.nodes.iter().map(Node::site).collect();
+        *self.sites.lock() = self.nodes.iter().map(SimulatedNode::site).collect();
     }
 
     async fn live(&mut self, mut strikes: mpsc::Receiver<Struck>) -> Result<()> {
         let whole = self.whole();
         for number in 0..self.plan.schedules.len() {
-            self.after(Duration::from_millis(self.plan.schedules[number].at_ms.unsigned_abs()), Step::Create(number));
+            self.after(
+                Duration::from_millis(self.plan.schedules[number].at_ms.unsigned_abs()),
+                AgendaStep::Create(number),
+            );
         }
-        self.after(LOOK_EVERY, Step::Look);
-        self.after(observer::EVERY, Step::Observe);
+        self.after(LOOK_EVERY, AgendaStep::Look);
+        self.after(observer::EVERY, AgendaStep::Observe);
         if injected_bugs::COMPILED {
-            self.after(LATE_EVERY, Step::Late);
+            self.after(LATE_EVERY, AgendaStep::Late);
         }
-        self.after(Duration::from_secs(60), Step::Operate);
-        self.after(whole * 6 / 10, Step::Heal);
-        self.after(whole, Step::End);
+        self.after(Duration::from_secs(60), AgendaStep::Operate);
+        self.after(whole * 6 / 10, AgendaStep::Heal);
+        self.after(whole, AgendaStep::End);
         if self.options.faults {
-            self.after(FAULTS_AFTER, Step::NextFault);
+            self.after(FAULTS_AFTER, AgendaStep::NextFault);
         }
         for (percent, step) in upgrade_plan(self.options.seed) {
             self.after(whole * percent / 100, step);
@@ -213,7 +216,7 @@ impl World {
                 () = cut(2) => self.cut(2)?,
                 () = sleep_until(at) => {
                     let Some((_, step)) = self.agenda.pop_first() else { continue };
-                    if matches!(step, Step::End) {
+                    if matches!(step, AgendaStep::End) {
                         return Ok(());
                     }
                     self.take(step)?;
@@ -224,73 +227,73 @@ impl World {
         Ok(())
     }
 
-    fn take(&mut self, step: Step) -> Result<()> {
+    fn take(&mut self, step: AgendaStep) -> Result<()> {
         match step {
-            Step::NextFault => {
+            AgendaStep::NextFault => {
                 let blow = faults::draw(&mut self.chances.faults);
                 self.aim(blow)?;
                 let pause = faults::pause(&mut self.chances.faults);
-                self.after(pause, Step::NextFault);
+                self.after(pause, AgendaStep::NextFault);
             }
-            Step::Break(fault) => self.break_something(fault)?,
-            Step::Start(place) => {
+            AgendaStep::Break(fault) => self.break_something(fault)?,
+            AgendaStep::Start(place) => {
                 if self.nodes[place].life().is_none() && !self.lost.contains(&place) {
                     self.nodes[place].start();
                 }
             }
-            Step::HealNetwork => {
+            AgendaStep::HealNetwork => {
                 self.trace().say("the network is whole");
                 self.around.network.heal();
-                self.mended(Thing::Network);
+                self.repaired(Thing::Network);
             }
-            Step::Thaw(place) => {
+            AgendaStep::Thaw(place) => {
                 self.trace().say(format_args!("n{} goes on", place + 1));
                 self.around.network.thaw(self.nodes[place].id);
-                self.mended(Thing::Process(place));
+                self.repaired(Thing::Process(place));
             }
-            Step::Mood(mood) => {
+            AgendaStep::Mood(mood) => {
                 self.trace().say(format_args!("relay: {mood:?}"));
                 self.around.relay.set_mood(mood);
-                self.mended(Thing::Relay);
+                self.repaired(Thing::Relay);
             }
-            Step::SetClock(place) => {
+            AgendaStep::SetClock(place) => {
                 let right = self.true_time();
                 self.trace().say(format_args!("n{}: its clock is right", place + 1));
                 self.nodes[place].clock.set(right);
-                self.mended(Thing::Clock(place));
+                self.repaired(Thing::Clock(place));
             }
-            Step::Create(number) => self.clients.create(self.plan.schedules[number].clone()),
-            Step::Operate => {
+            AgendaStep::Create(number) => self.clients.create(self.plan.schedules[number].clone()),
+            AgendaStep::Operate => {
                 self.clients.operate(&mut self.chances.workload);
                 let pause = Duration::from_millis(self.chances.workload.within(2_000..30_000));
                 // A pause that begins late could not end before the run does.
                 if self.begun.elapsed() + pause < self.whole() * 8 / 10 {
-                    self.after(pause, Step::Operate);
+                    self.after(pause, AgendaStep::Operate);
                 }
             }
-            Step::Observe => {
-                let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
+            AgendaStep::Observe => {
+                let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::site).collect();
                 // Nothing becomes due any more; clients still ask only because no node answers.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
                 let is_quiet = self.begun.elapsed() > (self.whole() - last).max(self.whole() * 9 / 10);
                 self.observer.look(&sites, is_quiet);
-                self.after(observer::EVERY, Step::Observe);
+                self.after(observer::EVERY, AgendaStep::Observe);
             }
-            Step::Look => {
+            AgendaStep::Look => {
                 self.look();
-                self.after(LOOK_EVERY, Step::Look);
+                self.after(LOOK_EVERY, AgendaStep::Look);
             }
-            Step::Late => {
+            AgendaStep::Late => {
                 #[cfg(feature = "planted-bugs")]
                 if let Some(place) = self.leader() {
                     crate::late::propose(self.nodes[place].site(), self.around.network.clone());
                 }
-                self.after(LATE_EVERY, Step::Late);
+                self.after(LATE_EVERY, AgendaStep::Late);
             }
-            Step::Install(place, level) => self.install(place, level)?,
-            Step::Finish => self.finish_upgrade(),
-            Step::Heal => self.heal(),
-            Step::End => {}
+            AgendaStep::Install(place, level) => self.install(place, level)?,
+            AgendaStep::Finish => self.finish_upgrade(),
+            AgendaStep::Heal => self.heal(),
+            AgendaStep::End => {}
         }
         Ok(())
     }
@@ -304,9 +307,10 @@ impl World {
         self.plan.begins.plus_ms(self.begun.elapsed().as_millis() as i64)
     }
 
-    pub(crate) fn leader(&self) -> Option<Place> {
-        let leads =
-            |node: &Node| node.site().is_some_and(|site| matches!(*site.replica.role().borrow(), Role::Leader { .. }));
+    pub(crate) fn leader(&self) -> Option<NodeIndex> {
+        let leads = |node: &SimulatedNode| {
+            node.site().is_some_and(|site| matches!(*site.replica.role().borrow(), Role::Leader { .. }))
+        };
         self.nodes.iter().position(leads)
     }
 
@@ -319,14 +323,14 @@ impl World {
         for broken in self.around.network.broken_oaths() {
             self.watch.wrong(broken);
         }
-        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
+        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::site).collect();
         self.watch.look(&sites);
     }
 
     async fn judge(mut self) -> Result<Verdict> {
         self.clients.stop();
         self.look();
-        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(Node::site).collect();
+        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::site).collect();
         ensure!(sites.len() >= 2, "only {} nodes run at the end", sites.len());
         let mut indices = Vec::new();
         for site in &sites {
@@ -347,7 +351,7 @@ impl World {
         }
         // The record of the relay and the ledger are read in one instant: until a node answers, mail goes on.
         let chronicle = &self.around.chronicle;
-        aftermath::mails(chronicle, &self.around.relay.arrivals());
+        aftermath::emails(chronicle, &self.around.relay.arrivals());
         let applied = sites[newest].replica.read(|ledger| {
             aftermath::due(chronicle, &self.plan, &created.0, ledger);
             aftermath::runs(chronicle, &self.plan, ledger);

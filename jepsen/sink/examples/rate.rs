@@ -1,5 +1,5 @@
-//! How many mails a second a server takes, asked by a client that costs little beside it: it pipelines (RFC 2920), so a
-//! mail is one write and one read, and it waits for nobody in particular.
+//! How many emails a second a server takes, from a client that costs little beside it: it pipelines (RFC 2920), so an
+//! email is one write and one read.
 //!
 //! ```text
 //! reveille-jepsen sink --listen 127.0.0.1:2525 --record /var/tmp/accepts
@@ -14,28 +14,28 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Of a mail, without its Message-ID.
+/// Of an email, without its Message-ID.
 const TEXT_BYTES: usize = 2_048;
 const CONNECTIONS: u64 = 200;
 /// A server that says nothing for so long has stopped.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// MAIL, RCPT and DATA of the next mail go with the dot of the last one.
-const ENVELOPE: &[u8] = b"MAIL FROM:<rate@example.org>\r\nRCPT TO:<somebody@example.org>\r\nDATA\r\n";
+/// MAIL, RCPT and DATA of the next email go with the dot of the last one.
+const ENVELOPE: &[u8] = b"MAIL FROM:<rate@example.org>\r\nRCPT TO:<recipient@example.org>\r\nDATA\r\n";
 const ENVELOPE_ANSWERS: [&[u8]; 3] = [b"250", b"250", b"354"];
 const MAIL_ANSWERS: [&[u8]; 4] = [b"250", b"250", b"250", b"354"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (server, mails) = arguments.next().zip(arguments.next()).ok_or("rate SERVER MAILS [CONNECTIONS]")?;
-    let mails: u64 = mails.parse()?;
-    let connections = arguments.next().map_or(Ok(CONNECTIONS), |number| number.parse())?.clamp(1, mails.max(1));
+    let (server, emails) = arguments.next().zip(arguments.next()).ok_or("rate SERVER EMAILS [CONNECTIONS]")?;
+    let emails: u64 = emails.parse()?;
+    let connections = arguments.next().map_or(Ok(CONNECTIONS), |number| number.parse())?.clamp(1, emails.max(1));
     let mut clients = (0..connections).map(|_| Client::connect(&server)).collect::<Result<Vec<_>, _>>()?;
     let text =
         format!("Subject: rate\r\n\r\n{}\r\n", "0123456789012345678901234567890123456789\r\n".repeat(TEXT_BYTES / 42));
     let began = Instant::now();
     let mut sent = 0;
-    while sent < mails {
-        let round = connections.min(mails - sent) as usize;
+    while sent < emails {
+        let round = connections.min(emails - sent) as usize;
         for client in &mut clients[..round] {
             client.send(sent, &text)?;
             sent += 1;
@@ -45,7 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    println!("{mails} mails over {connections} connections in {seconds:.1} s: {:.0} a second", mails as f64 / seconds);
+    println!(
+        "{emails} emails over {connections} connections in {seconds:.1} s: {:.0} a second",
+        emails as f64 / seconds
+    );
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! One accept: what the record keeps of one recipient of one mail. Written by `receive.rs`, stored by
-//! `recorder.rs`, read back by [`Record`](crate::Record) and by callers that compare it with a ledger.
+//! `recorder.rs`, read back by [`RecordFile`](crate::RecordFile) and by callers that compare it with a ledger.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,11 +9,11 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One recipient of one mail that was (or is about to be) answered with `250`. A mail with three recipients
+/// One recipient of one email that was (or is about to be) answered with `250`. An email with three recipients
 /// makes three of these, alike but for the recipient. As JSON it is one line of the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// The `Message-ID` header as it came, angle brackets included; `None` when the mail had none.
+    /// The `Message-ID` header as it came, angle brackets included; `None` when the email had none.
     pub message_id: Option<String>,
     /// The path of RCPT, without its angle brackets, exactly as typed.
     pub recipient: String,

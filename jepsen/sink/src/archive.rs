@@ -55,7 +55,7 @@ struct Text {
 
 /// Fewer accepts than were waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{accepted} of {wanted} mails were accepted in time")]
+#[error("{accepted} of {wanted} emails were accepted in time")]
 pub struct StillWaiting {
     /// How many there were when the time was over.
     pub accepted: u64,
@@ -89,12 +89,12 @@ impl Archive {
         *self.count.borrow()
     }
 
-    pub(crate) fn mails(&self) -> Mails {
+    pub(crate) fn emails(&self) -> Emails {
         let kept = self.kept.lock();
         let mut segments: Vec<_> = kept.sealed.iter().cloned().collect();
         segments.push(kept.open.as_slice().into());
         let len = kept.sealed.len() * SEGMENT + kept.open.len();
-        Mails { first: kept.count + 1 - u64::try_from(len).unwrap_or(0), len, segments }
+        Emails { first: kept.count + 1 - u64::try_from(len).unwrap_or(0), len, segments }
     }
 
     /// The whole text of an accept, when it is still kept.
@@ -144,13 +144,13 @@ impl Kept {
 
 /// The accepts that were in memory at one moment, oldest first; cheap to take and to keep.
 #[derive(Debug, Clone)]
-pub struct Mails {
+pub struct Emails {
     first: u64,
     len: usize,
     segments: Vec<Arc<[Arc<Accepted>]>>,
 }
 
-impl Mails {
+impl Emails {
     /// How many there are.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -219,20 +219,20 @@ mod tests {
         archive.add((0..2_000).map(|number| delivery(&[number.to_string(), format!("{number}b")], None)));
         let expected = (0..2_000).flat_map(|number| [number.to_string(), format!("{number}b")]);
         assert!(heard.lock().iter().cloned().eq(expected));
-        assert!(archive.mails().len() <= 2 * SEGMENT);
+        assert!(archive.emails().len() <= 2 * SEGMENT);
     }
 
     #[test]
     fn numbers_stay_when_oldest_segments_go() {
         let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 }, None);
         archive.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
-        let mails = archive.mails();
+        let emails = archive.emails();
         assert_eq!(archive.count(), 5_000);
-        assert!((2_000..=2_000 + 2 * SEGMENT).contains(&mails.len()), "{} are kept", mails.len());
-        assert!(mails.iter().all(|(number, accept)| accept.recipient == number.to_string()));
-        assert_eq!(mails.iter().next_back().map(|(number, _)| number), Some(5_000));
-        assert_eq!(mails.get(4_999).map(|accept| accept.recipient.as_str()), Some("4999"));
-        assert!(mails.get(1).is_none() && mails.get(5_001).is_none());
+        assert!((2_000..=2_000 + 2 * SEGMENT).contains(&emails.len()), "{} are kept", emails.len());
+        assert!(emails.iter().all(|(number, accept)| accept.recipient == number.to_string()));
+        assert_eq!(emails.iter().next_back().map(|(number, _)| number), Some(5_000));
+        assert_eq!(emails.get(4_999).map(|accept| accept.recipient.as_str()), Some("4999"));
+        assert!(emails.get(1).is_none() && emails.get(5_001).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the socket brought.
 //!
 //! Strict by default: a line ends with CR LF, a message with `CR LF . CR LF`, and a CR or LF of its own is a
-//! [`Violation`], so that no two readers can disagree on where a mail ends (SMTP smuggling). The lenient form
+//! [`Violation`], so that no two readers can disagree on where an email ends (SMTP smuggling). The lenient form
 //! takes a bare LF for a line end, as some relays do, and writes CR LF in its place.
 
 /// RFC 5321 4.5.3.1.6: a text line has at most 1,000 octets, CR LF included, its stuffed dot not counted.

@@ -8,12 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// One reading of both clocks, in microseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct SinkInstant {
     pub(crate) unix_us: u64,
     pub(crate) monotonic_us: u64,
 }
 
-impl Moment {
+impl SinkInstant {
     pub(crate) fn now() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let boot = clock_gettime(ClockId::Boottime);

@@ -3,7 +3,7 @@
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Command<'a> {
+pub(crate) enum SmtpCommand<'a> {
     Ehlo(&'a str),
     Helo(&'a str),
     Mail(Mail<'a>),
@@ -31,7 +31,7 @@ pub(crate) type Misread = (u16, &'static str);
 
 const SYNTAX: Misread = (501, "5.5.4 syntax error in parameters");
 
-impl<'a> Command<'a> {
+impl<'a> SmtpCommand<'a> {
     /// Reads a line without its end.
     pub(crate) fn parse(line: &'a [u8]) -> Result<Self, Misread> {
         let line = std::str::from_utf8(line).map_err(|_| (500, "5.5.2 not UTF-8"))?;
@@ -58,7 +58,7 @@ impl<'a> Command<'a> {
     }
 }
 
-fn alone<'a>(rest: &str, command: Command<'a>) -> Result<Command<'a>, Misread> {
+fn alone<'a>(rest: &str, command: SmtpCommand<'a>) -> Result<SmtpCommand<'a>, Misread> {
     if rest.is_empty() { Ok(command) } else { Err(SYNTAX) }
 }
 
@@ -89,12 +89,12 @@ fn recipient(rest: &str) -> Result<&str, Misread> {
     if parameters.is_empty() { Ok(recipient) } else { Err((555, "5.5.4 unknown parameter of RCPT")) }
 }
 
-fn chunk(rest: &str) -> Result<Command<'_>, Misread> {
+fn chunk(rest: &str) -> Result<SmtpCommand<'_>, Misread> {
     let (digits, last) = rest.split_once(' ').unwrap_or((rest, ""));
     let size = digits.parse().map_err(|_| SYNTAX)?;
     match last.trim() {
-        "" => Ok(Command::Bdat { size, last: false }),
-        word if word.eq_ignore_ascii_case("LAST") => Ok(Command::Bdat { size, last: true }),
+        "" => Ok(SmtpCommand::Bdat { size, last: false }),
+        word if word.eq_ignore_ascii_case("LAST") => Ok(SmtpCommand::Bdat { size, last: true }),
         _ => Err(SYNTAX),
     }
 }
@@ -135,21 +135,21 @@ mod tests {
 
     #[test]
     fn commands_are_read_whatever_their_case() {
-        let read = |line: &'static str| Command::parse(line.as_bytes());
-        assert_eq!(read("ehlo node-1.test"), Ok(Command::Ehlo("node-1.test")));
+        let read = |line: &'static str| SmtpCommand::parse(line.as_bytes());
+        assert_eq!(read("ehlo node-1.test"), Ok(SmtpCommand::Ehlo("node-1.test")));
         assert_eq!(
             read("Mail From:<a@b.test> size=2048 BODY=8BITMIME smtputf8"),
-            Ok(Command::Mail(Mail { sender: "a@b.test", size: 2_048, smtputf8: true }))
+            Ok(SmtpCommand::Mail(Mail { sender: "a@b.test", size: 2_048, smtputf8: true }))
         );
-        assert_eq!(read("MAIL FROM:<>"), Ok(Command::Mail(Mail::default())));
-        assert_eq!(read(r#"rcpt to:<"odd > \" one"@b.test>"#), Ok(Command::Rcpt(r#""odd > \" one"@b.test"#)));
-        assert_eq!(read("BDAT 12 last"), Ok(Command::Bdat { size: 12, last: true }));
-        assert_eq!(read("noop anything"), Ok(Command::Noop));
+        assert_eq!(read("MAIL FROM:<>"), Ok(SmtpCommand::Mail(Mail::default())));
+        assert_eq!(read(r#"rcpt to:<"odd > \" one"@b.test>"#), Ok(SmtpCommand::Rcpt(r#""odd > \" one"@b.test"#)));
+        assert_eq!(read("BDAT 12 last"), Ok(SmtpCommand::Bdat { size: 12, last: true }));
+        assert_eq!(read("noop anything"), Ok(SmtpCommand::Noop));
     }
 
     #[test]
     fn invalid_command_is_refused_with_matching_code() {
-        let code = |line: &'static str| Command::parse(line.as_bytes()).map_err(|(code, _)| code);
+        let code = |line: &'static str| SmtpCommand::parse(line.as_bytes()).map_err(|(code, _)| code);
         for line in ["MAIL FROM:a@b", "MAIL FROM:<a@b>SIZE=1", "RCPT TO:<>", "RCPT", "EHLO", "DATA now", "BDAT x"] {
             assert_eq!(code(line), Err(501), "{line}");
         }
@@ -157,6 +157,6 @@ mod tests {
         assert_eq!(code("AUTH PLAIN"), Err(502));
         assert_eq!(code("GET / HTTP/1.1"), Err(500));
         assert_eq!(code("NOOP \u{0}"), Err(500));
-        assert_eq!(Command::parse(b"MAIL FROM:<\xff@b>"), Err((500, "5.5.2 not UTF-8")));
+        assert_eq!(SmtpCommand::parse(b"MAIL FROM:<\xff@b>"), Err((500, "5.5.2 not UTF-8")));
     }
 }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::accepted::Accepted;
-use crate::clock::Moment;
+use crate::clock::SinkInstant;
 
 /// How far a dialogue has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialogueState {
-    /// Between mails, the time before the first one included.
+    /// Between emails, the time before the first one included.
     Idle,
     /// MAIL was accepted.
     Envelope,
@@ -35,11 +35,11 @@ pub struct OpenDialogue {
     pub ehlo: String,
     /// When the connection was taken: CLOCK_BOOTTIME, microseconds.
     pub since_monotonic_us: u64,
-    /// Mails accepted on it before the current one.
-    pub mails: u32,
+    /// Emails accepted on it before the current one.
+    pub emails: u32,
     /// How far it has come.
     pub state: DialogueState,
-    /// In [`DialogueState::AfterDot`]: the mail that waits for its answer, one accept for each recipient
+    /// In [`DialogueState::AfterDot`]: the email that waits for its answer, one accept for each recipient
     /// (recorded or just about to be).
     pub unanswered: Vec<Arc<Accepted>>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Enters a new connection, unless `max` are open already.
-    pub(crate) fn enter(connections: &Arc<Self>, peer: SocketAddr, max: usize) -> Option<Entry> {
+    pub(crate) fn enter(connections: &Arc<Self>, peer: SocketAddr, max: usize) -> Option<ConnectionEntry> {
         let mut open = connections.open.lock();
         if open.len() >= max {
             return None;
@@ -64,13 +64,13 @@ impl Connections {
             connection,
             peer,
             ehlo: String::new(),
-            since_monotonic_us: Moment::now().monotonic_us,
-            mails: 0,
+            since_monotonic_us: SinkInstant::now().monotonic_us,
+            emails: 0,
             state: DialogueState::Idle,
             unanswered: Vec::new(),
         }));
         open.insert(connection, Arc::clone(&dialogue));
-        Some(Entry { connections: Arc::clone(connections), connection, dialogue })
+        Some(ConnectionEntry { connections: Arc::clone(connections), connection, dialogue })
     }
 
     pub(crate) fn open(&self) -> Vec<OpenDialogue> {
@@ -79,13 +79,13 @@ impl Connections {
 }
 
 /// A dialogue's own entry; dropping it takes the dialogue off the list.
-pub(crate) struct Entry {
+pub(crate) struct ConnectionEntry {
     connections: Arc<Connections>,
     pub(crate) connection: u64,
     dialogue: Arc<Mutex<OpenDialogue>>,
 }
 
-impl Entry {
+impl ConnectionEntry {
     pub(crate) fn greeted(&self, ehlo: &str) {
         ehlo.clone_into(&mut self.dialogue.lock().ehlo);
     }
@@ -100,16 +100,16 @@ impl Entry {
         dialogue.unanswered.extend_from_slice(accepts);
     }
 
-    /// The answer is decided; `mails` were accepted on this connection.
-    pub(crate) fn answered(&self, mails: u32) {
+    /// The answer is decided; `emails` were accepted on this connection.
+    pub(crate) fn answered(&self, emails: u32) {
         let mut dialogue = self.dialogue.lock();
         dialogue.state = DialogueState::Idle;
-        dialogue.mails = mails;
+        dialogue.emails = emails;
         dialogue.unanswered.clear();
     }
 }
 
-impl Drop for Entry {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         self.connections.open.lock().remove(&self.connection);
     }

@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use crate::clock::Moment;
-use crate::command::{Command, Mail};
-use crate::connections::{Connections, DialogueState, Entry};
-use crate::faults::{FaultStage, Struck};
+use crate::clock::SinkInstant;
+use crate::command::{Mail, SmtpCommand};
+use crate::connections::{ConnectionEntry, Connections, DialogueState};
+use crate::faults::{FaultReply, FaultStage};
 use crate::shared::Inner;
-use crate::wire::{End, Wire};
+use crate::wire::{DialogueEnd, Wire};
 
 /// Commands that were refused for their form or their place before the dialogue is ended with 421.
 const MAX_MISTAKES: u32 = 50;
 
-/// A dialogue and the buffers that its mails reuse.
+/// A dialogue and the buffers that its emails reuse.
 pub(crate) struct Dialogue {
     pub(crate) sink: Arc<Inner>,
     pub(crate) wire: Wire,
-    pub(crate) entry: Entry,
+    pub(crate) entry: ConnectionEntry,
     pub(crate) peer: SocketAddr,
     /// The name given in EHLO; `None` before it.
     pub(crate) ehlo: Option<String>,
     pub(crate) envelope: Option<Envelope>,
-    /// Mails accepted so far.
-    pub(crate) mails: u32,
+    /// Emails accepted so far.
+    pub(crate) emails: u32,
     /// The message being received.
     pub(crate) message: Vec<u8>,
     /// Its lines for the record.
@@ -34,14 +34,14 @@ pub(crate) struct Dialogue {
     mistakes: u32,
 }
 
-/// Who a mail is from and for.
+/// Who an email is from and for.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
     pub(crate) sender: String,
     pub(crate) recipients: Vec<String>,
     smtputf8: bool,
     /// When the first chunk of the message came, for a message that comes in chunks.
-    pub(crate) first_chunk: Option<Moment>,
+    pub(crate) first_chunk: Option<SinkInstant>,
 }
 
 /// Serves a connection to its end.
@@ -56,16 +56,16 @@ pub(crate) async fn serve(sink: Arc<Inner>, stream: TcpStream, peer: SocketAddr)
     let mut dialogue = Dialogue::new(sink, wire, entry, peer);
     let Err(end) = dialogue.talk().await;
     let connection = dialogue.entry.connection;
-    tracing::debug!(%peer, connection, mails = dialogue.mails, %end, "dialogue ended");
+    tracing::debug!(%peer, connection, emails = dialogue.emails, %end, "dialogue ended");
     drop(dialogue.entry);
     match end {
-        End::Closed(_) => dialogue.wire.close().await,
-        End::Reset => {
+        DialogueEnd::Closed(_) => dialogue.wire.close().await,
+        DialogueEnd::Reset => {
             if let Err(error) = dialogue.wire.reset() {
                 tracing::warn!(%peer, connection, %error, "closed a connection that was to be reset");
             }
         }
-        End::Gone | End::Idle | End::Stopped | End::Broken(_) => {}
+        DialogueEnd::Gone | DialogueEnd::Idle | DialogueEnd::Stopped | DialogueEnd::Broken(_) => {}
     }
 }
 
@@ -75,7 +75,7 @@ async fn turn_away(mut wire: Wire) {
 }
 
 impl Dialogue {
-    fn new(sink: Arc<Inner>, wire: Wire, entry: Entry, peer: SocketAddr) -> Self {
+    fn new(sink: Arc<Inner>, wire: Wire, entry: ConnectionEntry, peer: SocketAddr) -> Self {
         Self {
             sink,
             wire,
@@ -83,7 +83,7 @@ impl Dialogue {
             peer,
             ehlo: None,
             envelope: None,
-            mails: 0,
+            emails: 0,
             message: Vec::new(),
             lines: Vec::new(),
             mistakes: 0,
@@ -91,60 +91,60 @@ impl Dialogue {
     }
 
     /// Runs until something ends it; what ends it is the answer, never Ok.
-    async fn talk(&mut self) -> Result<std::convert::Infallible, End> {
+    async fn talk(&mut self) -> Result<std::convert::Infallible, DialogueEnd> {
         self.greet().await?;
         let mut line = Vec::with_capacity(256);
         loop {
             if let Err(violation) = self.wire.line(self.sink.options.lenient_line_ends, &mut line).await? {
                 return Err(self.last_words(521, violation.text()));
             }
-            match Command::parse(&line) {
+            match SmtpCommand::parse(&line) {
                 Ok(command) => self.obey(command).await?,
                 Err((code, text)) => self.mistake(code, text)?,
             }
         }
     }
 
-    async fn greet(&mut self) -> Result<(), End> {
+    async fn greet(&mut self) -> Result<(), DialogueEnd> {
         self.strike(FaultStage::Connect).await?;
         let huge = match self.strike(FaultStage::Banner).await? {
-            Struck::Refuse(code, text) => return Err(self.last_words(code, &text)),
-            Struck::Bare => return self.bare(220),
-            Struck::Huge(bytes) => bytes,
-            Struck::Nothing => 0,
+            FaultReply::Refuse(code, text) => return Err(self.last_words(code, &text)),
+            FaultReply::Bare => return self.bare(220),
+            FaultReply::Huge(bytes) => bytes,
+            FaultReply::Nothing => 0,
         };
         self.huge_banner(huge).await?;
         self.wire.put(format_args!("220 {} ESMTP\r\n", self.sink.options.name));
         Ok(())
     }
 
-    async fn obey(&mut self, command: Command<'_>) -> Result<(), End> {
+    async fn obey(&mut self, command: SmtpCommand<'_>) -> Result<(), DialogueEnd> {
         match command {
-            Command::Ehlo(name) => self.hello(name, true).await?,
-            Command::Helo(name) => self.hello(name, false).await?,
-            Command::Mail(mail) => self.mail(mail).await?,
-            Command::Rcpt(recipient) => self.recipient(recipient).await?,
-            Command::Data => self.data().await?,
-            Command::Bdat { size, last } if self.sink.options.chunking => self.receive_chunk(size, last).await?,
-            Command::Bdat { .. } => self.mistake(502, "5.5.1 not offered here")?,
-            Command::Rset => {
+            SmtpCommand::Ehlo(name) => self.hello(name, true).await?,
+            SmtpCommand::Helo(name) => self.hello(name, false).await?,
+            SmtpCommand::Mail(mail) => self.mail(mail).await?,
+            SmtpCommand::Rcpt(recipient) => self.recipient(recipient).await?,
+            SmtpCommand::Data => self.data().await?,
+            SmtpCommand::Bdat { size, last } if self.sink.options.chunking => self.receive_chunk(size, last).await?,
+            SmtpCommand::Bdat { .. } => self.mistake(502, "5.5.1 not offered here")?,
+            SmtpCommand::Rset => {
                 self.forget_envelope();
                 self.wire.say(250, "2.0.0 forgotten");
             }
-            Command::Noop => self.wire.say(250, "2.0.0 ok"),
-            Command::Help => self.wire.say(214, "2.0.0 see RFC 5321"),
-            Command::Vrfy => self.wire.say(252, "2.5.2 send some mail, I will try"),
-            Command::Quit => return Err(self.last_words(221, "2.0.0 goodbye")),
+            SmtpCommand::Noop => self.wire.say(250, "2.0.0 ok"),
+            SmtpCommand::Help => self.wire.say(214, "2.0.0 see RFC 5321"),
+            SmtpCommand::Vrfy => self.wire.say(252, "2.5.2 send some mail, I will try"),
+            SmtpCommand::Quit => return Err(self.last_words(221, "2.0.0 goodbye")),
         }
         Ok(())
     }
 
-    async fn hello(&mut self, name: &str, extended: bool) -> Result<(), End> {
+    async fn hello(&mut self, name: &str, extended: bool) -> Result<(), DialogueEnd> {
         match self.strike(FaultStage::Ehlo).await? {
-            Struck::Refuse(code, text) => return self.refuse(code, &text),
-            Struck::Bare => self.bare(250)?,
-            Struck::Huge(_) | Struck::Nothing if extended => self.offer(),
-            Struck::Huge(_) | Struck::Nothing => self.wire.say(250, &self.sink.options.name),
+            FaultReply::Refuse(code, text) => return self.refuse(code, &text),
+            FaultReply::Bare => self.bare(250)?,
+            FaultReply::Huge(_) | FaultReply::Nothing if extended => self.offer(),
+            FaultReply::Huge(_) | FaultReply::Nothing => self.wire.say(250, &self.sink.options.name),
         }
         self.forget_envelope();
         self.entry.greeted(name);
@@ -165,12 +165,12 @@ impl Dialogue {
         ));
     }
 
-    async fn mail(&mut self, mail: Mail<'_>) -> Result<(), End> {
+    async fn mail(&mut self, mail: Mail<'_>) -> Result<(), DialogueEnd> {
         if self.ehlo.is_none() {
             return self.mistake(503, "5.5.1 EHLO first");
         }
         if self.envelope.is_some() {
-            return self.mistake(503, "5.5.1 a mail has begun already");
+            return self.mistake(503, "5.5.1 an email has begun already");
         }
         if self.sink.recorder.is_lost() {
             return self.refuse(451, "4.3.0 the record of this sink cannot be written");
@@ -189,7 +189,7 @@ impl Dialogue {
         Ok(())
     }
 
-    async fn recipient(&mut self, recipient: &str) -> Result<(), End> {
+    async fn recipient(&mut self, recipient: &str) -> Result<(), DialogueEnd> {
         let Some(envelope) = &self.envelope else {
             return self.mistake(503, "5.5.1 MAIL first");
         };
@@ -210,13 +210,13 @@ impl Dialogue {
         Ok(())
     }
 
-    async fn data(&mut self) -> Result<(), End> {
-        let now = Moment::now();
+    async fn data(&mut self) -> Result<(), DialogueEnd> {
+        let now = SinkInstant::now();
         match &self.envelope {
             None => return self.mistake(503, "5.5.1 MAIL first"),
             Some(envelope) if envelope.recipients.is_empty() => return self.mistake(554, "5.5.1 no valid recipients"),
             Some(envelope) if envelope.first_chunk.is_some() => {
-                return self.mistake(503, "5.5.1 this mail comes in chunks");
+                return self.mistake(503, "5.5.1 this email comes in chunks");
             }
             Some(_) => {}
         }
@@ -231,23 +231,23 @@ impl Dialogue {
     }
 
     /// Says the reply of a stage, or what a fault puts in its place; whether the command took effect.
-    async fn reply(&mut self, stage: FaultStage, code: u16, text: &str) -> Result<bool, End> {
+    async fn reply(&mut self, stage: FaultStage, code: u16, text: &str) -> Result<bool, DialogueEnd> {
         match self.strike(stage).await? {
-            Struck::Refuse(code, text) => return self.refuse(code, &text).map(|()| false),
-            Struck::Bare => self.bare(code)?,
-            Struck::Huge(_) | Struck::Nothing => self.wire.say(code, text),
+            FaultReply::Refuse(code, text) => return self.refuse(code, &text).map(|()| false),
+            FaultReply::Bare => self.bare(code)?,
+            FaultReply::Huge(_) | FaultReply::Nothing => self.wire.say(code, text),
         }
         Ok(true)
     }
 
     /// Refuses a command that was in order; 421 is also the end (RFC 5321 3.8).
-    pub(crate) fn refuse(&mut self, code: u16, text: &str) -> Result<(), End> {
+    pub(crate) fn refuse(&mut self, code: u16, text: &str) -> Result<(), DialogueEnd> {
         self.wire.say(code, text);
-        if code == 421 { Err(End::Closed("421")) } else { Ok(()) }
+        if code == 421 { Err(DialogueEnd::Closed("421")) } else { Ok(()) }
     }
 
     /// Refuses a command that was not in order.
-    pub(crate) fn mistake(&mut self, code: u16, text: &str) -> Result<(), End> {
+    pub(crate) fn mistake(&mut self, code: u16, text: &str) -> Result<(), DialogueEnd> {
         self.mistakes += 1;
         if self.mistakes >= MAX_MISTAKES {
             return Err(self.last_words(421, "4.7.0 too many mistakes"));
@@ -256,12 +256,12 @@ impl Dialogue {
     }
 
     /// Says the last reply of this dialogue; the answer is its end.
-    pub(crate) fn last_words(&mut self, code: u16, text: &str) -> End {
+    pub(crate) fn last_words(&mut self, code: u16, text: &str) -> DialogueEnd {
         self.wire.say(code, text);
-        End::Closed("said so")
+        DialogueEnd::Closed("said so")
     }
 
-    pub(crate) fn bare(&mut self, code: u16) -> Result<(), End> {
+    pub(crate) fn bare(&mut self, code: u16) -> Result<(), DialogueEnd> {
         self.wire.put(format_args!("{code}\r\n"));
         Ok(())
     }

@@ -55,21 +55,21 @@ impl Dice {
         armed.iter().map(|armed| FaultTally { rule: armed.rule.clone(), struck: armed.struck }).collect()
     }
 
-    /// What strikes at this occasion; `mails` were accepted on this connection so far.
-    pub(crate) fn roll(&self, stage: FaultStage, mails: u32) -> Option<FaultKind> {
+    /// What strikes at this occasion; `emails` were accepted on this connection so far.
+    pub(crate) fn roll(&self, stage: FaultStage, emails: u32) -> Option<FaultKind> {
         if self.stages.load(Ordering::Acquire) & bit(stage) == 0 {
             return None;
         }
         let mut rules = self.armed.lock();
-        let armed = rules.iter_mut().find_map(|armed| armed.strikes(stage, mails).then_some(armed))?;
+        let armed = rules.iter_mut().find_map(|armed| armed.strikes(stage, emails).then_some(armed))?;
         armed.struck += 1;
         Some(armed.rule.kind.clone())
     }
 }
 
 impl Armed {
-    fn strikes(&mut self, stage: FaultStage, mails: u32) -> bool {
-        let early = matches!(self.rule.kind, FaultKind::CloseAfter { mails: wanted } if mails < wanted);
+    fn strikes(&mut self, stage: FaultStage, emails: u32) -> bool {
+        let early = matches!(self.rule.kind, FaultKind::CloseAfter { emails: wanted } if emails < wanted);
         if self.rule.stage != stage || early {
             return false;
         }
@@ -123,6 +123,6 @@ mod tests {
     fn close_after_waits_for_its_mails() {
         let dice = Dice::new("between:close-after=20".parse().unwrap());
         assert_eq!(dice.roll(FaultStage::Between, 19), None);
-        assert_eq!(dice.roll(FaultStage::Between, 20), Some(FaultKind::CloseAfter { mails: 20 }));
+        assert_eq!(dice.roll(FaultStage::Between, 20), Some(FaultKind::CloseAfter { emails: 20 }));
     }
 }

@@ -124,7 +124,7 @@ impl FromStr for FaultKind {
                 _ => Err(wrong()),
             },
             ("close-after", Some(text)) => match text.parse() {
-                Ok(mails @ 1..) => Ok(Self::CloseAfter { mails }),
+                Ok(emails @ 1..) => Ok(Self::CloseAfter { emails }),
                 _ => Err(wrong()),
             },
             _ => match name.parse() {
@@ -193,7 +193,7 @@ impl fmt::Display for FaultKind {
             Self::Stall(Some(length)) => write!(formatter, "stall={}ms", length.as_millis()),
             Self::Huge { bytes } => write!(formatter, "huge={bytes}"),
             Self::Bare => formatter.write_str("bare"),
-            Self::CloseAfter { mails } => write!(formatter, "close-after={mails}"),
+            Self::CloseAfter { emails } => write!(formatter, "close-after={emails}"),
         }
     }
 }

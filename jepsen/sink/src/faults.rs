@@ -19,7 +19,7 @@ use std::time::Duration;
 /// - stages, in the order of a dialogue: `connect banner ehlo mail rcpt data body before-commit after-commit
 ///   answer between`;
 /// - kinds: `CODE` or `CODE=TEXT` (400 to 599; the text has no `,`, `@` or `#`), `close`, `reset`, `stall`,
-///   `stall=DURATION` (`250ms`, `5s`, `10m`), `huge` or `huge=BYTES`, `bare`, `close-after=MAILS`.
+///   `stall=DURATION` (`250ms`, `5s`, `10m`), `huge` or `huge=BYTES`, `bare`, `close-after=EMAILS`.
 ///
 /// Which kind fits which stage: see [`FaultStage`].
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -60,7 +60,7 @@ pub enum FaultStage {
     Body,
     /// The final dot is read, nothing is recorded: also a refusal.
     BeforeCommit,
-    /// The accept is recorded, nothing is answered. No refusal here: a relay that keeps a mail and says that
+    /// The accept is recorded, nothing is answered. No refusal here: a relay that keeps an email and says that
     /// it did not is one that no sender can live with (RFC 5321 4.2.5). `stall=5s` is a late `250`.
     AfterCommit,
     /// The accept is recorded and half of the answer is written; also `bare`, a whole answer without text.
@@ -123,10 +123,10 @@ pub enum FaultKind {
     },
     /// The right code without any text: `250 CR LF`, which RFC 5321 4.2.1 tells clients to accept.
     Bare,
-    /// A connection that has had at least this many mails accepted ends in good order, as some providers do.
+    /// A connection that has had at least this many emails accepted ends in good order, as some providers do.
     CloseAfter {
-        /// Accepted mails of this connection; at least 1.
-        mails: u32,
+        /// Accepted emails of this connection; at least 1.
+        emails: u32,
     },
 }
 
@@ -150,7 +150,7 @@ pub enum Amount {
 
 /// What a stage says instead of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Struck {
+pub(crate) enum FaultReply {
     /// Its own reply.
     Nothing,
     /// This code and text.

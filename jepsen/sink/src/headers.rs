@@ -3,14 +3,14 @@
 
 /// A field as it stands in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field<'a> {
+pub struct HeaderField<'a> {
     /// Its name.
     pub name: &'a str,
     /// What follows the colon, folding included.
     raw: &'a [u8],
 }
 
-impl Field<'_> {
+impl HeaderField<'_> {
     /// The value on one line, without white space around it; bytes that are not UTF-8 are replaced.
     pub fn value(&self) -> String {
         let mut text = String::from_utf8_lossy(self.raw).into_owned();
@@ -33,7 +33,7 @@ pub fn split(message: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The fields of a header section, in order.
-pub fn fields(head: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub fn fields(head: &[u8]) -> impl Iterator<Item = HeaderField<'_>> {
     let mut rest = head;
     std::iter::from_fn(move || {
         while !rest.is_empty() {
@@ -68,12 +68,12 @@ fn field_end(section: &[u8]) -> usize {
     section.len()
 }
 
-fn parse(field: &[u8]) -> Option<Field<'_>> {
+fn parse(field: &[u8]) -> Option<HeaderField<'_>> {
     let colon = field.iter().position(|byte| *byte == b':')?;
     let (name, value) = field.split_at_checked(colon)?;
     let name = std::str::from_utf8(name).ok()?.trim_end();
     let raw = value.get(1..)?;
-    (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Field { name, raw })
+    (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic())).then_some(HeaderField { name, raw })
 }
 
 #[cfg(test)]

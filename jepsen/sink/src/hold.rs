@@ -1,4 +1,4 @@
-//! Holding a mail between its dot and its answer, on request: the caller is told which mail is held, does what
+//! Holds an email between its dot and its answer, on request: the caller learns which email is held, does what
 //! it came for (kill the sender, the leader, the network), and lets go. Dialogues ask the board after each dot.
 
 use std::collections::VecDeque;
@@ -11,19 +11,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::accepted::Accepted;
 
-/// One request may hold at most so many mails.
+/// One request may hold at most so many emails.
 pub const MAX_HELD_BY_ONE_REQUEST: usize = 1_024;
 
-/// Which mails to hold, where and for how long.
+/// Which emails to hold, where and for how long.
 #[derive(Debug, Clone)]
 pub struct HoldRequest {
-    /// Only mails to a recipient that contains this text (ASCII case is ignored).
+    /// Only emails to a recipient that contains this text (ASCII case is ignored).
     pub recipient: Option<String>,
-    /// Only mails from a client that called itself exactly so in EHLO.
+    /// Only emails from a client that called itself exactly so in EHLO.
     pub ehlo: Option<String>,
     /// Where in the dialogue.
     pub point: HoldPoint,
-    /// How many mails, 1 to [`MAX_HELD_BY_ONE_REQUEST`]; other values are moved to the nearest of these.
+    /// How many emails, 1 to [`MAX_HELD_BY_ONE_REQUEST`]; other values are moved to the nearest of these.
     pub count: usize,
     /// A held mail lets go by itself after this long.
     pub limit: Duration,
@@ -35,33 +35,33 @@ impl Default for HoldRequest {
     }
 }
 
-/// Where a mail is held.
+/// Where an email is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldPoint {
-    /// The dot was read, nothing is recorded. Whatever happens to the client meanwhile, the mail is recorded
+    /// The dot was read, nothing is recorded. Whatever happens to the client meanwhile, the email is recorded
     /// once it is let go: this point moves the accept, it does not prevent it.
     BeforeCommit,
     /// The accept is recorded, the `250` is not written.
     AfterCommit,
 }
 
-/// A request in force. Dropping it withdraws it; mails that are held stay held.
+/// A request in force. Dropping it withdraws it; emails that are held stay held.
 #[derive(Debug)]
 pub struct Hold {
     held: mpsc::Receiver<Held>,
 }
 
 impl Hold {
-    /// The next mail that is held; `None` when there was none within `limit`, or when all were handed out.
+    /// The next email that is held; `None` when there was none within `limit`, or when all were handed out.
     pub async fn next(&mut self, limit: Duration) -> Option<Held> {
         tokio::time::timeout(limit, self.held.recv()).await.ok().flatten()
     }
 }
 
-/// A mail whose answer is held back until this is released, dropped, or its limit is over.
+/// An email whose answer is held back until this is released, dropped, or its limit is over.
 #[derive(Debug)]
 pub struct Held {
-    /// What was (or will be) recorded: message id, recipient, fence, peer, EHLO name and the rest. For a mail
+    /// What was (or will be) recorded: message id, recipient, fence, peer, EHLO name and the rest. For an email
     /// with several recipients, the one that matched the request.
     pub accepted: Arc<Accepted>,
     release: oneshot::Sender<()>,
@@ -105,7 +105,7 @@ impl HoldBoard {
         Hold { held }
     }
 
-    /// Whether one of these mails is to be held at this point; if so, its requester knows already.
+    /// Whether one of these emails is to be held at this point; if so, its requester knows already.
     pub(crate) fn catch(&self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
         if self.posted.load(Ordering::Acquire) == 0 {
             return None;
@@ -126,7 +126,7 @@ impl Posted {
         }
         let accepted = Arc::clone(accepts.iter().find(|accept| self.request.wants(accept))?);
         let (release, released) = oneshot::channel();
-        // The channel has room for every mail of the request, so only a withdrawn request refuses.
+        // The channel has room for every email of the request, so only a withdrawn request refuses.
         self.tell.try_send(Held { accepted, release }).ok()?;
         self.left -= 1;
         Some(Caught { released, limit: self.request.limit })

@@ -5,7 +5,7 @@
 //! product's ledger is compared with (I1, I4, I9, I14 of `docs/protocol.md`).
 //!
 //! What it promises:
-//! - each accept, one for each recipient of a mail, is a line in the record before the `250` is written;
+//! - each accept, one for each recipient of an email, is a line in the record before the `250` is written;
 //!   with [`SinkOptions::sync`] the line has reached the disk by then;
 //! - it never deduplicates: what came twice stands twice in the record;
 //! - a message ends at `CRLF . CRLF` and nowhere else; a bare LF or CR is refused and ends the dialogue
@@ -41,12 +41,12 @@ mod strike;
 mod wire;
 
 pub use accepted::{Accepted, BodyHash};
-pub use archive::{Mails, StillWaiting};
+pub use archive::{Emails, StillWaiting};
 pub use connections::{DialogueState, OpenDialogue};
 pub use dice::FaultTally;
 pub use fault_spec::{FaultSpecError, FaultSpecReason};
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest, MAX_HELD_BY_ONE_REQUEST};
 pub use options::{DotAnswer, DotWatcher, SinkOptions, Watcher};
-pub use record::{Record, RecordError, TornTail};
+pub use record::{RecordError, RecordFile, TornTail};
 pub use sink::{Handle, Sink};

@@ -1,4 +1,4 @@
-//! What a sink is told when it starts. Every bound on its memory and its patience is a number in here.
+//! The options of a sink. Every bound on its memory and its patience is a number in here.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,26 +23,26 @@ pub struct SinkOptions {
     pub sync: bool,
     /// What goes wrong on purpose, from the first connection on.
     pub faults: FaultPlan,
-    /// How many accepts memory holds for `mails()`, `find()` and the page (some 400 bytes each, rounded up to
+    /// How many accepts memory holds for `emails()`, `find()` and the page (some 400 bytes each, rounded up to
     /// a multiple of 1,024); older ones stay in the record, and in the count.
     pub keep_records: usize,
-    /// Told of each accept, in the order of the record and after it has it: for whoever counts more of them than
+    /// Called for each accept, in the order of the record and after it has it: for a caller that counts more than
     /// memory should hold. It is called in turn, and the answer waits for it.
     pub watcher: Option<Watcher>,
-    /// Told of each final dot once it is known how it was answered, and of each message that a fault cut off before its
-    /// dot was read: for whoever must know of those that were not accepted, too. The dialogue waits for it.
+    /// Called for each final dot once its answer is known, and for each message that a fault cut off before its
+    /// dot was read: for a caller that must know those that were not accepted, too. The dialogue waits for it.
     pub dots: Option<DotWatcher>,
-    /// How many of the latest mails keep their whole text for the page.
+    /// How many of the latest emails keep their whole text for the page.
     pub keep_bodies: usize,
     /// How many bytes those texts may take together; the oldest go first.
     pub keep_body_bytes: usize,
     /// How many bytes of each body an accept keeps, for a caller that compares contents with envelopes.
     pub excerpt_bytes: usize,
-    /// The lenient twin: LF alone ends a line, as some relays have it, so that smuggled mails show up.
+    /// The lenient twin: LF alone ends a line, as some relays have it, so that smuggled emails show up.
     pub lenient_line_ends: bool,
     /// The largest message in bytes (offered as SIZE); larger ones are read to their end and refused with 552.
     pub max_message_bytes: usize,
-    /// Recipients of one mail; further ones are refused with 452.
+    /// Recipients of one email; further ones are refused with 452.
     pub max_recipients: usize,
     /// Open dialogues; further ones are turned away with 421.
     pub max_connections: usize,
@@ -82,7 +82,7 @@ impl Default for SinkOptions {
     }
 }
 
-/// Who is told of each accept.
+/// A callback for each accept.
 #[derive(Clone)]
 pub struct Watcher(Arc<dyn Fn(&Accepted) + Send + Sync>);
 
@@ -115,14 +115,14 @@ pub enum DotAnswer {
     /// Neither accepted nor answered.
     Nothing,
     /// There was none: by a fault of the sink's the dialogue ended within the message. Whether its client had written
-    /// the dot by then only the client knows. What is told of the mail is what had come of it.
+    /// the dot by then only the client knows. The callback gets what had come of the email.
     Cut,
-    /// It was refused as no message: a bare LF or CR, or a line too long. What is told of the mail is what was read
+    /// It was refused as no message: a bare LF or CR, or a line too long. The callback gets what was read
     /// before.
     Malformed,
 }
 
-/// Who is told of each final dot and of each message cut off, once for each recipient. What was not accepted looks as
+/// A callback for each final dot and for each message cut off, once for each recipient. What was not accepted looks as
 /// the accept would have.
 #[derive(Clone)]
 pub struct DotWatcher(Arc<Told>);

@@ -1,4 +1,4 @@
-//! From DATA (or BDAT) to the answer: where a mail becomes an accept. Continues `dialogue.rs`.
+//! From DATA (or BDAT) to the answer: where an email becomes an accept. Continues `dialogue.rs`.
 //!
 //! The order is the promise: message read -> (held) -> line in the record, on disk when asked -> (held) ->
 //! answer. Each arrow is a place where a fault can strike.
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use crate::accepted::{Accepted, BodyHash};
 use crate::archive::Delivery;
 use crate::body::{BodyReader, Progress, Violation};
-use crate::clock::Moment;
+use crate::clock::SinkInstant;
 use crate::connections::DialogueState;
 use crate::dialogue::{Dialogue, Envelope};
-use crate::faults::{FaultKind, FaultStage, Struck};
+use crate::faults::{FaultKind, FaultReply, FaultStage};
 use crate::headers;
 use crate::hold::HoldPoint;
 use crate::options::DotAnswer;
-use crate::wire::{End, Patience};
+use crate::wire::{DialogueEnd, Patience};
 
 /// `X-Reveille-*` headers that one accept keeps.
 const MAX_KEPT_HEADERS: usize = 32;
@@ -29,7 +29,7 @@ const KEEP_BUFFER_BYTES: usize = 64 << 10;
 
 impl Dialogue {
     /// Reads a message up to its final dot, and answers it.
-    pub(crate) async fn receive(&mut self, envelope: Envelope, started: Moment) -> Result<(), End> {
+    pub(crate) async fn receive(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
         let (lenient, limit) = (self.sink.options.lenient_line_ends, self.sink.options.max_message_bytes);
         self.begin_message();
         if let Err(end) = self.strike_body().await {
@@ -62,8 +62,8 @@ impl Dialogue {
 
     /// Reads a chunk (RFC 3030); the last one is answered as a final dot is. The bytes of a chunk that is
     /// refused are read all the same, otherwise they would be taken for commands.
-    pub(crate) async fn receive_chunk(&mut self, size: usize, last: bool) -> Result<(), End> {
-        let (now, limit) = (Moment::now(), self.sink.options.max_message_bytes);
+    pub(crate) async fn receive_chunk(&mut self, size: usize, last: bool) -> Result<(), DialogueEnd> {
+        let (now, limit) = (SinkInstant::now(), self.sink.options.max_message_bytes);
         if size > limit.saturating_mul(OVERSIZE_FACTOR) {
             return Err(self.last_words(552, "5.3.4 message too big"));
         }
@@ -102,7 +102,7 @@ impl Dialogue {
         Ok(())
     }
 
-    async fn read_exactly(&mut self, size: usize, keep: bool) -> Result<(), End> {
+    async fn read_exactly(&mut self, size: usize, keep: bool) -> Result<(), DialogueEnd> {
         let mut left = size;
         while left > 0 {
             let unread = self.wire.unread();
@@ -128,22 +128,22 @@ impl Dialogue {
 
     /// A fault of the body waits for its first bytes; a refusal there ends the dialogue, because the rest of
     /// the message is on its way.
-    async fn strike_body(&mut self) -> Result<(), End> {
-        let Some(kind) = self.sink.dice.roll(FaultStage::Body, self.mails) else { return Ok(()) };
+    async fn strike_body(&mut self) -> Result<(), DialogueEnd> {
+        let Some(kind) = self.sink.dice.roll(FaultStage::Body, self.emails) else { return Ok(()) };
         if self.wire.unread().is_empty() {
             self.wire.fill().await?;
         }
         match self.carry_out(FaultStage::Body, kind).await? {
-            Struck::Refuse(code, text) => Err(self.last_words(code, &text)),
+            FaultReply::Refuse(code, text) => Err(self.last_words(code, &text)),
             _ => Ok(()),
         }
     }
 
-    /// A fault ends the dialogue within the message. Its client may have written the dot and will not learn what became
-    /// of it, so that is told; where the client was gone before, there is nothing to tell.
-    fn cut_off(&mut self, end: End, envelope: Envelope, started: Moment) -> End {
-        if let (Some(_), End::Closed(_) | End::Reset) = (&self.sink.options.dots, &end) {
-            // Of a line that had not come whole nothing is told.
+    /// A fault ends the dialogue within the message. Its client may have written the dot, so the callback
+    /// is called; where the client was gone before, it is not.
+    fn cut_off(&mut self, end: DialogueEnd, envelope: Envelope, started: SinkInstant) -> DialogueEnd {
+        if let (Some(_), DialogueEnd::Closed(_) | DialogueEnd::Reset) = (&self.sink.options.dots, &end) {
+            // A line that had not come whole is not reported.
             let came = self.wire.unread();
             let whole = came.windows(2).rposition(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
             self.message = came.get(..whole).unwrap_or_default().to_vec();
@@ -160,14 +160,14 @@ impl Dialogue {
     }
 
     /// The whole message is read: records and answers it.
-    async fn finish(&mut self, envelope: Envelope, started: Moment) -> Result<(), End> {
+    async fn finish(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
         let accepts = self.accepts(envelope, started);
         self.entry.after_dot(&accepts);
         let mut answer = DotAnswer::Nothing;
         let answered = self.commit_and_answer(&accepts, &mut answer).await;
-        self.entry.answered(self.mails);
+        self.entry.answered(self.emails);
         // A client that left before it read the answer was not left without one.
-        if matches!((&answered, answer), (Err(End::Gone | End::Broken(_)), DotAnswer::AcceptedUntold)) {
+        if matches!((&answered, answer), (Err(DialogueEnd::Gone | DialogueEnd::Broken(_)), DotAnswer::AcceptedUntold)) {
             answer = DotAnswer::Accepted;
         }
         self.tell(&accepts, answer);
@@ -176,8 +176,12 @@ impl Dialogue {
     }
 
     /// `answer` says how far it came, also where the dialogue ended on the way.
-    async fn commit_and_answer(&mut self, accepts: &[Arc<Accepted>], answer: &mut DotAnswer) -> Result<(), End> {
-        if let Struck::Refuse(code, text) = self.strike(FaultStage::BeforeCommit).await? {
+    async fn commit_and_answer(
+        &mut self,
+        accepts: &[Arc<Accepted>],
+        answer: &mut DotAnswer,
+    ) -> Result<(), DialogueEnd> {
+        if let FaultReply::Refuse(code, text) = self.strike(FaultStage::BeforeCommit).await? {
             *answer = DotAnswer::Refused;
             return self.refuse(code, &text);
         }
@@ -188,9 +192,9 @@ impl Dialogue {
         let text = self.sink.archive.keeps_texts().then(|| self.message.as_slice().into());
         let delivery = Delivery { accepts: accepts.to_vec(), text };
         if self.sink.recorder.commit(delivery, &self.lines).await.is_err() {
-            return Err(End::Closed("the record is lost, so nobody knows whether this mail is accepted"));
+            return Err(DialogueEnd::Closed("the record is lost, so it is unknown whether this email is accepted"));
         }
-        self.mails += 1;
+        self.emails += 1;
         *answer = DotAnswer::AcceptedUntold;
         self.hold(HoldPoint::AfterCommit, accepts).await?;
         self.strike(FaultStage::AfterCommit).await?;
@@ -200,9 +204,9 @@ impl Dialogue {
     }
 
     /// The `250`, whole, bare, or only half of it.
-    async fn answer_dot(&mut self) -> Result<(), End> {
+    async fn answer_dot(&mut self) -> Result<(), DialogueEnd> {
         const ANSWER: &str = "2.0.0 accepted and recorded";
-        match self.sink.dice.roll(FaultStage::Answer, self.mails) {
+        match self.sink.dice.roll(FaultStage::Answer, self.emails) {
             None => self.wire.say(250, ANSWER),
             Some(FaultKind::Bare) => self.bare(250)?,
             Some(kind) => {
@@ -221,14 +225,14 @@ impl Dialogue {
         Some(String::from_utf8_lossy(start).into_owned())
     }
 
-    async fn between_mails(&mut self) -> Result<(), End> {
+    async fn between_mails(&mut self) -> Result<(), DialogueEnd> {
         match self.strike(FaultStage::Between).await? {
-            Struck::Refuse(code, text) => self.refuse(code, &text),
+            FaultReply::Refuse(code, text) => self.refuse(code, &text),
             _ => Ok(()),
         }
     }
 
-    async fn hold(&mut self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Result<(), End> {
+    async fn hold(&mut self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Result<(), DialogueEnd> {
         let Some(caught) = self.sink.holds.catch(point, accepts) else { return Ok(()) };
         let patience = match point {
             HoldPoint::BeforeCommit => Patience::InAnyCase,
@@ -237,7 +241,7 @@ impl Dialogue {
         self.wire.wait_for(caught.released, Some(caught.limit), patience).await
     }
 
-    fn write_lines(&mut self, accepts: &[Arc<Accepted>]) -> Result<(), End> {
+    fn write_lines(&mut self, accepts: &[Arc<Accepted>]) -> Result<(), DialogueEnd> {
         self.lines.clear();
         for accept in accepts {
             serde_json::to_writer(&mut self.lines, accept.as_ref()).map_err(std::io::Error::from)?;
@@ -246,8 +250,8 @@ impl Dialogue {
         Ok(())
     }
 
-    fn accepts(&self, envelope: Envelope, started: Moment) -> Vec<Arc<Accepted>> {
-        let now = Moment::now();
+    fn accepts(&self, envelope: Envelope, started: SinkInstant) -> Vec<Arc<Accepted>> {
+        let now = SinkInstant::now();
         let (head, body) = headers::split(&self.message);
         let mut accept = Accepted {
             message_id: None,
@@ -276,7 +280,7 @@ impl Dialogue {
 /// Headers that say which email this is. Readers differ in which one of two they take.
 const IDENTITY: [&str; 3] = ["Message-ID", "X-Reveille-Run", "X-Reveille-Fence"];
 
-/// Takes over the headers that say which claim a mail belongs to.
+/// Takes over the headers that say which claim an email belongs to.
 fn read_marks(head: &[u8], accept: &mut Accepted) {
     let count = |name: &str| headers::fields(head).filter(|field| field.name.eq_ignore_ascii_case(name)).count();
     accept.repeated = IDENTITY.into_iter().filter(|name| count(name) > 1).map(str::to_owned).collect();

@@ -1,5 +1,5 @@
-//! Reads a record file: one JSON line for each accept, in the order in which they were accepted. For whoever
-//! compares what arrived with what a ledger says, and for a sink that continues a file.
+//! Reads a record file: one JSON line for each accept, in the order in which they were accepted. Used to compare
+//! what arrived with what a ledger says, and by a sink that continues a file.
 //!
 //! A line that a crash tore is the last one, and no client was ever answered `250` for it: it is left out, and said
 //! so. Damage anywhere else is an error, because then an accept may be missing and no verdict is possible.
@@ -12,7 +12,7 @@ use crate::accepted::Accepted;
 
 /// Everything that a record file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct RecordFile {
     /// The accepts, in the order of the file, duplicates included.
     pub accepts: Vec<Accepted>,
     /// The torn last line, when there is one.
@@ -53,7 +53,7 @@ pub enum RecordError {
     },
 }
 
-impl Record {
+impl RecordFile {
     /// Reads a whole file into memory.
     ///
     /// # Errors

@@ -2,10 +2,10 @@
 //! thread of its own, and only then the dialogues that wait for them go on.
 //!
 //! Three promises:
-//! - [`Recorder::commit`] answers Ok only when the line is in the file (and on the disk, when `sync`);
+//! - [`AcceptRecorder::commit`] answers Ok only when the line is in the file (and on the disk, when `sync`);
 //! - memory sees an accept after the file has it, in the same order;
 //! - an error while writing ends the record for good. Whether those lines survived is unknown, so their
-//!   clients get no answer at all, and later mails are refused before DATA.
+//!   clients get no answer at all, and later emails are refused before DATA.
 //!
 //! The queue is bounded by the number of dialogues: each waits for its one mail.
 
@@ -20,10 +20,10 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::archive::{Archive, Delivery};
-use crate::record::{Record, RecordError};
+use crate::record::{RecordError, RecordFile};
 
 /// Takes accepts, from all dialogues of a sink.
-pub(crate) struct Recorder {
+pub(crate) struct AcceptRecorder {
     archive: Arc<Archive>,
     desk: Option<Arc<Desk>>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
@@ -53,7 +53,7 @@ struct Waiting {
     recorded: oneshot::Sender<()>,
 }
 
-impl Recorder {
+impl AcceptRecorder {
     /// Opens or continues the file and starts the writer; without a file, accepts go to memory only.
     pub(crate) fn start(path: Option<&Path>, sync: bool, archive: Arc<Archive>) -> io::Result<Self> {
         let Some(path) = path else {
@@ -78,7 +78,7 @@ impl Recorder {
         self.desk.as_ref().is_some_and(|desk| desk.lost.load(Ordering::Acquire))
     }
 
-    /// Records one mail: `lines` are its accepts as JSON, each with its line end; not looked at where
+    /// Records one email: `lines` are its accepts as JSON, each with its line end; unused where
     /// there is no file.
     pub(crate) async fn commit(&self, delivery: Delivery, lines: &[u8]) -> Result<(), RecordLost> {
         let Some(desk) = &self.desk else {
@@ -118,7 +118,7 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for AcceptRecorder {
     fn drop(&mut self) {
         self.begin_closing();
     }
@@ -129,7 +129,7 @@ fn write_groups(mut file: File, sync: bool, desk: &Desk, archive: &Archive) {
     while desk.take(&mut group) {
         let written = file.write_all(&group.lines).and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
-            tracing::error!(%error, mails = group.waiting.len(), "cannot write the record; the sink accepts no more mail");
+            tracing::error!(%error, emails = group.waiting.len(), "cannot write the record; the sink accepts no more mail");
             desk.lose();
             return;
         }
@@ -186,7 +186,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn cut_torn_line(file: &File, path: &Path) -> io::Result<()> {
-    let torn = Record::visit(path, |_| {}).map_err(|error| match error {
+    let torn = RecordFile::visit(path, |_| {}).map_err(|error| match error {
         RecordError::Unreadable { source, .. } => source,
         damaged @ RecordError::Damaged { .. } => io::Error::new(io::ErrorKind::InvalidData, damaged),
     })?;
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn record_that_cannot_be_written_acknowledges_nothing_and_takes_no_more() {
         let archive = Arc::new(Archive::new(Keep { records: 10, texts: 0, text_bytes: 0 }, None));
-        let recorder = Recorder::start(Some(Path::new("/dev/full")), false, Arc::clone(&archive)).unwrap();
+        let recorder = AcceptRecorder::start(Some(Path::new("/dev/full")), false, Arc::clone(&archive)).unwrap();
         let delivery = Delivery { accepts: Vec::new(), text: None };
         assert_eq!(recorder.commit(delivery.clone(), b"{}\n").await, Err(RecordLost));
         assert!(recorder.is_lost());

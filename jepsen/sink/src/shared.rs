@@ -10,14 +10,14 @@ use crate::connections::Connections;
 use crate::dice::Dice;
 use crate::hold::HoldBoard;
 use crate::options::SinkOptions;
-use crate::recorder::Recorder;
+use crate::recorder::AcceptRecorder;
 
 /// The state of a sink.
 pub(crate) struct Inner {
     pub(crate) options: SinkOptions,
     pub(crate) address: SocketAddr,
     pub(crate) archive: Arc<Archive>,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: AcceptRecorder,
     pub(crate) dice: Dice,
     pub(crate) holds: HoldBoard,
     pub(crate) connections: Arc<Connections>,

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accepted::Accepted;
-use crate::archive::{Archive, Keep, Mails, StillWaiting};
+use crate::archive::{Archive, Emails, Keep, StillWaiting};
 use crate::connections::OpenDialogue;
 use crate::dialogue;
 use crate::dice::{Dice, FaultTally};
 use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
 use crate::options::SinkOptions;
-use crate::recorder::Recorder;
+use crate::recorder::AcceptRecorder;
 use crate::shared::Inner;
 
 /// Connections that the kernel may hold for us while we are busy; a campaign opens them in bursts.
@@ -57,7 +57,7 @@ impl Sink {
         let archive = Arc::new(Archive::new(keep, options.watcher.clone()));
         let inner = Arc::new(Inner {
             address: listener.local_addr()?,
-            recorder: Recorder::start(options.record.as_deref(), options.sync, Arc::clone(&archive))?,
+            recorder: AcceptRecorder::start(options.record.as_deref(), options.sync, Arc::clone(&archive))?,
             archive,
             dice: Dice::new(options.faults.clone()),
             holds: HoldBoard::default(),
@@ -76,7 +76,7 @@ impl Sink {
         self.handle.clone()
     }
 
-    /// Stops listening, ends all dialogues (a mail whose dot was read is recorded or left unanswered, as it
+    /// Stops listening, ends all dialogues (an email whose dot was read is recorded or left unanswered, as it
     /// happens), writes what waits, and closes the record. Takes at most 10 s and the time of one write.
     pub async fn stop(self) {
         self.handle.inner.stop.cancel();
@@ -118,7 +118,7 @@ impl Handle {
         self.inner.address
     }
 
-    /// Accepts since the sink started: one for each recipient of each mail, duplicates included.
+    /// Accepts since the sink started: one for each recipient of each email, duplicates included.
     #[must_use]
     pub fn accepted_count(&self) -> u64 {
         self.inner.archive.count()
@@ -126,17 +126,17 @@ impl Handle {
 
     /// The accepts in memory ([`SinkOptions::keep_records`] of them), as they are now.
     #[must_use]
-    pub fn mails(&self) -> Mails {
-        self.inner.archive.mails()
+    pub fn emails(&self) -> Emails {
+        self.inner.archive.emails()
     }
 
     /// The accepts in memory that fit, oldest first.
     pub fn find(&self, mut wanted: impl FnMut(&Accepted) -> bool) -> Vec<Arc<Accepted>> {
-        let mails = self.mails();
-        mails.iter().map(|(_, accept)| accept).filter(|accept| wanted(accept)).cloned().collect()
+        let emails = self.emails();
+        emails.iter().map(|(_, accept)| accept).filter(|accept| wanted(accept)).cloned().collect()
     }
 
-    /// The whole text of an accept by its number (counted from 1, as [`Mails::iter`] gives it), while it is
+    /// The whole text of an accept by its number (counted from 1, as [`Emails::iter`] gives it), while it is
     /// kept ([`SinkOptions::keep_bodies`]): headers and body, CR LF line ends, dot-stuffing undone.
     #[must_use]
     pub fn text(&self, number: u64) -> Option<Arc<[u8]>> {
@@ -151,14 +151,14 @@ impl Handle {
         self.inner.archive.wait_for(accepts, limit).await
     }
 
-    /// The open dialogues; those in [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) name the mail
+    /// The open dialogues; those in [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) name the email
     /// whose sender cannot know whether it was accepted.
     #[must_use]
     pub fn connections(&self) -> Vec<OpenDialogue> {
         self.inner.connections.open()
     }
 
-    /// Holds the answer of the next mails that fit the request; [`Hold::next`] tells which. In force when this
+    /// Holds the answer of the next emails that fit the request; [`Hold::next`] tells which. In force when this
     /// returns.
     #[must_use = "dropping the hold withdraws it"]
     pub fn hold_next_answer(&self, request: HoldRequest) -> Hold {

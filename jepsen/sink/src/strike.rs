@@ -1,40 +1,40 @@
-//! Carries faults out inside a dialogue. What a stage must do itself (another reply) comes back as [`Struck`];
+//! Carries faults out inside a dialogue. What a stage must do itself (another reply) comes back as [`FaultReply`];
 //! what ends or delays the dialogue happens here.
 
 use std::time::Duration;
 
 use crate::dialogue::Dialogue;
-use crate::faults::{FaultKind, FaultStage, Struck};
-use crate::wire::{End, Patience};
+use crate::faults::{FaultKind, FaultReply, FaultStage};
+use crate::wire::{DialogueEnd, Patience};
 
 impl Dialogue {
     /// Rolls the dice for a stage and carries out what strikes.
-    pub(crate) async fn strike(&mut self, stage: FaultStage) -> Result<Struck, End> {
-        match self.sink.dice.roll(stage, self.mails) {
-            None => Ok(Struck::Nothing),
+    pub(crate) async fn strike(&mut self, stage: FaultStage) -> Result<FaultReply, DialogueEnd> {
+        match self.sink.dice.roll(stage, self.emails) {
+            None => Ok(FaultReply::Nothing),
             Some(kind) => self.carry_out(stage, kind).await,
         }
     }
 
-    pub(crate) async fn carry_out(&mut self, stage: FaultStage, kind: FaultKind) -> Result<Struck, End> {
+    pub(crate) async fn carry_out(&mut self, stage: FaultStage, kind: FaultKind) -> Result<FaultReply, DialogueEnd> {
         tracing::debug!(connection = self.entry.connection, %stage, %kind, "a fault strikes");
         match kind {
             FaultKind::Refuse { code, text } => {
-                Ok(Struck::Refuse(code, text.unwrap_or_else(|| plain_text(stage, code))))
+                Ok(FaultReply::Refuse(code, text.unwrap_or_else(|| plain_text(stage, code))))
             }
-            FaultKind::Bare => Ok(Struck::Bare),
-            FaultKind::Huge { bytes } => Ok(Struck::Huge(bytes)),
-            FaultKind::Stall(length) => self.stall(stage, length).await.map(|()| Struck::Nothing),
-            FaultKind::Close | FaultKind::CloseAfter { .. } => Err(End::Closed("a fault")),
+            FaultKind::Bare => Ok(FaultReply::Bare),
+            FaultKind::Huge { bytes } => Ok(FaultReply::Huge(bytes)),
+            FaultKind::Stall(length) => self.stall(stage, length).await.map(|()| FaultReply::Nothing),
+            FaultKind::Close | FaultKind::CloseAfter { .. } => Err(DialogueEnd::Closed("a fault")),
             FaultKind::Reset => {
                 self.wire.flush().await?;
-                Err(End::Reset)
+                Err(DialogueEnd::Reset)
             }
         }
     }
 
     /// Between the dot and the commit a relay does not notice that its client has left: it commits all the same.
-    async fn stall(&mut self, stage: FaultStage, length: Option<Duration>) -> Result<(), End> {
+    async fn stall(&mut self, stage: FaultStage, length: Option<Duration>) -> Result<(), DialogueEnd> {
         let patience = match (stage, length) {
             (FaultStage::BeforeCommit, Some(_)) => Patience::InAnyCase,
             _ => Patience::WhileTheClientStays,
@@ -43,7 +43,7 @@ impl Dialogue {
     }
 
     /// Says about so many bytes of a banner in lines of legal length.
-    pub(crate) async fn huge_banner(&mut self, bytes: u32) -> Result<(), End> {
+    pub(crate) async fn huge_banner(&mut self, bytes: u32) -> Result<(), DialogueEnd> {
         let line = format!("220-{}\r\n", "x".repeat(494));
         let lines = u64::from(bytes).div_ceil(500);
         for number in 1..=lines {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::body::{Violation, text_of};
 
-/// What one read may bring; two or three mails of usual size.
+/// What one read may bring; two or three emails of usual size.
 const READ_BYTES: usize = 16 << 10;
 /// A command line (RFC 5321 4.5.3.1.4 says 512 octets; extensions add to it).
 const MAX_COMMAND_LINE: usize = 1_000;
@@ -25,9 +25,9 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How often a waiting dialogue looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Why a dialogue ends. Only [`End::Broken`] is worth more than a debug line.
+/// Why a dialogue ends. Only [`DialogueEnd::Broken`] is worth more than a debug line.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum End {
+pub(crate) enum DialogueEnd {
     #[error("the client left")]
     Gone,
     #[error("the client said nothing or read nothing for too long")]
@@ -102,33 +102,37 @@ impl Wire {
     }
 
     /// Sends what was said.
-    pub(crate) async fn flush(&mut self) -> Result<(), End> {
+    pub(crate) async fn flush(&mut self) -> Result<(), DialogueEnd> {
         if self.output.is_empty() {
             return Ok(());
         }
         let write = timeout(self.idle, self.stream.write_all(&self.output));
         tokio::select! {
-            () = self.stop.cancelled() => return Err(End::Stopped),
-            written = write => written.map_err(|_| End::Idle)??,
+            () = self.stop.cancelled() => return Err(DialogueEnd::Stopped),
+            written = write => written.map_err(|_| DialogueEnd::Idle)??,
         }
         self.output.clear();
         Ok(())
     }
 
     /// Sends what was said, then waits until at least one more byte has come.
-    pub(crate) async fn fill(&mut self) -> Result<(), End> {
+    pub(crate) async fn fill(&mut self) -> Result<(), DialogueEnd> {
         self.flush().await?;
         self.make_room();
         let read = timeout(self.idle, self.stream.read_buf(&mut self.input));
         let bytes = tokio::select! {
-            () = self.stop.cancelled() => return Err(End::Stopped),
-            read = read => read.map_err(|_| End::Idle)??,
+            () = self.stop.cancelled() => return Err(DialogueEnd::Stopped),
+            read = read => read.map_err(|_| DialogueEnd::Idle)??,
         };
-        if bytes == 0 { Err(End::Gone) } else { Ok(()) }
+        if bytes == 0 { Err(DialogueEnd::Gone) } else { Ok(()) }
     }
 
     /// Reads a command line into `line`, without its end. The lines of the lenient twin may end with LF alone.
-    pub(crate) async fn line(&mut self, lenient: bool, line: &mut Vec<u8>) -> Result<Result<(), Violation>, End> {
+    pub(crate) async fn line(
+        &mut self,
+        lenient: bool,
+        line: &mut Vec<u8>,
+    ) -> Result<Result<(), Violation>, DialogueEnd> {
         line.clear();
         loop {
             let unread = self.unread();
@@ -152,14 +156,14 @@ impl Wire {
         event: impl Future<Output = T>,
         limit: Option<Duration>,
         patience: Patience,
-    ) -> Result<(), End> {
+    ) -> Result<(), DialogueEnd> {
         self.flush().await?;
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         tokio::pin!(event);
         loop {
             let look = Instant::now() + LOOK_EVERY;
             tokio::select! {
-                () = self.stop.cancelled() => return Err(End::Stopped),
+                () = self.stop.cancelled() => return Err(DialogueEnd::Stopped),
                 _ = &mut event => return Ok(()),
                 () = sleep_until(until.map_or(look, |until| until.min(look))) => {}
             }
@@ -167,7 +171,7 @@ impl Wire {
                 return Ok(());
             }
             if patience == Patience::WhileTheClientStays && !self.client_is_there() {
-                return Err(End::Gone);
+                return Err(DialogueEnd::Gone);
             }
         }
     }
@@ -182,7 +186,7 @@ impl Wire {
             loop {
                 self.input.clear();
                 if self.stream.read_buf(&mut self.input).await? == 0 {
-                    return Ok::<(), End>(());
+                    return Ok::<(), DialogueEnd>(());
                 }
             }
         };

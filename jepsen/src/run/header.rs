@@ -11,7 +11,7 @@ use reveille_harness::measure::unix_us;
 
 use super::faults::{Family, FaultAction, PlannedFault};
 use super::options::{Args, Due, Policy};
-use super::workload::{Limits, sessions};
+use super::workload::{WorkloadLimits, sessions};
 use super::{SESSIONS, report};
 
 /// So many families all act within a fault phase of so many seconds.
@@ -48,7 +48,7 @@ pub(super) fn header(
     args: &Args,
     families: &[Family],
     plan: &[PlannedFault],
-    limits: &Limits,
+    limits: &WorkloadLimits,
     cluster: &Cluster,
 ) -> Header {
     let ((schedules, recipients), campaign) = (args.sizes(), args.campaign_size());

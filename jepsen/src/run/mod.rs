@@ -40,7 +40,7 @@ pub use self::report::{append, commit};
 use self::scenario::{Ending, HarnessErrors, Scenario};
 use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
-use self::workload::{Limits, Workload};
+use self::workload::{Workload, WorkloadLimits};
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
@@ -98,7 +98,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     report_missing(&cluster, needs);
 
     let began_us = monotonic_us();
-    let mut limits = Limits::draw(seed, args.campaign_size(), args.seconds);
+    let mut limits = WorkloadLimits::draw(seed, args.campaign_size(), args.seconds);
     let header = header::header(args, &families, &plan, &limits, &cluster);
     let clocks_are_right = args.ledger_time_is_ours(&families);
     let history = args.history.as_deref();

@@ -18,13 +18,13 @@ use tokio::task::JoinSet;
 use super::PACE;
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
-use super::observe::{DotRecorder, GateReader, LedgerClock, Recorder, accepts, drain, final_state, outages};
+use super::observe::{DotRecorder, GateReader, LedgerTimeline, Recorder, accepts, drain, final_state, outages};
 use super::processes::Processes;
-use super::workload::{Limits, Workload};
+use super::workload::{Workload, WorkloadLimits};
 use crate::check;
 
 /// Accepts that are kept in memory.
-const MAILS: usize = 2_000_000;
+const EMAILS: usize = 2_000_000;
 /// The compared lines of a body are within so many bytes.
 const CONTENT_BYTES: usize = 512;
 /// The sink's own record, in the folder of the cluster.
@@ -41,7 +41,7 @@ pub struct Scenario {
     /// Clients that read through the admin API, until the backlog has drained.
     pub readers: JoinSet<()>,
     /// The limits of the workload.
-    pub limits: Limits,
+    pub limits: WorkloadLimits,
     history: PathBuf,
     dots: DotRecorder,
     gates: GateReader,
@@ -96,7 +96,7 @@ impl Scenario {
             record: Some(cluster.folder().join(ACCEPTS)),
             faults: pace.parse().context("the pace of the sink")?,
             dots: Some(dots.watcher(&recorder)),
-            keep_records: MAILS,
+            keep_records: EMAILS,
             keep_bodies: 0,
             excerpt_bytes: CONTENT_BYTES,
             ..SinkOptions::default()
@@ -113,7 +113,7 @@ impl Scenario {
             recorder,
             watch,
             readers: JoinSet::new(),
-            limits: Limits::default(),
+            limits: WorkloadLimits::default(),
             history,
             dots,
             over,
@@ -168,7 +168,7 @@ impl Scenario {
         eprintln!("reading the final state of {} recipients", workload.recipients());
         let processes = &nemesis.processes;
         let lifetimes = processes.lifetimes();
-        let clock = LedgerClock::new(lifetimes.clone(), self.ledger_time, &processes.sink, &recorder);
+        let clock = LedgerTimeline::new(lifetimes.clone(), self.ledger_time, &processes.sink, &recorder);
         let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
         let mut whole = errors.note(read).unwrap_or_default();
         let compared = accepts::compare(&processes.cluster.folder().join(ACCEPTS), &processes.sink).await;

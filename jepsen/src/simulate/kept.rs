@@ -30,6 +30,6 @@ mod tests {
         let kept = all().expect("seeds");
         assert!(kept.iter().all(|job| job.minutes >= 4 && job.heartbeat_ms >= 20), "{kept:?}");
         assert_eq!(read("7 20 250 abc123 it lost one"), Some(Job { seed: 7, minutes: 20, heartbeat_ms: 250 }));
-        assert_eq!(read("7 20 250"), None, "nobody knows why it is kept");
+        assert_eq!(read("7 20 250"), None, "the reason is missing");
     }
 }

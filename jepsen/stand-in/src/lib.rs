@@ -1,6 +1,6 @@
 //! Stands in for two functions of the C library, `getrandom` and `clock_gettime`, in a binary that links this crate.
 //!
-//! On a thread that called [`begin`], chance comes from a seed and the clocks show a time that is told with [`passed`].
+//! On a thread that called [`begin`], chance comes from a seed and the clocks show the time that [`passed`] sets.
 //! On every other thread both functions ask the kernel, as they always do. So whatever a simulation runs, of ours or of
 //! other people, draws the same numbers and reads the same clocks in every process: the keys of hash maps, the random
 //! numbers of Raft, `std::time::Instant`.

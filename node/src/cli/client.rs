@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    /// Asks each address once and says what came of it: whoever calls asks again.
+    /// Tries each address once and returns what came of it: the caller repeats the call.
     pub fn of_one_round(self) -> Client {
         Client { patience: Duration::ZERO, ..self }
     }
@@ -156,9 +156,9 @@ impl Client {
                 }
             }
             if !worth_waiting || Instant::now() + pause > patience.min(self.deadline().unwrap_or(patience)) {
-                let nobody =
+                let no_address =
                     || Failure::general("no address to ask at".to_owned(), "name a node: --endpoint HOST:PORT");
-                return Err(lost.or(refused).unwrap_or_else(nobody));
+                return Err(lost.or(refused).unwrap_or_else(no_address));
             }
             sleep(pause).await;
             pause *= 2;
@@ -186,7 +186,7 @@ impl Client {
         let answer = match self.deadline() {
             None => call(channel, request).await,
             Some(deadline) => {
-                // The node is told, so that it does not work for nobody.
+                // The deadline travels with the request, so that the node stops work whose answer comes too late.
                 request.set_timeout(deadline.saturating_duration_since(Instant::now()));
                 let late = Status::deadline_exceeded("");
                 timeout_at(deadline, call(channel, request)).await.unwrap_or(Err(late))
@@ -289,7 +289,7 @@ impl Client {
     }
 }
 
-/// Somebody is there and speaks HTTP, as a node does at its `--http`.
+/// The address answers in HTTP, as a node does at its `--http`.
 fn not_admin(address: &str) -> Failure {
     let next = format!(
         "name the admin port: {} unless --listen says otherwise, and `admin=` in the node's first log line",

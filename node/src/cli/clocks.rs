@@ -1,8 +1,8 @@
 //! Whose clock is wrong, by what one node read of all: for `cluster status` and `doctor`.
 //!
-//! Offsets are against the clock of whoever answered, and that clock may be the wrong one. So each is held
-//! against the one in the middle, and somebody is blamed only where a majority is near it: of two clocks that
-//! differ nobody can say which is right. Pure.
+//! Offsets are against the clock of the node that answered, and that clock may be the wrong one. So each is compared
+//! with the median, and a node is blamed only where a majority is near the median: of two clocks that differ
+//! either may be wrong. Pure.
 
 /// Two clocks agree within this (P18). Milliseconds.
 pub const AGREE_WITHIN_MS: i64 = 2_000;
@@ -14,7 +14,7 @@ pub enum Verdict<'a> {
     Agree,
     /// A majority agrees, and these are off it, by so many milliseconds; above zero: ahead.
     Off(Vec<(&'a str, i64)>),
-    /// They differ, and nobody can be blamed: the two that are farthest apart, the one behind first.
+    /// They differ, and none can be blamed: the two that are farthest apart, the one behind first.
     Apart(&'a str, &'a str, i64),
 }
 
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_blamed_without_a_majority() {
+    fn without_a_majority_no_clock_is_blamed() {
         assert_eq!(judge([("a", 0), ("b", -9_000)].into_iter()), Verdict::Apart("b", "a", 9_000));
         assert_eq!(judge([("a", 0), ("b", 9_000), ("c", -9_000)].into_iter()), Verdict::Apart("c", "b", 18_000));
         assert_eq!(judge([("a", 0), ("b", 1_500), ("c", -1_500)].into_iter()), Verdict::Apart("c", "b", 3_000));

@@ -41,7 +41,7 @@ impl Early {
         if is_error && self.json {
             eprintln!("{}", failure(error).to_json());
         } else {
-            // A closed pipe is nothing that could be told to anybody.
+            // The error goes to a closed pipe: no reader is left.
             let _ = error.print();
         }
         let exit = if is_error { Exit::Usage } else { Exit::Done };

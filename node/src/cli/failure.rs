@@ -116,7 +116,7 @@ pub const BAD_ROWS_SHOWN: usize = 20;
 pub enum Stop {
     /// It failed.
     Failed(Box<Failure>),
-    /// Nobody reads stdout any more, as with `| head`: no error.
+    /// The reader of stdout is gone, as with `| head`: no error.
     PipeClosed,
     /// It did what was asked, and the answer is no: exit code 1, without a word.
     No,

@@ -1,4 +1,4 @@
-//! Names the flag where the API names the field that it fills: who typed a command knows its flags.
+//! Names the flag where the API names the field that it fills: the user of a command knows its flags.
 //!
 //! Not for `apply`, `import`, `audience` and `config`, whose values come out of files: there the line or the key is named.
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_told_as_the_flag_that_fills_it() {
+    fn field_is_named_by_its_flag() {
         for (field, flag) in [
             ("schedule.content.sender", "--sender"),
             ("schedule.content.reply_to", "--reply-to"),

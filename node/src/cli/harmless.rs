@@ -23,7 +23,7 @@ pub fn spelled(text: &str, but: &[char]) -> String {
     })
 }
 
-/// JSON in which each of them is an escape of JSON: the same value to whoever reads it. Line ends are ours: those of
+/// JSON in which each of them is an escape of JSON, so that a parser reads the same value. Line ends are ours: those of
 /// a value are escapes already.
 pub fn json(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, one| {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use tokio::sync::oneshot;
 
-/// At most `most` bytes of a file and one more, by which whoever asks sees that it is too long; `-` is stdin. Read
+/// At most `most` bytes of a file and one more, by which the caller sees that it is too long; `-` is stdin. Read
 /// by a thread of its own, so that Ctrl-C ends a wait for stdin.
 pub async fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (give, get) = oneshot::channel();
     let path = path.to_owned();
     std::thread::spawn(move || {
-        // Nobody waits any more when the command was interrupted.
+        // The receiver is gone when the command was interrupted.
         let _ = give.send(read(&path, most));
     });
     get.await.unwrap_or_else(|_| Err(io::Error::other("its reader ended")))

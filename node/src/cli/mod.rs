@@ -75,7 +75,7 @@ pub fn run() -> ExitCode {
         }
     };
     let result = runtime.block_on(obey(cli, &terminal));
-    // A thread that reads a large file, or stdin, is not waited for: its reader was told how it ended.
+    // A thread that reads a large file, or stdin, is not waited for: its receiver is gone.
     runtime.shutdown_background();
     terminal.end(result)
 }
@@ -108,7 +108,7 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
                         command yet that replaces a node";
             (Exit::General, "DATA_FOLDER", next)
         } else {
-            (Exit::General, "GENERAL", "mend what it names, and start it again: what was answered is kept")
+            (Exit::General, "GENERAL", "fix what it names, and start it again: what was answered is kept")
         };
         Failure { exit, reason: reason.into(), ..Failure::general(format!("{error:#}"), next) }.into()
     })
@@ -182,7 +182,7 @@ mod tests {
     use reveille_ledger::ids::Incarnation;
 
     #[test]
-    fn of_a_folder_of_no_use_nobody_is_told_to_start_it_again() {
+    fn unusable_folder_error_does_not_advise_a_restart() {
         let next = |error: anyhow::Error| match process(Err(error)) {
             Err(Stop::Failed(failure)) => failure.next.unwrap_or_default(),
             other => panic!("{other:?}"),

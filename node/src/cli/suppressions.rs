@@ -2,7 +2,7 @@
 //!
 //! Called by `optout import`. The file is read as it goes, so its length does not matter, by the reader of lists
 //! (`recipients::rows`): what that cannot tell apart refuses the file. A row is never left out in silence: each comes
-//! back as an address or as a line that cannot be used, with the reason. Only the column of the address is looked at.
+//! back as an address or as a line that cannot be used, with the reason. Only the column of the address is used.
 
 use std::io::BufRead;
 
@@ -105,7 +105,7 @@ fn layout(first: &Row) -> Result<Layout, String> {
 }
 
 /// The address of a row, or why it has none. One with more or fewer fields than the header has one nevertheless:
-/// whoever wants no mail is not to get some for want of a comma.
+/// a missing comma must not lose an opt-out.
 ///
 /// # Errors
 /// When a row of several lines has other fields: it may be several rows.

@@ -1,5 +1,5 @@
-//! Where words go: data to stdout in the format that was asked for, talk to stderr, questions to whoever
-//! sits at the terminal.
+//! Where output goes: data to stdout in the format that was asked for, messages to stderr, questions to the user
+//! at the terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -124,7 +124,7 @@ impl Terminal {
     }
 
     /// Draws a text over the last `drawn` lines, and answers how many lines stand there now. All of it is one
-    /// write, which leaves the screen as any program wants it: whoever is interrupted has nothing to tidy up.
+    /// write, so an interrupted command leaves the screen as any program expects it.
     pub fn draw(&self, drawn: u16, text: &str) -> Result<u16, Stop> {
         let (frame, drawn) = frame(drawn, text, rows());
         self.put(&frame)?;
@@ -146,7 +146,7 @@ impl Terminal {
         }
     }
 
-    /// A word for whoever looks on; not with `-q`.
+    /// A message on stderr; not with `-q`.
     pub fn say(&self, text: &str) {
         if !self.quiet {
             talk(&harmless(text));
@@ -174,7 +174,7 @@ impl Terminal {
             Failure { exit: Exit::Usage, reason: "NOT_CONFIRMED".into(), message, next, ..Failure::default() }
         };
         if !io::stdin().is_terminal() {
-            return Err(refused(format!("{question} (nobody to ask: stdin is no terminal)")).into());
+            return Err(refused(format!("{question} (cannot ask: stdin is no terminal)")).into());
         }
         let mut stderr = io::stderr().lock();
         let asked = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());
@@ -186,7 +186,7 @@ impl Terminal {
         }
     }
 
-    /// Asks where somebody sits at a terminal; a script goes on.
+    /// Asks where stdin is a terminal; a script goes on.
     pub fn confirm_if_asked(&self, question: &str) -> Result<(), Stop> {
         if io::stdin().is_terminal() { self.confirm(&format!("{question}. Make it?")) } else { Ok(()) }
     }
@@ -235,12 +235,12 @@ fn harmless(text: &str) -> String {
     harmless::spelled(text, &['\n', '\t'])
 }
 
-/// A text in which somebody's name stands, and which is one line: a line end in it is written as `\n`.
+/// A text with a name from outside, on one line: a line end in it is written as `\n`.
 fn on_one_line(text: &str) -> String {
     harmless::spelled(text, &[])
 }
 
-/// A line on stderr. That nobody reads it is no error.
+/// A line on stderr. A closed stderr is no error.
 fn talk(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -86,7 +86,7 @@ impl DemoClient {
         }
     }
 
-    /// The mailbox as a relay, with this many mails a second over the whole cluster.
+    /// The mailbox as a relay, with this many emails a second over the whole cluster.
     pub async fn add_relay(&self, mailbox: SocketAddr, rate_per_second: f64) -> Result<()> {
         let relay = Relay {
             name: "mailbox".to_owned(),
@@ -134,7 +134,7 @@ impl DemoClient {
             subject: "Hello {{ name }}".to_owned(),
             text: Some("Dear {{ name }},\n\nthis mail was sent once.\n\n{{ signature }}\n".to_owned()),
             html: Some(
-                "<p>Dear {{ name }},</p><p>this mail was sent <b>once</b>.</p><p>{{ signature }}</p>".to_owned(),
+                "<p>Dear {{ name }},</p><p>this email was sent <b>once</b>.</p><p>{{ signature }}</p>".to_owned(),
             ),
             variables: vec![Field { name: "signature".to_owned(), value: "Reveille".to_owned() }],
             bulk: false,

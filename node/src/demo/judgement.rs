@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_proto::admin::v1::Run;
-use reveille_sink::Mails;
+use reveille_sink::Emails;
 
 use super::client::address_of;
 
@@ -27,13 +27,13 @@ impl Judgement {
     pub fn new(
         expected: u32,
         run: &str,
-        mails: &Mails,
+        emails: &Emails,
         state: &Run,
         doubts: &BTreeSet<String>,
         failovers_ms: Vec<u64>,
     ) -> Judgement {
         let mut arrived: BTreeMap<&str, u32> = BTreeMap::new();
-        for (_, mail) in mails.iter() {
+        for (_, mail) in emails.iter() {
             if mail.headers.get("x-reveille-run").is_some_and(|of| of == run) {
                 *arrived.entry(mail.recipient.as_str()).or_default() += 1;
             }
@@ -64,13 +64,13 @@ impl Judgement {
             }
             judgement.in_doubt_arrived += u32::from(in_doubt && arrived.contains_key(address.as_str()));
         }
-        // I9: whoever the ledger calls sent has arrived.
+        // I9: each recipient that the ledger calls sent has arrived.
         let arrived_and_known = judgement.accepted_once - judgement.in_doubt_arrived;
         judgement.sent_not_arrived = counts.sent.saturating_sub(arrived_and_known);
         judgement
     }
 
-    /// Nothing lost, nothing twice, and the ledger says of nobody that it was sent who got nothing.
+    /// Nothing lost, nothing twice, and each recipient that the ledger calls sent got its email.
     pub fn is_valid(&self) -> bool {
         self.duplicates == 0 && self.lost == 0 && self.sent_not_arrived == 0
     }

@@ -1,7 +1,7 @@
 //! The kills: each one lands between the final dot and its answer, on purpose and not by luck.
 //!
-//! The mailbox holds the answer of the victim's next mail; then the victim gets `kill -9`. So the relay has
-//! taken a mail whose sender will never hear of it: the case that only an honest ledger can tell.
+//! The mailbox holds the answer of the victim's next email; then the victim gets `kill -9`. So the relay has
+//! taken an email whose sender will never hear of it: the case that only an honest ledger can tell.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,24 +15,24 @@ use super::progress::DemoProgress;
 
 /// How long a held answer waits at most.
 const HOLD_FOR: Duration = Duration::from_secs(20);
-/// Mails among which the first of a new epoch is looked for: far more than arrive between two looks.
+/// Emails among which the first of a new epoch is looked for: far more than arrive between two looks.
 const NEWEST: usize = 5_000;
 /// A killed node is started again after this.
 const DOWN_FOR: Duration = Duration::from_secs(3);
 
-/// Whom to kill.
+/// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kill {
     /// The leader, while it sends.
     Leader,
     /// Another node, while it sends.
     Worker,
-    /// Nobody.
+    /// No process.
     None,
 }
 
 enum Step {
-    /// Waits for the mailbox to have this many mails.
+    /// Waits for the mailbox to have this many emails.
     At(u64),
     /// The mailbox holds the victim's next answer.
     Holding { victim: String, hold: Hold },
@@ -88,7 +88,7 @@ impl Kills {
             return Ok(());
         };
         match &mut planned.step {
-            Step::At(mails) if sink.accepted_count() >= *mails => {
+            Step::At(emails) if sink.accepted_count() >= *emails => {
                 let Some(victim) = choose(planned.kill, nodes, admin, &mut self.silent).await else { return Ok(()) };
                 let request = HoldRequest {
                     ehlo: Some(victim.clone()),
@@ -112,7 +112,7 @@ impl Kills {
                 nodes.named(&victim).context("the victim")?.kill().await?;
                 let (since, killed) = (Instant::now(), SystemTime::now());
                 progress.note(&format!(
-                    "kill -9 {victim} ({}), between the dot and the 250 of one of its mails",
+                    "kill -9 {victim} ({}), between the dot and the 250 of one of its emails",
                     if planned.kill == Kill::Leader { "leader" } else { "worker" }
                 ));
                 held.release();
@@ -166,8 +166,8 @@ fn epoch_of(fence: Option<&str>) -> u64 {
     fence.and_then(|fence| fence.split('.').nth(1)).and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
 }
 
-/// How long after the kill the first mail of a later epoch was claimed, by the ledger's own account of a mail
-/// that arrived; none while there is none. Mails that were claimed before the kill go on meanwhile.
+/// How long after the kill the first email of a later epoch was claimed, by the ledger's own account of an email
+/// that arrived; none while there is none. Emails that were claimed before the kill go on meanwhile.
 async fn first_claim_after(
     sink: &Sink,
     admin: &DemoClient,
@@ -176,9 +176,9 @@ async fn first_claim_after(
     killed: SystemTime,
 ) -> Option<Duration> {
     let (recipient, fence) = {
-        let mails = sink.mails();
+        let emails = sink.emails();
         // Among the newest: claims of both epochs are sent side by side for a while.
-        let newest = mails.iter().rev().map(|(_, mail)| mail).take(NEWEST);
+        let newest = emails.iter().rev().map(|(_, mail)| mail).take(NEWEST);
         let mut newer = newest.filter(|mail| epoch_of(mail.fence.as_deref()) > epoch);
         let mut first = newer.next()?;
         for mail in newer {

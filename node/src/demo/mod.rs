@@ -1,9 +1,9 @@
 //! `reveille demo`: three real nodes, one mailbox, two kills, and a judgement by what arrived.
 //!
-//! It starts node processes of this same binary, a mailbox that records every mail before it answers, a
+//! It starts node processes of this same binary, a mailbox that records every email before it answers, a
 //! daily schedule and a campaign; kills the leader and then a sending node with `kill -9` while a dialogue of
 //! theirs is open, starts them again, and at the end compares the ledger with the mailbox. It uses the
-//! admin API as everybody does and knows nothing of the nodes' inside.
+//! public admin API alone.
 //!
 //! Reading order: this page, `processes.rs`, `client.rs`, `kills.rs`, `judgement.rs`, `progress.rs`.
 
@@ -35,7 +35,7 @@ const SECONDS_A_KILL: u32 = 9;
 const PATIENCE: Duration = Duration::from_secs(240);
 /// What was in doubt resolves itself when its node is back with its journal; it is given this long.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(20);
-/// How often the run is looked at.
+/// How often the run is read.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The usual port of the mailbox; another one where it is taken.
 const MAILBOX_PORT: u16 = 7625;
@@ -56,7 +56,7 @@ pub struct Args {
     /// Recipients of the campaign.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub recipients: u32,
-    /// Whom to kill mid-send, in this order; `none` for nobody.
+    /// Which node to kill mid-send, in this order; `none` kills none.
     #[arg(long, value_delimiter = ',', default_value = "leader,worker")]
     pub kill: Vec<Kill>,
     /// End after the judgement instead of staying up.
@@ -94,7 +94,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     admin.add_relay(sink.address(), rate.max(1.0)).await?;
     admin.create_daily("daily-report").await?;
     let run = admin.start_campaign("campaign", args.recipients).await?;
-    eprintln!("campaign   {} recipients, {rate:.0} mails/s over the cluster, run {run}", args.recipients);
+    eprintln!("campaign   {} recipients, {rate:.0} emails/s over the cluster, run {run}", args.recipients);
     let mut kills = Kills::plan(&args.kill, args.recipients);
     let mut progress = DemoProgress::new(args.recipients);
     let patience = PATIENCE + Duration::from_secs(seconds.into());
@@ -128,7 +128,7 @@ async fn judge(args: &Args, sink: &Sink, admin: &DemoClient, run: &str, kills: &
     loop {
         let state = admin.run(run).await?;
         let doubts: BTreeSet<String> = admin.doubts(run).await?.into_iter().collect();
-        let judgement = Judgement::new(args.recipients, run, &sink.mails(), &state, &doubts, kills.failovers_ms());
+        let judgement = Judgement::new(args.recipients, run, &sink.emails(), &state, &doubts, kills.failovers_ms());
         if doubts.is_empty() || Instant::now() > until {
             return Ok(judgement);
         }

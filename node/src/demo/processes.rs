@@ -10,11 +10,11 @@ use tokio::process::{Child, Command};
 
 /// A node must answer its health page within this.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// A node that was told to stop is killed after this.
+/// A node that did not stop on SIGTERM is killed after this.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One node, whether its process runs or not.
-pub struct NodeProcess {
+pub struct DemoNode {
     /// `n1`, `n2` …: also what it says in EHLO.
     pub name: String,
     folder: PathBuf,
@@ -26,7 +26,7 @@ pub struct NodeProcess {
 }
 
 /// All nodes of the demo.
-pub struct Nodes(Vec<NodeProcess>);
+pub struct Nodes(Vec<DemoNode>);
 
 impl Nodes {
     /// Starts `count` nodes with their data below `folder` and their journals in `journals`, and waits until each
@@ -37,7 +37,7 @@ impl Nodes {
         let mut nodes = Vec::new();
         for number in 1..=count {
             let name = format!("n{number}");
-            let mut node = NodeProcess {
+            let mut node = DemoNode {
                 folder: folder.join(&name),
                 journals: journals.to_owned(),
                 name,
@@ -66,7 +66,7 @@ impl Nodes {
     }
 
     /// The node of that name.
-    pub fn named(&mut self, name: &str) -> Option<&mut NodeProcess> {
+    pub fn named(&mut self, name: &str) -> Option<&mut DemoNode> {
         self.0.iter_mut().find(|node| node.name == name)
     }
 
@@ -90,7 +90,7 @@ impl Nodes {
     }
 }
 
-impl NodeProcess {
+impl DemoNode {
     /// Starts the process; its output goes to `node.log` in its folder.
     pub fn start(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.folder)?;
@@ -158,13 +158,13 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Where the system begins to draw ports for those who connect, where it does not say.
+/// The first port of the system's range for outgoing connections, where the system does not name it.
 const EPHEMERAL_FROM: u16 = 32_768;
 /// Ports below this are known services'.
 const DRAWN_FROM: u16 = 10_000;
 
-/// Ports that were free a moment ago, all different: held together while they are drawn. They lie below those
-/// that the system gives to whoever connects: such a socket could take one before its node, or while the node
+/// Ports that were free a moment ago, all different: held together while they are drawn. They lie below the range
+/// of outgoing connections: such a connection could take a port before its node starts, or while the node
 /// is killed, and the node would not start.
 fn free_ports(count: usize) -> Result<Vec<u16>> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The list of caught mails, as a page and as JSON.
+//! The list of caught emails, as a page and as JSON.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(super) struct Asked {
     /// Part of the recipient's address, ASCII case ignored.
     #[serde(default)]
     recipient: String,
-    /// Counted from 1, the newest mails.
+    /// Counted from 1, the newest emails.
     page: Option<usize>,
     per_page: Option<usize>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 pub(super) struct Row {
     /// Counted from 1 in each life of the sink.
     number: u64,
-    /// `None` when the mail has none or its text is no longer kept.
+    /// `None` when the email has none or its text is no longer kept.
     subject: Option<String>,
     has_text: bool,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub(super) async fn page(
     let _ok = write!(
         body,
         "<main><div class=\"top\"><div><h1>Mailbox</h1><span class=\"soft\">{} caught{} · \
-         <a href=\"{prefix}mails.json\">JSON</a></span></div><form method=\"get\" role=\"search\">\
+         <a href=\"{prefix}emails.json\">JSON</a></span></div><form method=\"get\" role=\"search\">\
          <input type=\"search\" name=\"recipient\" value=\"{}\" placeholder=\"Recipient\" aria-label=\"Recipient\">\
          <button>Search</button></form></div>{}{}</main>",
         sink.accepted_count(),
@@ -72,15 +72,15 @@ pub(super) async fn page(
         table(&found, &prefix),
         turn_pages(&found, &asked.recipient),
     );
-    document(StatusCode::OK, whole_page("Mails", &body))
+    document(StatusCode::OK, whole_page("Emails", &body))
 }
 
 fn look_up(sink: &Handle, asked: &Asked) -> Found {
     let per_page = asked.per_page.unwrap_or(PER_PAGE).clamp(1, MAX_PER_PAGE);
     let page = asked.page.unwrap_or(1).max(1);
-    let mails = sink.mails();
-    let fitting = || mails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &asked.recipient));
-    let total = if asked.recipient.is_empty() { mails.len() } else { fitting().count() };
+    let emails = sink.emails();
+    let fitting = || emails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &asked.recipient));
+    let total = if asked.recipient.is_empty() { emails.len() } else { fitting().count() };
     let shown = fitting().skip((page - 1).saturating_mul(per_page)).take(per_page);
     let rows = shown.map(|(number, accept)| row(sink, number, accept)).collect();
     Found { rows, total, page, pages: total.div_ceil(per_page) }
@@ -113,7 +113,7 @@ fn table(found: &Found, prefix: &str) -> String {
         };
         let _ok = write!(
             html,
-            "<tr><td class=\"number soft\">{}</td><td>{}</td><td><a href=\"{prefix}mails/{}\">{}</a></td>\
+            "<tr><td class=\"number soft\">{}</td><td>{}</td><td><a href=\"{prefix}emails/{}\">{}</a></td>\
              <td class=\"number soft\">{}</td></tr>",
             instant(row.accepted.accept_unix_us),
             Escaped(&row.accepted.recipient),

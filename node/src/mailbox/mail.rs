@@ -23,9 +23,9 @@ pub(super) async fn page(
     Path(number): Path<u64>,
     OriginalUri(uri): OriginalUri,
 ) -> Response {
-    let mails = sink.mails();
-    let Some(accept) = mails.get(number) else {
-        return not_found("There is no such mail, or it is no longer kept in memory.");
+    let emails = sink.emails();
+    let Some(accept) = emails.get(number) else {
+        return not_found("There is no such email, or it is no longer kept in memory.");
     };
     let text = sink.text(number);
     let head = text.as_deref().map(|text| headers::split(text).0).unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) async fn page(
         None => "<h2>Text</h2><div class=\"card empty\">Its text is no longer kept.</div>".to_owned(),
     };
     let body = format!(
-        "<main><div class=\"top\"><h1>{}</h1><a href=\"{}\">All mails</a></div>{}{content}</main>",
+        "<main><div class=\"top\"><h1>{}</h1><a href=\"{}\">All emails</a></div>{}{content}</main>",
         Escaped(&title),
         Escaped(&above(uri.path())),
         facts(accept),
@@ -46,7 +46,7 @@ pub(super) async fn page(
 
 pub(super) async fn source(State(sink): State<Handle>, Path(number): Path<u64>) -> Response {
     let Some(text) = sink.text(number) else {
-        return not_found("There is no such mail, or its text is no longer kept.");
+        return not_found("There is no such email, or its text is no longer kept.");
     };
     let name = format!("attachment; filename=\"mail-{number}.eml\"");
     let headers = [
@@ -89,7 +89,7 @@ fn content(head: &[u8], text: &[u8], number: u64) -> String {
         let _ok = write!(
             html,
             "<h2>HTML</h2><div class=\"card\"><iframe sandbox=\"\" referrerpolicy=\"no-referrer\" \
-             title=\"HTML of the mail\" srcdoc=\"{}{}\"></iframe></div>",
+             title=\"HTML of the email\" srcdoc=\"{}{}\"></iframe></div>",
             Escaped(FRAME_POLICY),
             Escaped(shown(markup)),
         );
@@ -118,7 +118,7 @@ fn shown(text: &str) -> &str {
     text.get(..text.floor_char_boundary(SHOWN_BYTES)).unwrap_or(text)
 }
 
-/// The list, seen from `…/mails/N`: with `/mailbox/mails/7` it is `../../mailbox`, because `..` alone would be
+/// The list, seen from `…/emails/N`: with `/mailbox/emails/7` it is `../../mailbox`, because `..` alone would be
 /// `/mailbox/`, which a router does not take for `/mailbox`; at the root it is `../`.
 fn above(path: &str) -> String {
     let mounted_at = path.rsplitn(3, '/').nth(2).unwrap_or_default();
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn the_way_back_fits_the_place_where_the_pages_are_mounted() {
-        assert_eq!(above("/mailbox/mails/7"), "../../mailbox");
-        assert_eq!(above("/a/b/mails/7"), "../../b");
-        assert_eq!(above("/mails/7"), "../");
+        assert_eq!(above("/mailbox/emails/7"), "../../mailbox");
+        assert_eq!(above("/a/b/emails/7"), "../../b");
+        assert_eq!(above("/emails/7"), "../");
     }
 }

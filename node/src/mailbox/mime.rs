@@ -1,4 +1,4 @@
-//! As much of the structure of MIME as it takes to show a mail (RFC 2045, 2046): the first text part, the first
+//! As much of the structure of MIME as it takes to show an email (RFC 2045, 2046): the first text part, the first
 //! HTML part, a list of the others. Total: whatever the bytes are, something is shown.
 
 use reveille_sink::headers;
@@ -7,10 +7,10 @@ use super::decode::{decoded, to_text, words};
 
 /// Multiparts inside multiparts.
 const MAX_DEPTH: u8 = 8;
-/// Parts that are looked at.
+/// Parts that are read.
 const MAX_PARTS: usize = 100;
 
-/// A mail, as a page shows it.
+/// An email, as a page shows it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) text: Option<String>,

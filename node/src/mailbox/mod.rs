@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use reveille_sink::Handle;
 
-/// No scripts at all, nothing from elsewhere; frames of mails inherit it. Inline styles are for the mails.
+/// No scripts at all, nothing from elsewhere; frames of emails inherit it. Inline styles are for the emails.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'self'";
 
@@ -25,16 +25,16 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 ///
 /// | path | what |
 /// | --- | --- |
-/// | `/` | the caught mails, newest first; `?recipient=PART&page=N` |
-/// | `/mails.json` | the same as a JSON array: number, subject, `has_text` and the fields of [`Accepted`](reveille_sink::Accepted); also `&per_page=N`, up to 1,000 |
-/// | `/mails/N` | one mail: headers, text, HTML in a sandboxed frame, parts |
-/// | `/mails/N/source` | its source, as a download |
+/// | `/` | the caught emails, newest first; `?recipient=PART&page=N` |
+/// | `/emails.json` | the same as a JSON array: number, subject, `has_text` and the fields of [`Accepted`](reveille_sink::Accepted); also `&per_page=N`, up to 1,000 |
+/// | `/emails/N` | one mail: headers, text, HTML in a sandboxed frame, parts |
+/// | `/emails/N/source` | its source, as a download |
 pub fn pages(sink: Handle) -> Router {
     Router::new()
         .route("/", get(list::page))
-        .route("/mails.json", get(list::json))
-        .route("/mails/{number}", get(mail::page))
-        .route("/mails/{number}/source", get(mail::source))
+        .route("/emails.json", get(list::json))
+        .route("/emails/{number}", get(mail::page))
+        .route("/emails/{number}/source", get(mail::source))
         .with_state(sink)
 }
 

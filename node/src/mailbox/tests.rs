@@ -76,14 +76,14 @@ async fn untrusted_text_is_escaped_and_html_is_sandboxed() {
          \r\n--b\r\n\r\ntext {HOSTILE}\r\n--b\r\nContent-Type: text/html\r\n\r\n<p title=\"x\">{HOSTILE}</p>\r\n--b--"
     );
     deliver(&server.sink, &format!("\"{HOSTILE}\"@x.test").replace("\"'", "'"), &mail).await;
-    for path in ["/mailbox", "/mailbox?recipient=%3Cscript%3Ealert(1)%3C/script%3E", "/mailbox/mails/1"] {
+    for path in ["/mailbox", "/mailbox?recipient=%3Cscript%3Ealert(1)%3C/script%3E", "/mailbox/emails/1"] {
         let (head, body) = server.get(path).await;
         assert!(head.starts_with("http/1.1 200"), "{head}");
         assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
         assert!(!body.contains("<script"), "{path} lets a script out");
         assert!(body.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{path} shows the text");
     }
-    let (_, body) = server.get("/mailbox/mails/1").await;
+    let (_, body) = server.get("/mailbox/emails/1").await;
     let frame = &body[body.find("<iframe ").unwrap()..];
     assert!(frame.starts_with("<iframe sandbox=\"\""), "{frame}");
     let document = frame.split_once("srcdoc=\"").unwrap().1.split_once('"').unwrap().0;
@@ -100,14 +100,14 @@ async fn links_of_mounted_mailbox_resolve() {
     let server = TestServer::with(SinkOptions::default()).await;
     deliver(&server.sink, "a@x.test", "Subject: =?utf-8?B?R3LDvMOfZQ==?=\r\n\r\nhello\r\n..dot").await;
     let (_, list) = server.get("/mailbox").await;
-    assert!(list.contains("<a href=\"mailbox/mails/1\">Grüße</a>"), "{list}");
-    assert!(list.contains("<a href=\"mailbox/mails.json\">"));
-    let (_, mail) = server.get("/mailbox/mails/1").await;
+    assert!(list.contains("<a href=\"mailbox/emails/1\">Grüße</a>"), "{list}");
+    assert!(list.contains("<a href=\"mailbox/emails.json\">"));
+    let (_, mail) = server.get("/mailbox/emails/1").await;
     assert!(mail.contains("<a href=\"../../mailbox\">") && mail.contains("href=\"1/source\""), "{mail}");
-    let (head, source) = server.get("/mailbox/mails/1/source").await;
+    let (head, source) = server.get("/mailbox/emails/1/source").await;
     assert!(head.contains("content-disposition: attachment") && head.contains("message/rfc822"), "{head}");
     assert_eq!(source, "Subject: =?utf-8?B?R3LDvMOfZQ==?=\r\n\r\nhello\r\n.dot\r\n");
-    for missing in ["/mailbox/mails/2", "/mailbox/mails/2/source", "/mailbox/mails/0"] {
+    for missing in ["/mailbox/emails/2", "/mailbox/emails/2/source", "/mailbox/emails/0"] {
         assert!(server.get(missing).await.0.starts_with("http/1.1 404"), "{missing}");
     }
     server.end().await;
@@ -130,7 +130,7 @@ async fn list_is_newest_first_paged_and_searchable() {
     let (_, beyond) = server.get("/mailbox?page=18446744073709551615").await;
     assert!(beyond.contains("No mail here"));
 
-    let (_, json) = server.get("/mailbox/mails.json?recipient=special&per_page=2").await;
+    let (_, json) = server.get("/mailbox/emails.json?recipient=special&per_page=2").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     let numbers: Vec<_> = rows.iter().map(|row| row["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [60, 40]);

@@ -17,13 +17,13 @@ use crate::server::metrics;
 const FOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// `/livez`, `/readyz`, `/leaderz`, `/metrics`.
-pub fn router(site: Arc<NodeContext>) -> Router {
+pub fn router(context: Arc<NodeContext>) -> Router {
     Router::new()
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .route("/leaderz", get(leads))
         .route("/metrics", get(measures))
-        .with_state(site)
+        .with_state(context)
 }
 
 type Answer = (StatusCode, String);
@@ -33,35 +33,35 @@ fn answer(good: bool, text: &str) -> Answer {
 }
 
 /// 200 while nothing is broken: restart the process when it is not.
-async fn live(State(site): State<Arc<NodeContext>>) -> Answer {
-    match &*site.replica.fatal_error().borrow() {
+async fn live(State(context): State<Arc<NodeContext>>) -> Answer {
+    match &*context.replica.fatal_error().borrow() {
         None => answer(true, "alive"),
         Some(fault) => answer(false, &fault.to_string()),
     }
 }
 
 /// 200 while it follows a leader that it hears, or leads a quorum: send requests elsewhere when it does not.
-async fn ready(State(site): State<Arc<NodeContext>>) -> Answer {
-    let (good, text) = readiness(&site);
+async fn ready(State(context): State<Arc<NodeContext>>) -> Answer {
+    let (good, text) = readiness(&context);
     answer(good, &text)
 }
 
 /// May requests go to this node, and the reason in words.
-pub fn readiness(site: &NodeContext) -> (bool, String) {
-    if site.is_stopping() {
+pub fn readiness(context: &NodeContext) -> (bool, String) {
+    if context.is_stopping() {
         return (false, "stopping".to_owned());
     }
-    let role = *site.replica.role().borrow();
+    let role = *context.replica.role().borrow();
     if let (Role::Follower { .. } | Role::Candidate, Some(silence), true) =
-        (role, site.replica.leaderless_for(), site.replica.cluster().is_some())
+        (role, context.replica.leaderless_for(), context.replica.cluster().is_some())
     {
         return (false, format!("no leader was heard for {} s", silence.as_secs()));
     }
     match role {
-        Role::Leader { .. } if site.leads_a_quorum() => (true, "leads".to_owned()),
+        Role::Leader { .. } if context.leads_a_quorum() => (true, "leads".to_owned()),
         Role::Leader { .. } => (false, "leads, and no quorum answers it".to_owned()),
         Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),
-        Role::Follower { leader: None } if site.replica.cluster().is_none() => {
+        Role::Follower { leader: None } if context.replica.cluster().is_none() => {
             (false, "belongs to no cluster: run `reveille cluster init` on one node".to_owned())
         }
         Role::Follower { leader: None } | Role::Candidate => (false, "no leader is known".to_owned()),
@@ -69,10 +69,10 @@ pub fn readiness(site: &NodeContext) -> (bool, String) {
     }
 }
 
-/// 200 on the leader whose epoch is applied and whom a quorum answers, 503 elsewhere.
-async fn leads(State(site): State<Arc<NodeContext>>) -> Answer {
-    match site.leadership() {
-        Some(term) if site.leads_a_quorum() => answer(true, &format!("leads epoch {}", term.epoch().0)),
+/// 200 on the leader whose epoch is applied and that has a quorum, 503 elsewhere.
+async fn leads(State(context): State<Arc<NodeContext>>) -> Answer {
+    match context.leadership() {
+        Some(term) if context.leads_a_quorum() => answer(true, &format!("leads epoch {}", term.epoch().0)),
         Some(_) => answer(false, "leads, and no quorum answers it"),
         None => answer(false, "does not lead"),
     }

@@ -1,6 +1,6 @@
-//! What `/metrics` tells: each name once, with its kind and a word on it.
+//! What `/metrics` contains: each name once, with its kind and its help text.
 //!
-//! Whoever counts does so by name where it happens, in any crate; this list is how an operator reads it. What
+//! Values are counted by name where they happen, in any crate; this list gives an operator their meaning. What
 //! has no labels is there from the first moment, at 0: an alarm on growth would not see a counter that begins
 //! with its first catch. What has labels appears with its first value. A test compares the list with the code
 //! and with the table of the handbook.
@@ -47,10 +47,10 @@ const fn by(label: &'static str, kind: MetricKind, name: &'static str, help: &'s
 pub const MEASURES: &[Measure] = &[
     plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
-    by("outcome,reason", Counter, "reveille_mails_total", "Mails that this node had in hand, by what became of them"),
+    by("outcome,reason", Counter, "reveille_mails_total", "Emails that this node had in hand, by what became of them"),
     plain(Counter, "reveille_gate_passes_total", "Hand-offs past the gate"),
     by("why", Counter, "reveille_gate_shut_total", "Gates that stayed shut"),
-    plain(Counter, "reveille_in_doubt_total", "Mails that came into doubt in a dialogue"),
+    plain(Counter, "reveille_in_doubt_total", "Emails that came into doubt in a dialogue"),
     plain(LeaderGauge, "reveille_recipients_pending", "Recipients that wait to be sent to, over all open runs"),
     plain(LeaderGauge, "reveille_recipients_claimed", "Recipients that are given to nodes and not settled"),
     plain(LeaderGauge, "reveille_recipients_in_doubt", "Recipients that are in doubt now"),
@@ -78,7 +78,7 @@ pub const MEASURES: &[Measure] = &[
     by("actor", Counter, "reveille_actor_ends_total", "Actors that ended by themselves"),
     plain(Counter, "reveille_alarms_total", "Alarms, each with a line in the log"),
     by("relay", Gauge, "reveille_relay_sessions", "Open connections to a relay"),
-    by("relay", Gauge, "reveille_relay_rate_per_second", "Mails a second that a relay is given at most, now"),
+    by("relay", Gauge, "reveille_relay_rate_per_second", "Emails a second that a relay is given at most, now"),
     by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(told, expected.collect());
     }
 
-    /// An alert on a name that nobody counts never fires.
+    /// An alert on a name that is never counted never fires.
     #[test]
     fn every_name_on_any_page_is_counted() {
         let known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();

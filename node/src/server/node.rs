@@ -1,7 +1,7 @@
 //! One node, put together: replica, actors, admin API, HTTP. Reads like a table of contents.
 //!
 //! Order of life: a new incarnation, the listeners, the replica, the leadership that a cluster needs before
-//! anybody can be made known to it, then the station. The admin API answers from the first moment: `cluster
+//! a member can be registered in it, then the station. The admin API answers from the first moment: `cluster
 //! init` and `cluster status` must work on a node that belongs to no cluster yet.
 
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A node that runs.
 pub struct NodeServer {
     /// What its actors share.
-    pub site: Arc<NodeContext>,
+    pub context: Arc<NodeContext>,
     /// Where its admin API is.
     pub admin_address: SocketAddr,
     /// Where its peers reach it.
@@ -51,9 +51,9 @@ pub struct NodeServer {
 /// Why a node ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NodeEnd {
-    /// It was told to, and nothing is left open.
+    /// On request, and nothing is left open.
     Clean,
-    /// It was told to, and something is left for the next start.
+    /// On request, and something is left for the next start.
     LeftOpen,
 }
 
@@ -86,7 +86,7 @@ impl NodeServer {
             tzdb: tzdb().to_owned(),
         };
         let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
-        let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me, Arc::new(transport));
+        let mut raft = reveille_raft::ReplicaOptions::new(options.data_dir.clone(), me, Arc::new(transport));
         raft.process_nonce = uuid::Uuid::new_v4().as_u128() as u64;
         raft.heartbeat_ms = options.raft.heartbeat_ms;
         raft.election_ms = options.raft.election_ms.clone();
@@ -95,62 +95,62 @@ impl NodeServer {
         let parts = options.data_dir.join("parts");
         let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, desk.clone()).await?;
-        let site = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts)
+        let context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts)
             .accept_clock(accept_clock);
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
-        let site = Arc::new(site.unsubscribe_by(by).bounce_to(return_path));
-        desk.open(&site);
+        let context = Arc::new(context.unsubscribe_by(by).bounce_to(return_path));
+        desk.open(&context);
         let stop = CancellationToken::new();
         let node = NodeServer {
             admin_address: admin.local_addr()?,
             peer_address,
             http_address: http.local_addr()?,
             unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
-            leading: NodeRuntime::lead(&site),
-            site,
+            leading: NodeRuntime::lead(&context),
+            context,
             options,
             reply_rules,
             stop,
         };
         node.serve(admin, http, pages);
         if let Some(listener) = leaving {
-            let api = Arc::new(Admin::new(Arc::clone(&node.site), Vec::new()));
-            tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.site), listener, node.stop.clone()));
+            let api = Arc::new(Admin::new(Arc::clone(&node.context), Vec::new()));
+            tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.context), listener, node.stop.clone()));
         }
         Ok(node)
     }
 
     fn serve(&self, admin: TcpListener, http: TcpListener, pages: axum::Router) {
-        let api = Admin::new(Arc::clone(&self.site), self.options.join.clone());
+        let api = Admin::new(Arc::clone(&self.context), self.options.join.clone());
         let stop = self.stop.clone();
         tokio::spawn(async move {
             if let Err(error) = admin::serve(api, admin, stop).await {
                 tracing::error!(%error, "the admin API ended");
             }
         });
-        let (router, stop) = (health::router(Arc::clone(&self.site)).merge(pages), self.stop.clone());
+        let (router, stop) = (health::router(Arc::clone(&self.context)).merge(pages), self.stop.clone());
         tokio::spawn(crate::server::http::serve("http", router, http, stop));
     }
 
     /// Works until `asked` is cancelled or the node must stop.
     pub async fn run(self, asked: CancellationToken) -> Result<NodeEnd> {
-        let mut faults = self.site.replica.fatal_error();
+        let mut faults = self.context.replica.fatal_error();
         let fault = async move {
             match faults.wait_for(Option::is_some).await {
                 Ok(fault) => fault.clone(),
                 Err(_) => None,
             }
         };
-        let NodeServer { site, options, reply_rules, leading, stop, .. } = self;
+        let NodeServer { context, options, reply_rules, leading, stop, .. } = self;
         let worked = tokio::select! {
-            worked = work(Arc::clone(&site), &options, reply_rules, leading, &asked) => worked,
+            worked = work(Arc::clone(&context), &options, reply_rules, leading, &asked) => worked,
             fault = fault => match fault {
                 Some(fault) => Err(anyhow::Error::new(fault)),
                 None => Err(anyhow::anyhow!("the replica ended")),
             },
         };
         logging::raft_ends();
-        let closed = site.replica.shutdown(Instant::now() + options.shutdown).await;
+        let closed = context.replica.shutdown(Instant::now() + options.shutdown).await;
         stop.cancel();
         let end = worked?;
         Ok(if closed { end } else { NodeEnd::LeftOpen })
@@ -174,13 +174,13 @@ impl Leaving {
 
 /// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
 async fn work(
-    site: Arc<NodeContext>,
+    context: Arc<NodeContext>,
     options: &Config,
     reply_rules: RelayRules,
     leading: Candidacy,
     asked: &CancellationToken,
 ) -> Result<NodeEnd> {
-    while site.replica.cluster().is_none() {
+    while context.replica.cluster().is_none() {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             () = asked.cancelled() => return Ok(NodeEnd::Clean),
@@ -191,10 +191,10 @@ async fn work(
         hello_name: hello_name(options),
         credentials: options.credentials.clone(),
         reply_rules,
-        journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
+        journal_dir: options.journal_dir.join(format!("reveille-{}", context.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = match NodeRuntime::start(Arc::clone(&site), leading, station, asked).await {
+    let station = match NodeRuntime::start(Arc::clone(&context), leading, station, asked).await {
         Ok(station) => station,
         Err(StartError::Stopped) => return Ok(NodeEnd::Clean),
         Err(error) => return Err(error.into()),

@@ -13,7 +13,7 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 #[derive(Debug, thiserror::Error)]
 pub enum LifeError {
     /// It cannot be read or written.
-    #[error("cannot use {}: {error}; give another folder with --data-dir, or mend its permissions or space", path.display())]
+    #[error("cannot use {}: {error}; give another folder with --data-dir, or fix its permissions or space", path.display())]
     Folder {
         /// Which file or folder.
         path: PathBuf,

@@ -1,5 +1,5 @@
-//! What a service manager is told (systemd's protocol, sd_notify(3)): listening, stopping, how it is, and that
-//! the loops still turn. Without `NOTIFY_SOCKET` nothing is told to anybody.
+//! What a node reports to a service manager (systemd's protocol, sd_notify(3)): listening, stopping, its status, and
+//! that the loops still run. Without `NOTIFY_SOCKET` it reports nothing.
 //!
 //! The node is *ready* for the service manager once it listens: a cluster that is not made yet, or has no
 //! quorum, is no reason to start the process again. Whether requests may go to it is `/readyz`'s to say.
@@ -14,16 +14,16 @@ use tokio::runtime::Handle;
 
 use crate::server::health;
 
-/// How often the status line is looked at.
+/// How often the status line is read.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// It listens. Tells from now on how it is, and that it lives, where the manager asks for that.
-pub fn ready(site: &Arc<NodeContext>) {
+pub fn ready(context: &Arc<NodeContext>) {
     tell(&[NotifyState::Ready]);
-    tokio::spawn(report(Arc::clone(site)));
+    tokio::spawn(report(Arc::clone(context)));
     if let Some(within) = sd_notify::watchdog_enabled() {
         // Three signs within the time: one may be lost.
-        site.replica.runtime().spawn(watch(Arc::clone(site), within / 3, Handle::current()));
+        context.replica.runtime().spawn(watch(Arc::clone(context), within / 3, Handle::current()));
     }
 }
 
@@ -33,10 +33,10 @@ pub fn stopping() {
 }
 
 /// The line that `systemctl status` shows; what `/readyz` answers.
-async fn report(site: Arc<NodeContext>) {
+async fn report(context: Arc<NodeContext>) {
     let mut said = String::new();
-    while *site.replica.role().borrow() != Role::Stopped {
-        let (_, text) = health::readiness(&site);
+    while *context.replica.role().borrow() != Role::Stopped {
+        let (_, text) = health::readiness(&context);
         if text != said {
             tell(&[NotifyState::Status(&text)]);
             said = text;
@@ -48,10 +48,10 @@ async fn report(site: Arc<NodeContext>) {
 /// Signs of life, to the end of a graceful stop. They come from Raft's runtime, and only when the other one
 /// answers and nothing is broken: a process of which one half hangs is started again. A slow disk silences
 /// nothing here; the leader hands over for that (P13).
-async fn watch(site: Arc<NodeContext>, every: Duration, other: Handle) {
+async fn watch(context: Arc<NodeContext>, every: Duration, other: Handle) {
     loop {
         let answered = tokio::time::timeout(every, other.spawn(async {})).await;
-        if matches!(answered, Ok(Ok(()))) && site.replica.fatal_error().borrow().is_none() {
+        if matches!(answered, Ok(Ok(()))) && context.replica.fatal_error().borrow().is_none() {
             tell(&[NotifyState::Watchdog]);
         }
         tokio::time::sleep(every).await;

@@ -1,4 +1,4 @@
-//! `reveille start`: a node of a real cluster, until it is told to stop.
+//! `reveille start`: a node of a real cluster, until it is asked to stop.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -41,17 +41,17 @@ pub async fn run(args: Args) -> Result<()> {
         tracing::warn!("built with planted bugs: a variable can make this process wrong. For tests alone");
     }
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
-    let asked = stop_when_told()?;
+    let asked = stop_on_signal()?;
     let node = NodeServer::start(config, args.accept_clock, axum::Router::new()).await?;
     tracing::info!(
-        node = %node.site.me,
+        node = %node.context.me,
         admin = %node.admin_address,
         peers = %node.peer_address,
         http = %node.http_address,
         unsubscribe = node.unsubscribe_address.map(tracing::field::display),
         "listening"
     );
-    service_manager::ready(&node.site);
+    service_manager::ready(&node.context);
     match node.run(asked).await? {
         NodeEnd::Clean => tracing::info!("stopped"),
         NodeEnd::LeftOpen => tracing::warn!("stopped with something left for the next start"),
@@ -63,7 +63,7 @@ pub async fn run(args: Args) -> Result<()> {
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// SIGTERM and Ctrl-C ask for a graceful stop; a second one ends the process at once.
-pub fn stop_when_told() -> Result<CancellationToken> {
+pub fn stop_on_signal() -> Result<CancellationToken> {
     let asked = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;

@@ -1,4 +1,4 @@
-//! `apply` and `diff`: what is read of documents, what is asked for them, and how it is told.
+//! `apply` and `diff`: which documents are read, which requests are made, and what is printed.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -48,7 +48,7 @@ fn folder(document: &str) -> tempfile::TempDir {
 }
 
 async fn reveille(fake: Option<&Fake>, verb: &str, file: &Path, more: &[&str]) -> Ended {
-    // Nobody listens on port 1: a command that asks where it must not, fails.
+    // No process listens on port 1: a command that makes a request where it must not, fails.
     let address = fake.map_or("127.0.0.1:1".to_owned(), |fake| fake.address().to_string());
     let file = file.display().to_string();
     let verb: Vec<&str> = verb.split(' ').collect();
@@ -201,7 +201,7 @@ async fn a_dry_run_and_a_diff_change_nothing_and_a_diff_tells_by_its_exit_code()
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_with_its_line_before_anybody_is_asked() {
+async fn problems_are_reported_with_their_lines_before_any_request() {
     const GOOD: &str = "kind: schedule\nname: a\ncron: '0 9 * * *'\ntz: UTC\nto: a@example.com\n\
                         sender: b@example.com\nsubject: s\ninline_text: t\n";
     let with = |more: &str| format!("{GOOD}{more}\n");
@@ -220,7 +220,7 @@ async fn what_is_wrong_is_told_with_its_line_before_anybody_is_asked() {
         (with("name: b"), 9, "the key `name` is there twice: see line 2"),
         (with("text: nowhere.txt"), 8, "are both there"),
         (instead("tz: UTC\n", ""), 1, "`tz` is missing"),
-        (instead("to: a@example.com", "to: nobody"), 5, "'nobody' has no '@'"),
+        (instead("to: a@example.com", "to: postmaster"), 5, "'postmaster' has no '@'"),
         (instead("inline_text: t", "text: nowhere.txt"), 1, "nowhere.txt: cannot be read"),
         (instead(to, "recipients:\n  - email: a@example.com\n  - name: x\n"), 7, "`email` is missing"),
         (instead(to, "recipients:\n  - a@example.com\n"), 6, "addresses alone stand in `to`"),
@@ -246,7 +246,7 @@ async fn what_is_wrong_is_told_with_its_line_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn all_problems_are_told_at_once() {
+async fn all_problems_are_reported_at_once() {
     let folder = folder("kind: relay\nname: a\nhostt: h\nprot: 1\n---\nkind: tennant\n");
     let ended = reveille(None, "apply", &folder.path().join("news.yaml"), &[]).await;
     assert!(ended.stderr.contains("3 problems, so nothing was changed"), "{}", ended.stderr);

@@ -22,7 +22,7 @@ warm_up: [50, 100]
 kind: campaign
 name: spring
 tenant: acme
-audience: everybody
+audience: subscribers
 at: 2030-01-01T09:00:00Z
 pool: bulk
 sender: News <news@example.com>

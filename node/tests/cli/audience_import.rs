@@ -146,7 +146,7 @@ async fn full() -> Fake {
 const FULL: &str = "a cannot write part 0: 3 MiB are free in /d/parts for a part of 4, and 1 are kept free for the log";
 
 #[tokio::test]
-async fn what_it_waits_for_is_told_while_it_waits_and_when_its_time_is_over() {
+async fn upload_reports_what_it_waits_for() {
     let (_folder, path) = file("email\nann@example.com\n");
     let fake = full().await;
     // Shorter than the ten seconds after which a line is said once more, and long enough for a busy machine.
@@ -174,22 +174,22 @@ async fn rows_that_cannot_be_used_stop_it_before_anything_is_asked() {
     let error = ended.error();
     let message = format!("2 rows of {} cannot be used, so nothing was sealed", path.display());
     assert_eq!((ended.code, error["message"].as_str()), (Some(2), Some(message.as_str())));
-    let nobody = "'nobody' has no '@': an address is LOCAL@DOMAIN";
+    let no_at_sign = "'postmaster' has no '@': an address is LOCAL@DOMAIN";
     let blank = "a blank (U+0020) at character 2 is not allowed in the local part";
-    let rows = json!([{ "line": 3, "problem": nobody }, { "line": 5, "problem": blank }]);
+    let rows = json!([{ "line": 3, "problem": no_at_sign }, { "line": 5, "problem": blank }]);
     assert_eq!(error["bad_rows"], json!({ "count": 2, "shown": rows }));
     assert_eq!(error["next"], "correct them, or leave them out with --skip-bad-rows");
     assert!(fake.methods().is_empty(), "{:?}", fake.methods());
 
     let ended = import(&fake, &path, "").await;
-    let told = format!("error: {message}\n  line 3: {nobody}\n  line 5: {blank}\n");
+    let told = format!("error: {message}\n  line 3: {no_at_sign}\n  line 5: {blank}\n");
     assert!(ended.stderr.starts_with(&told), "{ended:?}");
 
     let report = folder.path().join("report.csv");
     let ended = import(&fake, &path, &format!("-o json --skip-bad-rows --report {}", report.display())).await;
     let json = ended.json();
     assert_eq!((json["rows"].clone(), json["refused"].clone()), (json!(3), json!(2)));
-    assert!(ended.stderr.starts_with("left out: line 3: 'nobody' has no '@'"), "{ended:?}");
+    assert!(ended.stderr.starts_with("left out: line 3: 'postmaster' has no '@'"), "{ended:?}");
     let report = std::fs::read_to_string(report).expect("a report");
     assert_eq!(report.lines().count(), 3, "{report}");
 }

@@ -15,7 +15,7 @@ fn spring(state: CampaignState) -> v1::Campaign {
         tenant: "default".into(),
         name: "spring".into(),
         state: state.into(),
-        audience: "everybody".into(),
+        audience: "subscribers".into(),
         recipients: 50_000_000,
         at: instant(1_772_960_400),
         zone: "Europe/Berlin".into(),
@@ -46,22 +46,22 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
         "CreateCampaign" => one(v1::CreateCampaignResponse {
             campaign: Some(spring(CampaignState::Draft)),
             created: true,
-            warnings: vec!["needs 13889 mails a second".into()],
+            warnings: vec!["needs 13889 emails a second".into()],
         }),
         _ => Err(unknown(method)),
     })
     .await;
-    let line = "campaign create spring --audience everybody --at 2026-03-08T09:00:00Z --tz Europe/Berlin --pool bulk \
+    let line = "campaign create spring --audience subscribers --at 2026-03-08T09:00:00Z --tz Europe/Berlin --pool bulk \
                 --sender news@example.com --subject s --inline-text t --canary 0.5% --dry-run";
     let ended = fake.reveille(line).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(ended.stderr, "warning: needs 13889 mails a second\nchecked; nothing was changed\n");
-    let told = "needs 13,889 mails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z, after finish by";
+    assert_eq!(ended.stderr, "warning: needs 13889 emails a second\nchecked; nothing was changed\n");
+    let told = "needs 13,889 emails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z, after finish by";
     assert!(ended.stdout.contains(told), "{}", ended.stdout);
     let asked: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
     let asked = asked.first().expect("asked");
     let body = asked.schedule.clone().expect("a body");
-    assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "everybody"));
+    assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "subscribers"));
     assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
     assert_eq!(asked.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
     // What only recurs is not said of it; what it leaves out has the defaults that campaigns have.
@@ -84,7 +84,7 @@ async fn create_offers_what_campaigns_have_with_their_defaults() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_by_its_flag() {
+async fn problem_is_named_by_its_flag() {
     let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "at", "at: is no instant"))).await;
     let ended = fake.reveille("campaign launch spring --at 2026-03-08T09:00:00Z").await;
     assert!(ended.stderr.contains("--at: is no instant"), "{ended:?}");
@@ -92,11 +92,11 @@ async fn what_is_wrong_is_told_by_its_flag() {
 
 #[tokio::test]
 async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
-    let warnings = vec!["needs 13889 mails/s".to_owned()];
+    let warnings = vec!["needs 13889 emails/s".to_owned()];
     let answer = v1::LaunchCampaignResponse { campaign: Some(spring(CampaignState::Draft)), warnings };
     let fake = Fake::answering("LaunchCampaign", answer).await;
     let ended = fake.reveille("campaign validate spring --at 2026-03-08T09:00:00Z").await;
-    let said = "warning: needs 13889 mails/s\nchecked; nothing was changed\n";
+    let said = "warning: needs 13889 emails/s\nchecked; nothing was changed\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said), "{ended:?}");
     let asked: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
     assert!(asked.iter().all(|one| one.validate_only && one.name == "spring"), "{asked:?}");
@@ -104,7 +104,7 @@ async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
 }
 
 #[tokio::test]
-async fn a_content_without_a_body_is_told_all_four_ways_to_give_one() {
+async fn content_without_a_body_names_all_four_flags() {
     let fake = Fake::start(|method, _| Err(unknown(method))).await;
     let given = "campaign create spring --audience all --at 2030-01-01T09:00:00Z --sender a@b.c --subject s -o json";
     let ended = fake.reveille(given).await;
@@ -135,7 +135,7 @@ async fn status_of_an_open_one_says_when_it_ends() {
         _ => Err(unknown(method)),
     })
     .await;
-    let told = "2 mails/s on average while it was open: ends at 2026-03-08T09:01:40Z";
+    let told = "2 emails/s on average while it was open: ends at 2026-03-08T09:01:40Z";
     let shown = fake.reveille("campaign status spring").await.stdout;
     assert!(shown.contains(told), "{shown}");
     let progress = fake.reveille("campaign status spring -o json").await.json()["progress"].clone();
@@ -183,7 +183,7 @@ async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
     let ended = fake.reveille("campaign watch spring").await;
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert_eq!((ended.code, lines.len()), (Some(0), 3), "{ended:?}");
-    assert!(!lines[0].contains("/s"), "nobody knows yet: {ended:?}");
+    assert!(!lines[0].contains("/s"), "not known yet: {ended:?}");
     assert!(lines[1].contains("50 of 200") && lines[1].contains("/s, over in "), "{ended:?}");
     assert_eq!(lines[2], "r7.0 finished: 200 of 200, sent 200", "nothing is left: {ended:?}");
 
@@ -209,7 +209,7 @@ async fn status_and_list_print_the_same_fields() {
     })
     .await;
     let shown = json!({
-        "tenant": "default", "name": "spring", "state": "launched", "reason": null, "audience": "everybody",
+        "tenant": "default", "name": "spring", "state": "launched", "reason": null, "audience": "subscribers",
         "recipients": 50_000_000, "at": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
         "priority": 0, "labels": {}, "content_hash": "c0de", "launched_at": null,
         "start_within_ms": 3_600_000,

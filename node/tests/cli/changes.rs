@@ -208,7 +208,7 @@ async fn what_was_imported_is_not_resumed_with_its_placeholder_in_silence() {
                 one(v1::ResumeScheduleResponse { schedule: Some(schedule), opens_count, ..Default::default() })
             }
             "GetSchedule" => {
-                let text = Some("This text stands in for one that nobody has written yet.\n\nA".to_owned());
+                let text = Some("This placeholder stands in for a text that is not written yet.\n\nA".to_owned());
                 let content = Some(v1::Content { text, ..Default::default() });
                 let body = Some(v1::ScheduleBody { content, ..Default::default() });
                 one(v1::GetScheduleResponse { schedule: Some(schedule), body, ..Default::default() })
@@ -220,7 +220,11 @@ async fn what_was_imported_is_not_resumed_with_its_placeholder_in_silence() {
     for name in ["morning", "later"] {
         let refused = fake.reveille(&format!("schedule resume {name}")).await;
         assert_eq!(refused.code, Some(2), "{refused:?}");
-        assert!(refused.stderr.contains("nobody has written the text of morning yet"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("schedule morning was imported and still has its placeholder text"),
+            "{}",
+            refused.stderr
+        );
         assert!(refused.stderr.contains("reveille schedule update morning --text FILE"), "{}", refused.stderr);
         assert_eq!(refused.stderr.contains("--catch-up none"), name == "morning", "{}", refused.stderr);
     }
@@ -238,7 +242,7 @@ async fn a_pause_of_a_run_says_what_may_still_arrive() {
     let ended = fake.reveille("run pause r5.0 --reason hm -o json").await;
     assert_eq!(
         ended.stderr,
-        "paused: holds on every node since log index 11; silent, waited out: c; past the gate before, 1 mail may still \
+        "paused: holds on every node since log index 11; silent, waited out: c; past the gate before, 1 email may still \
          arrive:\n  r5.0 #3 (1.2.7.0)\n"
     );
     assert_eq!(ended.json()["barrier"]["index"], 11);
@@ -270,7 +274,7 @@ async fn a_relay_that_answers_and_refuses_the_login_is_reachable_and_fails_its_t
 }
 
 #[tokio::test]
-async fn a_relay_that_answers_and_is_left_alone_is_told() {
+async fn relay_that_answers_with_open_circuit_is_reported() {
     let mut health = v1::RelayHealth { node: "a".into(), cause: "452 4.3.1 quota".into(), ..Default::default() };
     health.set_condition(v1::RelayCondition::Parked);
     let answer = v1::TestRelayResponse { reachable: true, health: Some(health), ..Default::default() };

@@ -138,7 +138,7 @@ async fn a_wrong_variable_is_named() {
 }
 
 #[tokio::test]
-async fn a_journal_on_a_disk_is_told_before_the_start() {
+async fn journal_on_a_disk_is_reported_before_the_start() {
     // The sources were read from a disk, or there are none that tell.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("not-there");
     let text = format!("name = \"a\"\ndata_dir = \"/d\"\njournal_dir = {:?}\n", folder.display().to_string());

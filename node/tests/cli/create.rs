@@ -121,7 +121,7 @@ async fn everything_that_was_said_is_sent() {
     assert_eq!(ended.json()["duplicates"], serde_json::json!([{"line": 2, "same_as": 1}]));
     assert_eq!(
         ended.stderr,
-        "1 duplicate left out: each address gets one mail a run\nwarning: no relay is in pool bulk\ncreated\n"
+        "1 duplicate left out: each address gets one email a run\nwarning: no relay is in pool bulk\ncreated\n"
     );
 }
 
@@ -162,9 +162,12 @@ async fn one_bad_row_and_nothing_is_created_unless_it_may_be_left_out() {
     );
     let bad = &error["bad_rows"];
     assert_eq!((bad["count"].as_u64(), bad["shown"][0]["line"].as_u64()), (Some(1), Some(3)), "{error}");
-    assert!(bad["shown"][0]["problem"].as_str().is_some_and(|text| text.starts_with("'nobody' has no '@'")), "{error}");
+    assert!(
+        bad["shown"][0]["problem"].as_str().is_some_and(|text| text.starts_with("'postmaster' has no '@'")),
+        "{error}"
+    );
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--skip-bad-rows")), "{error}");
-    assert_eq!(fake.methods(), [""; 0], "nobody was asked");
+    assert_eq!(fake.methods(), [""; 0], "no request was made");
 
     let ended = create_from(&fake, &people, &text, &["--skip-bad-rows"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -207,7 +210,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     assert_eq!(field(&headless, &text).await, format!("{headless}:1"));
     let empty = folder.file("empty.csv", "email,name\n");
     assert_eq!(field(&empty, &text).await, empty);
-    assert_eq!(fake.methods(), [""; 0], "nobody was asked");
+    assert_eq!(fake.methods(), [""; 0], "no request was made");
 }
 
 #[tokio::test]
@@ -225,10 +228,10 @@ async fn flags_that_contradict_each_other_are_usage() {
     refused(&["--text", &text, "--to", "a@example.com"]).await;
     refused(&["--text", &text, "--cron", "@daily"]).await;
     refused(&["--cron", "@daily", "--to", "a@example.com"]).await;
-    refused(&["--text", &text, "--cron", "@daily", "--to", "nobody"]).await;
+    refused(&["--text", &text, "--cron", "@daily", "--to", "postmaster"]).await;
     refused(&["--text", &text, "--cron", "@daily", "--every", "1h", "--to", "a@example.com"]).await;
     refused(&["--text", &text, "--cron", "@daily", "--to", "a@example.com", "--recipients", "x.csv"]).await;
     refused(&["--text", &text, "--cron", "@daily", "--to", "a@example.com", "--reason", "why"]).await;
     refused(&["--text", &text, "--cron", "@daily", "--to", "a@example.com", "--catch-up", "some"]).await;
-    assert_eq!(fake.methods(), [""; 0], "nobody was asked");
+    assert_eq!(fake.methods(), [""; 0], "no request was made");
 }

@@ -110,10 +110,10 @@ fn run(name: &str, state: v1::RunState, counts: v1::RunCounts, opened_seconds_ag
 }
 
 #[tokio::test]
-async fn a_cluster_in_good_health_is_told_so() {
+async fn healthy_cluster_has_no_findings() {
     let ended = Patient::well().examined("").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "nothing is wrong\n"), "{ended:?}");
-    assert!(ended.stderr.starts_with("disk: not looked at"), "{ended:?}");
+    assert!(ended.stderr.starts_with("disk: not checked"), "{ended:?}");
     assert_eq!(Patient::well().examined("-o json").await.json(), json!([]));
 }
 
@@ -206,7 +206,7 @@ async fn a_relay_that_is_left_alone_is_named() {
     let mut patient = Patient::well();
     patient.relays[0].health = Some(failing.clone());
     let ended = patient.clone().examined("-o json").await;
-    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem circuit".into()]), "nobody else is in its pool");
+    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem circuit".into()]), "no other relay is in its pool");
     assert_eq!(ended.json()[0]["what"], "b leaves relay main alone: connection refused");
     patient.relays.push(v1::Relay { name: "other".into(), pool: "default".into(), ..Default::default() });
     assert_eq!(patient.clone().found().await, (Some(0), vec!["warning circuit".into()]));
@@ -229,7 +229,7 @@ async fn work_that_stands_is_named() {
     let mut resting = schedule("off", v1::ScheduleState::Paused, -600);
     resting.pool = "none".into();
     patient.schedules.push(resting);
-    // What a campaign has made of itself is told of once, as the campaign.
+    // The schedule of a campaign is reported once, as the campaign.
     patient.schedules.push(schedule("autumn", v1::ScheduleState::Blocked, 0));
     for (name, state) in [
         ("spring", v1::CampaignState::Missed),
@@ -256,7 +256,7 @@ async fn work_that_stands_is_named() {
     let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
     patient.status.backlogs = vec![fresh.clone()];
     let new = patient.clone().examined("-o json").await.json();
-    assert_eq!(new[8]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
+    assert_eq!(new[8]["what"], "7 recipients late in pool bulk", "not known yet whether it shrinks");
     patient.status.backlogs = vec![v1::Backlog { waiting: 1, lower_bound: true, ..fresh.clone() }];
     let more = patient.clone().examined("-o json").await.json();
     let what = "at least 7 recipients late in pool bulk (at least 1 of its instants waits its turn)";
@@ -309,7 +309,7 @@ async fn what_cannot_be_asked_is_a_finding_too() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_nobody_is_asked_for_what_only_a_leader_knows() {
+async fn without_a_quorum_leader_only_reads_are_not_made() {
     let mut status = Patient::well().status;
     status.members[1] = member("b", v1::MemberRole::Unreachable);
     status.members[2] = member("c", v1::MemberRole::Unreachable);

@@ -61,7 +61,7 @@ async fn a_node_that_says_nothing_is_code_8_with_the_request_id() {
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--request-id mine")), "{error}");
 }
 
-/// The address of somebody who takes a request, and goes without an answer.
+/// The address of a server that takes a request, and closes without an answer.
 async fn takes_and_goes() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -81,7 +81,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twi
     let both = format!("--endpoint {address},{} --yes -o json", fake.address());
     let ended = reveille(&format!("{both} dead-letter requeue r1.0 #3")).await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(8), Some("ANSWER_LOST")), "{ended:?}");
-    assert_eq!(fake.methods(), [""; 0], "nobody else was asked");
+    assert_eq!(fake.methods(), [""; 0], "no other node was asked");
 
     let fake = Fake::answering("GetRun", v1::GetRunResponse::default()).await;
     let ended = reveille(&format!("--endpoint {address},{} run show r1.0", fake.address())).await;
@@ -107,8 +107,8 @@ async fn fewer_than_were_named_is_partly_done() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_named_it_says_how_to_name_all() {
-    let fake = Fake::refusing(Code::Internal, "INTERNAL", "nobody should ask").await;
+async fn without_recipients_the_error_explains_all_flag() {
+    let fake = Fake::refusing(Code::Internal, "INTERNAL", "no request is expected").await;
     for line in ["in-doubt resolve r1.0 --sent --yes", "dead-letter requeue r1.0", "dead-letter discard r1.0 --yes"] {
         let ended = fake.reveille(&format!("{line} -o json")).await;
         assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("RECIPIENT")), "{ended:?}");
@@ -209,7 +209,7 @@ async fn without_a_terminal_nothing_is_destroyed_unless_it_was_said() {
     .await;
     let ended = fake.reveille("schedule delete morning -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("NOT_CONFIRMED")));
-    assert_eq!(fake.methods(), [""; 0], "nobody was asked");
+    assert_eq!(fake.methods(), [""; 0], "no request was made");
     let name = ["--endpoint", &fake.address().to_string(), "schedule", "delete", "a\nb"];
     let strange = run(&mut command(&name)).await;
     assert!(strange.stderr.contains("Delete schedule a\\nb?"), "a line end does not pass as ours: {strange:?}");

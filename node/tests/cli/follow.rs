@@ -62,7 +62,7 @@ async fn without_a_screen_a_table_is_printed_again_when_something_changed() {
 }
 
 #[tokio::test]
-async fn one_object_is_told_again_when_it_changed() {
+async fn watched_object_is_printed_again_when_it_changed() {
     let looks = AtomicUsize::new(0);
     let fake = Fake::start(move |method, _| {
         let sent = u32::try_from(looks.fetch_add(1, Ordering::SeqCst) / 2).expect("few");
@@ -87,7 +87,7 @@ async fn mortal(looks: usize) -> Fake {
     let left = Arc::new(AtomicUsize::new(0));
     Fake::start(move |_, _| match left.fetch_add(1, Ordering::SeqCst) {
         looked if looked < looks => schedules(&[("a", v1::ScheduleState::Active)]),
-        // As `tonic` says it of a broken connection: nobody answered.
+        // `tonic` reports a broken connection in these words: no answer came.
         _ => Err(Status::unavailable("broken pipe")),
     })
     .await
@@ -106,7 +106,7 @@ async fn when_a_node_is_lost_the_next_one_goes_on_and_stderr_says_so() {
 }
 
 #[tokio::test]
-async fn when_nobody_answers_it_asks_on_and_the_first_look_fails_as_ever() {
+async fn unanswered_watch_retries_and_first_read_fails_as_usual() {
     let looks = AtomicUsize::new(0);
     let fake = Fake::start(move |_, _| match looks.fetch_add(1, Ordering::SeqCst) {
         1 => Err(refusal(Code::InvalidArgument, "INVALID_FIELD", "no")),

@@ -40,7 +40,7 @@ impl File {
 }
 
 async fn import(fake: Option<&Fake>, arguments: &[&str]) -> Ended {
-    // Nobody listens on port 1: a command that asks where it must not, fails.
+    // No process listens on port 1: a command that makes a request where it must not, fails.
     let address = fake.map_or("127.0.0.1:1".to_owned(), |fake| fake.address().to_string());
     let mut all = vec!["--endpoint", &address, "import", "crontab"];
     all.extend_from_slice(arguments);
@@ -120,7 +120,7 @@ async fn a_dry_run_needs_no_cluster_and_says_what_each_line_would_become() {
     assert_eq!((&json[1]["sender"], &json[1]["subject"]), (&json!("books@example.com"), &json!("Week {{ over }}")));
     assert!(json[2]["reason"].as_str().is_some_and(|why| why.starts_with("@reboot is no time")), "{json}");
     assert!(json[3]["reason"].as_str().is_some_and(|why| why.contains("choose a value yourself")), "{json}");
-    assert!(json[4]["reason"].as_str().is_some_and(|why| why.contains("cron mails nobody")), "{json}");
+    assert!(json[4]["reason"].as_str().is_some_and(|why| why.contains("cron sends no email")), "{json}");
     assert!(ended.stderr.contains("5 jobs: 2 planned, 2 refused, 1 left out"), "{}", ended.stderr);
     assert!(ended.stderr.contains(&format!("{}:6", file.path())), "{}", ended.stderr);
 }
@@ -182,7 +182,7 @@ async fn imported(fake: &Fake, path: &str) -> (Option<i32>, Vec<(Value, Value)>)
 }
 
 #[tokio::test]
-async fn what_was_edited_since_is_left_alone_and_told_as_such() {
+async fn edited_schedule_is_kept_and_reported() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n0 10 * * * two\n");
     let (fake, known) = remembering().await;
     assert_eq!(imported(&fake, &file.path()).await.0, Some(0));
@@ -252,7 +252,7 @@ async fn what_no_cluster_would_create_is_refused_before_one_is_asked() {
 }
 
 #[tokio::test]
-async fn a_pool_that_nobody_serves_is_told_before_anything_is_created() {
+async fn pool_without_relay_is_warned_before_creation() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n");
     let (fake, _) = remembering().await;
     for (pool, warned) in [("default", false), ("nopool", true)] {

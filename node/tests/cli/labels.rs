@@ -66,7 +66,7 @@ async fn a_schedule_is_created_with_labels_and_shows_them() {
 }
 
 #[tokio::test]
-async fn what_is_no_label_is_refused_before_anybody_is_asked() {
+async fn bad_label_is_refused_before_any_request() {
     let fake = labelled().await;
     for (labels, why) in [
         ("--label team", "KEY=VALUE"),
@@ -145,7 +145,7 @@ async fn three() -> Fake {
             };
             use v1::ScheduleState::{Active, Paused};
             let all = [("good", Active), ("rested", Paused), ("bad", Active)].map(one_of);
-            let schedules = if selector == "team=nobody" { Vec::new() } else { all.into() };
+            let schedules = if selector == "team=none" { Vec::new() } else { all.into() };
             one(v1::ListSchedulesResponse { schedules, selector, ..Default::default() })
         }
         "PauseSchedule" => {
@@ -171,7 +171,7 @@ async fn three() -> Fake {
 async fn all_that_have_the_labels_are_paused_after_a_yes_that_saw_their_names() {
     let fake = three().await;
     let asked = fake.reveille("schedule pause -l team=ops --reason look").await;
-    assert_eq!(asked.code, Some(2), "nobody to ask: {asked:?}");
+    assert_eq!(asked.code, Some(2), "cannot ask: {asked:?}");
     assert!(asked.stderr.contains("Pause 2 schedules: good, bad?"), "{}", asked.stderr);
     assert!(asked.stderr.contains("1 schedule of 3 left as they are: not active"), "{}", asked.stderr);
     let looked = fake.reveille("schedule pause -l team=ops --reason look --dry-run -o json").await;
@@ -203,7 +203,7 @@ async fn a_resume_of_several_shows_what_each_missed() {
 #[tokio::test]
 async fn a_selector_that_means_nothing_is_not_found_and_a_name_goes_without_one() {
     let fake = three().await;
-    let ended = fake.reveille("schedule pause -l team=nobody --yes -o json").await;
+    let ended = fake.reveille("schedule pause -l team=none --yes -o json").await;
     assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(3), Some("--selector")), "{ended:?}");
     for line in ["schedule pause", "schedule pause good -l team=ops", "schedule resume good -l team=ops"] {
         assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");

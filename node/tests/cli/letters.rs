@@ -21,7 +21,7 @@ fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
     v1::DeadLetterGroup { reason: reason.into(), count, oldest, newest, example: Some(letter(seconds as u32, "no")) }
 }
 
-/// Two pages of everything: 1,000 letters and 6, of which 2 are of a cancelled run and one is too near to a mail.
+/// Two pages of everything: 1,000 letters and 6, of which 2 are of a cancelled run and one is too near to an email.
 async fn hospital() -> Fake {
     Fake::start(|method, bytes| match method {
         "ListDeadLetters" => {
@@ -102,8 +102,8 @@ async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
 
     let done = run(command(&words).args(["--yes", "-o", "json"])).await;
     assert_eq!(done.json(), json!({"run": null, "moved": 1003, "inside_gap": 1, "index": 1070, "dry_run": false}));
-    let near = "1 dead letter left: they got a mail of another run less than the min gap away";
-    let left = format!("2 dead letters left: nobody of a cancelled run is sent again; {near}");
+    let near = "1 dead letter left: they got an email of another run less than the min gap away";
+    let left = format!("2 dead letters left: recipients of a cancelled run are not sent again; {near}");
     assert_eq!(done.error()["message"].as_str(), Some(left.as_str()));
     let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
     let done: Vec<&v1::RequeueDeadLettersRequest> = asked.iter().filter(|asked| !asked.validate_only).collect();
@@ -142,13 +142,13 @@ async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let fake = hospital().await;
     let dry = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run").await;
     assert_eq!((dry.code, dry.stdout.as_str()), (Some(7), "7 recipients would be resolved\n"));
-    assert!(dry.stderr.starts_with("7 mails in doubt, all of run r1.0 (7 on n2: holder lost)\n"), "{dry:?}");
-    let near = "2 mails left in doubt: they got a mail of another run less than the min gap away";
+    assert!(dry.stderr.starts_with("7 emails in doubt, all of run r1.0 (7 on n2: holder lost)\n"), "{dry:?}");
+    let near = "2 emails left in doubt: they got an email of another run less than the min gap away";
     assert!(dry.stderr.contains(near), "{dry:?}");
     let json = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run -o json").await.json();
     assert_eq!(json["groups"], json!([{"cause": "holder lost", "node": "n2", "count": 7}]));
     let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
-    assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 mails"), "{unasked:?}");
+    assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 emails"), "{unasked:?}");
     let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
     assert!(asked.iter().all(|asked| asked.validate_only));
     let done = fake.reveille("in-doubt resolve r1.0 --all --sent --yes -o json").await;
@@ -169,7 +169,7 @@ async fn a_dry_run_of_fewer_than_are_named_ends_as_the_deed_would() {
 }
 
 #[tokio::test]
-async fn a_reason_of_which_nobody_died_is_said_to_be_that() {
+async fn unknown_reason_of_dead_letters_is_reported() {
     let fake = Fake::start(|method, _| match method {
         "ListDeadLetters" => one(v1::ListDeadLettersResponse::default()),
         "RequeueDeadLetters" => one(v1::RequeueDeadLettersResponse::default()),

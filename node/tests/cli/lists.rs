@@ -53,7 +53,7 @@ async fn an_empty_list_is_an_empty_array_and_a_word_for_people() {
     let json = fake.reveille("in-doubt list -o json").await;
     assert_eq!((json.stdout.as_str(), json.stderr.as_str()), ("[]\n", ""));
     let table = fake.reveille("in-doubt list").await;
-    assert_eq!((table.stdout.as_str(), table.stderr.as_str()), ("", "no mails in doubt\n"));
+    assert_eq!((table.stdout.as_str(), table.stderr.as_str()), ("", "no emails in doubt\n"));
     let quiet = fake.reveille("in-doubt list -q").await;
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
 }

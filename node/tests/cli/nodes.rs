@@ -7,8 +7,8 @@ use tonic::Code;
 use crate::fake::Fake;
 use crate::terminal::{command, reveille, run};
 
-/// An address where nobody listens: it was given and returned.
-async fn nobody() -> String {
+/// An address on which no process listens: its port was bound and released.
+async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
@@ -18,7 +18,7 @@ async fn the_next_address_is_asked_when_one_does_not_answer_or_cannot() {
     let answer = v1::GetScheduleResponse::default();
     let follower = Fake::refusing(Code::Unavailable, "NO_LEADER", "no leader is known").await;
     let good = Fake::answering("GetSchedule", answer).await;
-    let endpoints = format!("{},{},{}", nobody().await, follower.address(), good.address());
+    let endpoints = format!("{},{},{}", unused_address().await, follower.address(), good.address());
     let ended = reveille(&format!("--endpoint {endpoints} schedule show morning -o json")).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!((follower.methods().len(), good.methods().len()), (1, 1));
@@ -29,8 +29,8 @@ async fn the_next_address_is_asked_when_one_does_not_answer_or_cannot() {
 }
 
 #[tokio::test]
-async fn when_nobody_answers_it_says_so_at_once() {
-    let endpoints = format!("{},{}", nobody().await, nobody().await);
+async fn unreachable_nodes_are_reported_at_once() {
+    let endpoints = format!("{},{}", unused_address().await, unused_address().await);
     let ended = reveille(&format!("--endpoint {endpoints} schedule list -o json")).await;
     assert_eq!(ended.code, Some(5));
     let error = ended.error();
@@ -39,7 +39,7 @@ async fn when_nobody_answers_it_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn version_asks_nobody() {
+async fn version_makes_no_request() {
     let json = reveille("version -o json").await.json();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert!(json["tzdb"].as_str().is_some_and(|version| version.starts_with("20")), "{json}");

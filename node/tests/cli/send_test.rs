@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::fake::{Fake, one, refusal_of, unknown};
 use crate::terminal::{Ended, command, run};
 
-/// A cluster in which the mail comes to this after a look or two.
+/// A cluster in which the email comes to this after a look or two.
 async fn ending(state: RecipientState, event: v1::Event) -> Fake {
     let looks = AtomicUsize::new(0);
     Fake::start(move |method, bytes| match method {
@@ -23,8 +23,8 @@ async fn ending(state: RecipientState, event: v1::Event) -> Fake {
             let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
             let claimed = v1::Event { what: "claimed".into(), detail: "life 1".into(), ..v1::Event::default() };
             let asked = v1::Event { what: "asked".into(), relay: "main".into(), ..v1::Event::default() };
-            let is_told = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(asked);
-            let ending = is_told.into_iter().chain([event.clone()]);
+            let is_shown = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(asked);
+            let ending = is_shown.into_iter().chain([event.clone()]);
             let events = if settled { [claimed].into_iter().chain(ending).collect() } else { vec![claimed] };
             let state = if settled { state } else { RecipientState::Claimed };
             one(v1::ExplainResponse {
@@ -54,7 +54,7 @@ async fn send(fake: &Fake, more: &[&str]) -> Ended {
 const WHAT: [&str; 4] = ["--subject", "s", "--inline-text", "t"];
 
 #[tokio::test]
-async fn what_a_relay_took_is_told_in_its_words() {
+async fn accepted_email_shows_the_relays_reply() {
     let taken = v1::Event { relay: "main".into(), enhanced: "2.0.0".into(), ..event("sent", 250, "queued as 4F2") };
     let fake = ending(RecipientState::Sent, taken).await;
     let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
@@ -91,7 +91,7 @@ async fn each_outcome_has_its_exit_code() {
         let ended = send(&fake, &[&WHAT[..], &["-o", "json", "--timeout", limit]].concat()).await;
         assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(code), Some(reason)), "{ended:?}");
         assert!(ended.error()["message"].as_str().is_some_and(|message| message.contains(words)), "{ended:?}");
-        assert_eq!(ended.json()["run"], "r7.0", "the run is told whatever became of it");
+        assert_eq!(ended.json()["run"], "r7.0", "the answer names the run whatever its outcome");
     }
 }
 

@@ -1,9 +1,9 @@
-//! `template render`: what a mail says to one recipient, or where it cannot be said.
+//! `template render`: what an email says to one recipient, or where it cannot be said.
 
 use crate::terminal::{Ended, command, keys, run};
 
 async fn render(folder: &tempfile::TempDir, arguments: &[&str]) -> Ended {
-    // Nobody listens on port 1: it asks nobody.
+    // No process listens on port 1: the command makes no request.
     let mut command = command(&[&["--endpoint", "127.0.0.1:1", "template", "render"], arguments].concat());
     run(command.current_dir(folder.path())).await
 }
@@ -53,7 +53,7 @@ async fn what_cannot_be_rendered_is_named_with_file_and_line() {
         (vec!["--inline-text", "a\n{{ b }}"], "--inline-text:2"),
         (vec!["--text", "nowhere.txt"], "nowhere.txt"),
         (vec!["--inline-text", "a", "--recipients", "people.csv", "--row", "3"], "--row"),
-        (vec!["--inline-text", "a", "--sender", "nobody"], "--sender"),
+        (vec!["--inline-text", "a", "--sender", "postmaster"], "--sender"),
         (vec!["--subject", "a"], "--text or --html"),
     ] {
         let ended = render(&folder(), &[arguments.as_slice(), &["-o", "json"]].concat()).await;

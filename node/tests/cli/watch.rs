@@ -47,7 +47,7 @@ async fn without_a_terminal_people_get_a_line_a_change() {
 }
 
 #[tokio::test]
-async fn of_a_paused_one_its_reason_is_told_and_no_rate() {
+async fn paused_run_shows_its_reason_and_no_rate() {
     let paused = |reason: &str| {
         let counts = v1::RunCounts { pending: 1, sent: 1, ..v1::RunCounts::default() };
         let mut run = v1::Run { run: "r5.0".into(), audience: 2, counts: Some(counts), ..v1::Run::default() };

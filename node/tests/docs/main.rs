@@ -63,8 +63,8 @@ fn type_in(page: &Path) {
                 Purpose::Console { any_number, exit } => (any_number, exit),
                 _ => (false, None),
             };
-            let is_told = shown.is_some() && printed.iter().any(|line| line.starts_with("error: "));
-            if ended.code != Some(exit.unwrap_or(0)) && !is_told {
+            let is_shown = shown.is_some() && printed.iter().any(|line| line.starts_with("error: "));
+            if ended.code != Some(exit.unwrap_or(0)) && !is_shown {
                 problems
                     .push(format!("{}: {}\nended with {:?}:\n{}", step.line, step.command, ended.code, ended.printed));
             } else if let Some(shown) = shown

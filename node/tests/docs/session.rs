@@ -2,7 +2,7 @@
 //!
 //! `reveille dev` and `reveille start` go on in the background until the page ends, and `reveille dev` ends those
 //! that ran before it; they listen where the system lets them, and the ports of the page stand for those. So does
-//! the port of a relay of the test's own, which misbehaves as it is told: `a-relay 2525 after-commit:close#1`.
+//! the port of a relay of the test's own, with the fault that is given: `a-relay 2525 after-commit:close#1`.
 //! `a-leader` waits for one, and `a-kill NAME` is a `kill -9` of a node that was started.
 
 use std::fs::{self, File};

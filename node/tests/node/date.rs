@@ -25,8 +25,8 @@ fn date_is_the_time_of_the_claim() {
     assert_eq!(made.code, Some(0), "{made:?}");
     assert_eq!(node.reveille("schedule trigger news --request-id once").code, Some(0));
     until("all arrive", || sink.accepted_count() == 3);
-    let mails = sink.mails();
-    let dates = mails.iter().map(|(number, _)| {
+    let emails = sink.emails();
+    let dates = emails.iter().map(|(number, _)| {
         let source = sink.text(number).expect("it is kept");
         let source = String::from_utf8_lossy(&source).into_owned();
         let date = source.lines().find_map(|line| line.strip_prefix("Date: ")).expect("a date");

@@ -21,7 +21,7 @@ fn grow(disk: &SmallDisk, megabytes: u32) {
 /// A text that no other schedule has: each takes room of its own.
 fn text(folder: &Path, number: usize) -> PathBuf {
     let path = folder.join("text.txt");
-    let line = |part: usize| format!("{number} {part} of a text that is as long as a mail may be here\n");
+    let line = |part: usize| format!("{number} {part} of a text that is as long as an email may be here\n");
     fs::write(&path, (0..6_000).map(line).collect::<String>()).expect("written");
     path
 }
@@ -119,12 +119,12 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
 /// Two parts: the first of them finds room on a disk of four megabytes, the second does not.
 fn list(folder: &Path) -> PathBuf {
     let path = folder.join("members.csv");
-    let rows = (0..100_000).map(|number| format!("somebody.with.a.long.name.{number}@example.net\n"));
+    let rows = (0..100_000).map(|number| format!("recipient.with.a.long.name.{number}@example.net\n"));
     fs::write(&path, format!("email\n{}", rows.collect::<String>())).expect("written");
     path
 }
 
-/// The words come from the disk, through the node, to whoever imports.
+/// The message comes from the disk, through the node, to the importing client.
 #[test]
 fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some() {
     let Some(disk) = SmallDisk::mount(4) else { return };
@@ -137,7 +137,7 @@ fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some()
     until("it leads", || node.reveille("schedule list").code == Some(0));
 
     let import = |more: &str| node.reveille(&format!("audience import members {} {more}", list.display()));
-    // How long a machine needs until it has found no room nobody knows: the limit grows until it was enough.
+    // How long a machine takes to find that the disk is full is unknown: the limit grows until it was enough.
     let why = format!("MiB are free in {}", folder.path().join("a").join("parts").display());
     let waits = "on a majority; waits: a cannot write part";
     let told = |ended: &Ended| ended.stderr.lines().any(|line| line.contains(waits) && line.contains(&why));

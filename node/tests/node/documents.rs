@@ -95,7 +95,7 @@ weight: 4
 
 /// What a campaign has beside its content.
 const CAMPAIGN: &str = "\
-audience: everybody
+audience: subscribers
 at: 2030-02-03T04:05:06Z
 tz: Asia/Kathmandu
 pool: bulk
@@ -203,17 +203,17 @@ fn what_is_printed_as_a_document_makes_the_same_again() {
 #[test]
 fn a_sealed_audience_goes_there_and_back_by_its_name() {
     let (folder, node) = started();
-    shown(&node, "audience generate everybody --recipients 3 --column name");
+    shown(&node, "audience generate subscribers --recipients 3 --column name");
     let content = CONTENT.split("recipients:").next().unwrap_or_default();
     let asked = format!(
         "kind: schedule\nname: news\nat: 2030-01-01T00:00:00Z\ntz: UTC\nsender: news@example.com\nsubject: News\n\
-         audience: everybody\n{content}"
+         audience: subscribers\n{content}"
     );
     let file = folder.path().join("asked.yaml");
     fs::write(&file, asked).expect("written");
     applied(&node, &file, "created");
     let printed = shown(&node, "schedule show news --manifest");
-    assert!(printed.lines().any(|line| line == "audience: everybody"), "{printed}");
+    assert!(printed.lines().any(|line| line == "audience: subscribers"), "{printed}");
     fs::write(&file, &printed).expect("written");
     applied(&node, &file, "unchanged");
 }
@@ -221,11 +221,11 @@ fn a_sealed_audience_goes_there_and_back_by_its_name() {
 #[test]
 fn a_campaign_goes_there_and_back() {
     let (folder, node) = started();
-    shown(&node, "audience generate everybody --recipients 3 --column name");
+    shown(&node, "audience generate subscribers --recipients 3 --column name");
     let content = CONTENT.split("recipients:").next().unwrap_or_default();
     let all = format!("kind: campaign\nname: all\ntenant: default\n{CAMPAIGN}{content}");
     // Where nothing is said of them, policies stay open: until when it is sent is forecast at its launch.
-    let least = "kind: campaign\nname: least\naudience: everybody\nat: 2030-02-03T04:05:06Z\nsender: a@example.com\n\
+    let least = "kind: campaign\nname: least\naudience: subscribers\nat: 2030-02-03T04:05:06Z\nsender: a@example.com\n\
                  subject: s\ninline_text: t\n";
     let file = folder.path().join("campaigns.yaml");
     fs::write(&file, [&all, least].join("---\n")).expect("written");

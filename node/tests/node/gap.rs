@@ -48,7 +48,7 @@ impl Trio {
         Ok(answer.into_inner().run.expect("a run"))
     }
 
-    /// Refused, by whoever asks, with the instant at which it is allowed.
+    /// Refused, for each client, with the instant at which it is allowed.
     fn is_refused(&self, allowed: Timestamp) {
         let words = format!("allowed at {allowed}");
         let ended = self.trigger("by-command");
@@ -128,7 +128,7 @@ fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twent
     let due = trio.json(&format!("run show {run}"))["nominal"].clone();
     assert!(!due.is_null());
 
-    // Nine o'clock is four hours later: it is told before, and afterwards.
+    // Nine o'clock is four hours later: the answer says so before, and afterwards.
     let next = trio.json("schedule show morning")["next"].clone();
     let remark = next[0]["remark"].as_str().unwrap_or_default();
     assert!(remark.contains(&format!("inside the min gap of {run}")), "{next}");
@@ -137,10 +137,10 @@ fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twent
     assert_eq!(sink.accepted_count(), 4);
     let history = trio.json("schedule history morning");
     let (latest, reason) = (&history[0], history[0]["reason"].as_str().unwrap_or_default());
-    assert!(reason.contains("min_gap: 2 of 2 got a mail less than 20 h away"), "{history}");
+    assert!(reason.contains("min_gap: 2 of 2 got an email less than 20 h away"), "{history}");
     let story = trio.json(&format!("explain {} ann@example.net", latest["run"].as_str().unwrap_or_default()));
     assert_eq!(story["state"], "suppressed");
-    assert!(story["events"].to_string().contains(&format!("min_gap: it got a mail of {run}")), "{story}");
+    assert!(story["events"].to_string().contains(&format!("min_gap: it got an email of {run}")), "{story}");
     trio.walk_to(at(57, 1));
     assert_eq!(sink.accepted_count(), 6);
 }

@@ -18,7 +18,7 @@ fn names(node: &Process) -> Vec<String> {
 #[test]
 fn a_gauge_ends_with_what_it_measures() {
     const PENDING: &str = "reveille_recipients_pending";
-    const ALONE: &str = "reveille_relay_circuit_open{relay=\"nobody\"}";
+    const ALONE: &str = "reveille_relay_circuit_open{relay=\"unreachable\"}";
     let folder = tempfile::tempdir().expect("a folder");
     let nodes = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
     let [one, two, three] = &nodes;
@@ -28,8 +28,8 @@ fn a_gauge_ends_with_what_it_measures() {
     // What grows is there before it grows: growth from nothing is none.
     assert_eq!(value(one, "reveille_violations_total"), Some(0.0));
 
-    // Nobody listens on port 1.
-    let relay = one.reveille("relay add nobody --host 127.0.0.1 --port 1 --pool far");
+    // No process listens on port 1.
+    let relay = one.reveille("relay add unreachable --host 127.0.0.1 --port 1 --pool far");
     assert_eq!(relay.code, Some(0), "{relay:?}");
     let create = "schedule create late --at 2090-01-01T00:00:00Z --tz UTC --to a@example.com \
                   --sender b@example.com --subject s --inline-text t --pool far";
@@ -48,6 +48,6 @@ fn a_gauge_ends_with_what_it_measures() {
     until("another leads", || one.reveille("cluster transfer-leader").code == Some(0));
     until("it has it pending", || nodes.iter().enumerate().any(|(place, node)| place != former && leads(node)));
     until("the former one has nothing pending", || value(&nodes[former], PENDING) == Some(0.0));
-    assert_eq!(one.reveille("relay remove nobody --yes").code, Some(0));
+    assert_eq!(one.reveille("relay remove unreachable --yes").code, Some(0));
     until("the relay is gone", || nodes.iter().all(|node| value(node, ALONE).is_none_or(|value| value == 0.0)));
 }

@@ -113,12 +113,12 @@ impl Process {
         self.child.wait().expect("ended");
     }
 
-    /// The answer of its HTTP listener, head and body; none while nobody answers.
+    /// The answer of its HTTP listener, head and body; empty while none answers.
     pub fn get(&self, path: &str) -> String {
         Process::said_by(&self.http, &format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"))
     }
 
-    /// What whoever listens there answers to these bytes until it closes; nothing while nobody does.
+    /// What the server at `address` answers to these bytes until it closes; empty while none listens.
     pub fn said_by(address: &str, request: &str) -> String {
         let mut answer = String::new();
         let asked = TcpStream::connect(address).and_then(|mut stream| {
@@ -133,7 +133,7 @@ impl Process {
         Process::reveille_at(&self.admin, line)
     }
 
-    /// Runs a command against whoever listens there.
+    /// Runs a command against the node at `endpoint`.
     pub fn reveille_at(endpoint: &str, line: &str) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
         command.args(["--endpoint", endpoint]).args(line.split_whitespace()).stdin(Stdio::null());

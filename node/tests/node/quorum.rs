@@ -22,7 +22,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     one.kill();
     two.kill();
 
-    // Nobody waits for the end of these ten minutes: it is known after some seconds who is missing.
+    // The command does not wait for these ten minutes: the missing nodes are known after some seconds.
     let read = three.reveille("schedule list --timeout 10m");
     assert_eq!(read.code, Some(5), "{read:?}");
     let missing = ": 1 of 3 voters can be reached, 2 are needed; not one, two; nothing happened";
@@ -34,7 +34,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
         write.stderr.contains("start one, two") && !write.stderr.contains("--stale"),
         "only reads have it: {write:?}"
     );
-    // A stranger's link is known without anybody's help; what it asks for is never said to be done.
+    // The node checks an opt-out link by itself; without a quorum it never confirms the opt-out.
     let key = Secret::File(folder.path().join("unsubscribe.key").to_string_lossy().into_owned());
     let links = Unsubscribe::new("https://news.example.com/leave", None, &[key]).expect("the nodes' key");
     let link = links.link("default", "ann@example.net");
@@ -44,7 +44,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     assert!(three.get("/readyz").starts_with("HTTP/1.1 503 "), "{}", three.get("/readyz"));
     assert!(three.get("/readyz").contains("no leader was heard for "), "{}", three.get("/readyz"));
     let status = three.reveille("cluster status -o json");
-    assert!(status.stdout.contains("\"leader\": null"), "the dead one leads nobody: {status:?}");
+    assert!(status.stdout.contains("\"leader\": null"), "the dead node is not reported as leader: {status:?}");
     let stale = three.reveille("schedule list --stale -o json");
     assert_eq!((stale.code, stale.stdout.as_str()), (Some(0), "[]\n"), "{stale:?}");
     let words = "stale: from the node's local state at log index ";

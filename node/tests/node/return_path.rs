@@ -1,4 +1,4 @@
-//! The envelope sender of a node that is told where bounces go.
+//! The envelope sender of a node with a configured return path.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What keeps a node from starting is named with the flag or the file that mends it.
+//! What keeps a node from starting is named with the flag or the file that fixes it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -57,7 +57,7 @@ fn a_mistyped_key_is_named_with_its_place_and_the_nearest() {
 }
 
 #[test]
-fn a_folder_of_no_use_is_told_from_what_can_be_mended() {
+fn unusable_folder_is_distinguished_from_fixable_one() {
     let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("a");

@@ -1,4 +1,4 @@
-//! One click from the mail itself: through a process as it is configured, and what it leaves behind.
+//! One click from the email itself: through a process as it is configured, and what it leaves behind.
 
 use std::fs;
 use std::path::Path;
@@ -69,16 +69,16 @@ fn one_click_in_a_mail_stops_the_next_one() {
     json(&format!("schedule create alarm {plain} --to carl@example.com"));
     let document = node.reveille("schedule show news --manifest").stdout;
     assert!(document.contains("\nbulk: true\n"), "{document}");
-    let trigger = |name: &str, id: &str, mails: u64| {
+    let trigger = |name: &str, id: &str, emails: u64| {
         json(&format!("schedule trigger {name} --request-id {id}"));
-        until("they arrive", || sink.accepted_count() == mails);
+        until("they arrive", || sink.accepted_count() == emails);
     };
     trigger("news", "first", 2);
     trigger("alarm", "alarm", 3);
 
     let text_of = |address: &str| {
-        let mails = sink.mails();
-        let (number, _) = mails.iter().find(|(_, accept)| accept.recipient == address).expect("a mail");
+        let emails = sink.emails();
+        let (number, _) = emails.iter().find(|(_, accept)| accept.recipient == address).expect("an email");
         String::from_utf8(sink.text(number).expect("its text").to_vec()).expect("text")
     };
     let mail = text_of("Ann@example.com");
@@ -118,7 +118,8 @@ fn a_suppression_list_is_imported_listed_and_written_out_again() {
     until("a leader", || node.reveille("schedule list").code == Some(0));
     let list = folder.path().join("list.csv");
     let rows: String = (0..2_345).map(|number| format!("bounce,R{number}@example.com\r\n")).collect();
-    fs::write(&list, format!("reason,Email Address\r\n{rows}x,nobody\r\nbounce,r7@EXAMPLE.com\r\n")).expect("written");
+    fs::write(&list, format!("reason,Email Address\r\n{rows}x,postmaster\r\nbounce,r7@EXAMPLE.com\r\n"))
+        .expect("written");
     let import = |more: &str, added: u64, known: u64| {
         let ended = node.reveille(&format!("optout import {} -o json{more}", list.display()));
         assert_eq!(ended.code, Some(7), "a row cannot be used: {ended:?}");
@@ -169,6 +170,6 @@ fn a_node_that_cannot_write_the_way_out_sends_no_bulk_mail_and_says_why() {
     let run: Value = serde_json::from_str(&node.reveille("run list -o json").stdout).expect("JSON");
     let run = run[0]["run"].as_str().expect("a run").to_owned();
     let why = "cannot write List-Unsubscribe";
-    until("it is told", || node.reveille(&format!("explain {run} ann@example.com")).stdout.contains(why));
+    until("the reason is shown", || node.reveille(&format!("explain {run} ann@example.com")).stdout.contains(why));
     assert_eq!(sink.accepted_count(), 0);
 }

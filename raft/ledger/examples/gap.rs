@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p reveille-ledger --example gap`
 //!
-//! Three schedules, each a case that makes the gap look far: many runs that mailed nobody, a list of 10,000 that
-//! was edited, and a gap that came after a thousand emails; and one beside many open runs of another schedule. What it printed stands in
-//! `docs/performance.md`.
+//! Three schedules, each a case that makes the check read far: many runs that sent nothing, a list of 10,000 that
+//! was edited, and a gap that came after a thousand emails; and one beside many open runs of another schedule. The
+//! output is in `docs/performance.md`.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
 #[path = "../tests/plain/mod.rs"]
@@ -144,7 +144,7 @@ impl World {
 
 fn audience(people: std::ops::Range<u32>) -> AudienceChoice {
     let one = |number: u32| {
-        let address = format!("somebody.{number}@example.org");
+        let address = format!("recipient.{number}@example.org");
         Recipient { key: address.clone(), address, values: vec![] }
     };
     AudienceChoice::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
@@ -177,7 +177,7 @@ fn first_run(outcome: &CommandOutcome) -> RunId {
 }
 
 fn main() {
-    println!("by the minute, one recipient, a gap of 20 h; two days of runs, of which three mailed somebody");
+    println!("by the minute, one recipient, a gap of 20 h; two days of runs, of which three sent an email");
     let mut world = World::new();
     let minutely = world.create_before("minutely", 0..1, 20 * HOUR_MS, 6_000);
     world.open(minutely, 3_000, 3_000);
@@ -210,7 +210,7 @@ fn main() {
         Command::Trigger(Trigger { schedule: large, request: "one".into() })
     });
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
-    world.timed("an entry of 40 claims, of which one finds somebody pending", Command::Claim(claims));
+    world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
     world.timed("a backfill of 100 instants", minutes(large, 100, 100));
     world.timed("a backfill of 1,000 instants", minutes(large, 210, 1_000));
 
@@ -227,7 +227,7 @@ fn main() {
         Command::Trigger(Trigger { schedule: late, request: "one".into() })
     });
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
-    world.timed("an entry of 40 claims, of which one finds somebody pending", Command::Claim(claims));
+    world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
     world.timed("a backfill of 100 instants", minutes(late, 1_200, 100));
 
     println!("one recipient, a gap of 20 h, beside 200,000 open runs of another schedule");

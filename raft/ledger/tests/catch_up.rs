@@ -635,8 +635,8 @@ proptest! {
     }
 }
 
-/// Nine o'clock daily, by rules two hours ahead of UTC, on the first of March; then rules that are other hours
-/// ahead are released, and somebody leads with them.
+/// Nine o'clock daily, by rules two hours ahead of UTC, on the first of March; then a node leads with newer rules,
+/// which are other hours ahead.
 fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> Drill {
     let wish = Wish { policies: Policies { catch_up, ..Policies::default() }, ..Wish::default() };
     let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T12:00:00Z"), &wish);

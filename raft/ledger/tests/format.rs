@@ -139,7 +139,7 @@ fn what_is_left_over_or_missing_is_refused() {
     let (mut key, value) = samples::ledger().all_rows().nth(1).expect("a node");
     key.push(0);
     assert!(Ledger::from_rows([(key, value)]).is_err());
-    assert!(Ledger::from_rows([(vec![99], vec![0])]).is_err(), "a table that nobody knows");
+    assert!(Ledger::from_rows([(vec![99], vec![0])]).is_err(), "an unknown table");
     assert!(Ledger::from_rows([(vec![], vec![])]).is_err());
 }
 

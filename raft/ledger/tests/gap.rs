@@ -210,7 +210,7 @@ fn backfill_looks_once_at_open_runs_and_never_at_finished_runs_that_mailed_nobod
     let mut world = World::new(1);
     let first = world.open(2_000, limits(LEVEL).backfill as i64);
     let (may, look) = world.look(1_999);
-    assert_eq!((may, look.runs), (false, 1_000), "a thousand runs that are pending, each looked at once");
+    assert_eq!((may, look.runs), (false, 1_000), "a thousand runs that are pending, each read once");
     world.send(first, 1);
     let others = world.ledger.runs().map(|(page, ..)| page).skip(1).collect::<Vec<_>>();
     for page in others {
@@ -218,7 +218,7 @@ fn backfill_looks_once_at_open_runs_and_never_at_finished_runs_that_mailed_nobod
     }
     assert!(world.ledger.runs().all(|(_, _, run)| run.counts.is_finished()), "all others are suppressed");
     let (may, look) = world.look(1_999);
-    assert_eq!((may, look.runs), (false, 1), "one of them has mailed somebody");
+    assert_eq!((may, look.runs), (false, 1), "one of them has sent an email");
     let loaded = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
     let again = World { ledger: loaded, ..world };
     assert_eq!(again.look(1_999).1.runs, 1, "the index is made again");

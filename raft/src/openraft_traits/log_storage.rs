@@ -16,7 +16,7 @@ use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use prost::bytes::Bytes;
 
 use crate::types::{
-    Entry, EntryBytes, EntryPayload, LogId, TypeConfig, Vote, decode_membership, encode_membership, to_log_id,
+    EntryBytes, EntryPayload, LogEntry, LogId, TypeConfig, Vote, decode_membership, encode_membership, to_log_id,
     to_point, to_vote, to_vote_record,
 };
 use crate::wal::{
@@ -106,7 +106,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
     where
-        I: IntoIterator<Item = Entry> + OptionalSend,
+        I: IntoIterator<Item = LogEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
         let records = entries.into_iter().map(to_record).collect::<Result<Vec<_>, _>>()?;
@@ -124,7 +124,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 }
 
 impl LogReader {
-    async fn read(&self, range: Range<u64>, bytes_max: usize) -> Result<Vec<Entry>, io::Error> {
+    async fn read(&self, range: Range<u64>, bytes_max: usize) -> Result<Vec<LogEntry>, io::Error> {
         let plan = self.reader.plan(range, bytes_max);
         let records = if plan.touches_disk() && self.reader.may_block_elsewhere() {
             tokio::task::spawn_blocking(|| plan.read()).await.map_err(io::Error::other)?
@@ -136,19 +136,19 @@ impl LogReader {
 }
 
 impl RaftLogReader<TypeConfig> for LogReader {
-    async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<Entry>, io::Error>
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<LogEntry>, io::Error>
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
         self.read(half_open(&range), usize::MAX).await
     }
 
-    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<LogEntry>, io::Error> {
         self.read(start..end, READ_BYTES_MAX).await
     }
 
     /// Reads ahead by at most [`READ_BYTES_MAX`].
-    async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend
+    async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<LogEntry, io::Error>> + OptionalSend
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
@@ -171,7 +171,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
 struct Ahead {
     reader: LogReader,
     rest: Range<u64>,
-    ready: std::vec::IntoIter<Entry>,
+    ready: std::vec::IntoIter<LogEntry>,
 }
 
 fn half_open(range: &impl RangeBounds<u64>) -> Range<u64> {
@@ -188,7 +188,7 @@ fn half_open(range: &impl RangeBounds<u64>) -> Range<u64> {
     start..end
 }
 
-fn to_record(entry: Entry) -> Result<EntryRecord, io::Error> {
+fn to_record(entry: LogEntry) -> Result<EntryRecord, io::Error> {
     let point = to_point(&entry.log_id);
     let (kind, bytes) = match entry.payload {
         EntryPayload::Blank => (PayloadKind::Blank, Bytes::new()),
@@ -200,7 +200,7 @@ fn to_record(entry: Entry) -> Result<EntryRecord, io::Error> {
     Ok(EntryRecord { point, kind, bytes })
 }
 
-fn to_entry(record: EntryRecord) -> Result<Entry, io::Error> {
+fn to_entry(record: EntryRecord) -> Result<LogEntry, io::Error> {
     let payload = match record.kind {
         PayloadKind::Blank => EntryPayload::Blank,
         PayloadKind::Normal => EntryPayload::Normal(EntryBytes(record.bytes)),
@@ -209,5 +209,5 @@ fn to_entry(record: EntryRecord) -> Result<Entry, io::Error> {
             EntryPayload::Membership(membership.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?)
         }
     };
-    Ok(Entry { log_id: to_log_id(record.point), payload })
+    Ok(LogEntry { log_id: to_log_id(record.point), payload })
 }

@@ -28,12 +28,12 @@ use crate::wire;
 const APPEND_LIMIT: Duration = Duration::from_secs(2);
 
 /// Makes a [`Link`] to each member.
-pub(crate) struct Network {
+pub(crate) struct PeerNetwork {
     pub client: PeerClient,
     pub snapshots: Arc<SnapshotManager>,
 }
 
-impl RaftNetworkFactory<TypeConfig> for Network {
+impl RaftNetworkFactory<TypeConfig> for PeerNetwork {
     type Network = Link;
 
     async fn new_client(&mut self, target: u64, node: &PeerNode) -> Link {

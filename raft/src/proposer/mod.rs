@@ -35,7 +35,7 @@ use crate::{Raft, injected_bugs};
 const STAMP_BYTES_MAX: usize = 21;
 
 /// Stamps commands with epoch and time: set when a leadership begins, cleared when it ends.
-pub trait Stamp: Send + Sync + 'static {
+pub trait EntryStamp: Send + Sync + 'static {
     /// The epoch and ledger time now; time never goes back. `None`: the leadership is over.
     fn stamp(&self) -> Option<(Epoch, Time)>;
 }
@@ -105,7 +105,7 @@ pub(crate) struct Proposer {
     /// Permits for proposals. A caller of [`Proposer::attempt`] acquires one first.
     pub in_flight: InFlight,
     queue: mpsc::Sender<Proposal>,
-    stamp: watch::Sender<Option<Arc<dyn Stamp>>>,
+    stamp: watch::Sender<Option<Arc<dyn EntryStamp>>>,
 }
 
 impl Proposer {
@@ -118,12 +118,12 @@ impl Proposer {
     }
 
     /// A leadership begins (`Some`) or has ended (`None`).
-    pub fn set_stamp(&self, stamp: Option<Arc<dyn Stamp>>) {
+    pub fn set_stamp(&self, stamp: Option<Arc<dyn EntryStamp>>) {
         self.stamp.send_replace(stamp);
     }
 
     /// Changes when a leadership begins or ends.
-    pub fn stamp(&self) -> watch::Receiver<Option<Arc<dyn Stamp>>> {
+    pub fn stamp(&self) -> watch::Receiver<Option<Arc<dyn EntryStamp>>> {
         self.stamp.subscribe()
     }
 
@@ -215,7 +215,11 @@ fn stamped(epoch: Epoch, now: Time, command: &[u8]) -> Bytes {
 }
 
 /// Stamps and submits one proposal after the other. No other task does.
-async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: watch::Receiver<Option<Arc<dyn Stamp>>>) {
+async fn submit(
+    raft: Raft,
+    mut proposals: mpsc::Receiver<Proposal>,
+    stamps: watch::Receiver<Option<Arc<dyn EntryStamp>>>,
+) {
     while let Some(proposal) = proposals.recv().await {
         if proposal.outcome.is_closed() || proposal.deadline <= Instant::now() {
             continue;
@@ -294,13 +298,13 @@ fn classify_reply(reply: CommandReply) -> Attempt {
 }
 
 /// Pause before the next attempt: short at first, so that a fail-over costs little.
-pub(crate) struct Backoff {
+pub(crate) struct RetryBackoff {
     next: Duration,
 }
 
-impl Backoff {
-    pub fn new() -> Backoff {
-        Backoff { next: Duration::from_millis(5) }
+impl RetryBackoff {
+    pub fn new() -> RetryBackoff {
+        RetryBackoff { next: Duration::from_millis(5) }
     }
 
     pub fn take(&mut self) -> Duration {

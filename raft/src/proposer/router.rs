@@ -19,7 +19,7 @@ use crate::election::leader_liveness::LeaderLiveness;
 use crate::election::role::Role;
 use crate::peer::client::PeerClient;
 use crate::peer::{Destination, PeerError};
-use crate::proposer::{Attempt, Backoff, ProposeError, Proposer, encode};
+use crate::proposer::{Attempt, ProposeError, Proposer, RetryBackoff, encode};
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
@@ -90,7 +90,7 @@ impl Router {
     ) -> Result<CommandReply, ProposeError> {
         let command = self.encode(command)?;
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
-        let mut backoff = Backoff::new();
+        let mut backoff = RetryBackoff::new();
         loop {
             let role = *self.role.borrow();
             // Checked before an attempt only: a command that entered a log may happen, so its outcome is awaited.
@@ -116,7 +116,7 @@ impl Router {
     /// Brings a peer's command into the log if this node leads. Never forwards it.
     pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<CommandReply, ProposeError> {
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
-        let mut backoff = Backoff::new();
+        let mut backoff = RetryBackoff::new();
         loop {
             let role = *self.role.borrow();
             if !matches!(role, Role::Leader { .. }) {
@@ -173,7 +173,7 @@ impl Router {
     }
 
     /// Waits until the role or the leadership changes or the back-off passes. `None`: the deadline came first.
-    async fn wait(&self, backoff: &mut Backoff, seen: Role, deadline: Instant) -> Option<()> {
+    async fn wait(&self, backoff: &mut RetryBackoff, seen: Role, deadline: Instant) -> Option<()> {
         let mut role = self.role.clone();
         let mut stamp = self.proposer.stamp();
         let nap = tokio::time::sleep(backoff.take());
@@ -189,7 +189,7 @@ impl Router {
 
     /// Waits until every write that was answered before this call is applied here; returns the applied index.
     pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut backoff = Backoff::new();
+        let mut backoff = RetryBackoff::new();
         let index = loop {
             let role = *self.role.borrow();
             let found = match role {

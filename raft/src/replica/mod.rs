@@ -28,7 +28,7 @@ use crate::identity::{ClusterId, Identity};
 use crate::membership::{Member, MembershipChange, MembershipError, change_membership, initialize, members};
 use crate::peer::{Application, Destination, Peer, PeerError, PeerIdentity};
 use crate::proposer::router::{ReadError, RetryPolicy, Router};
-use crate::proposer::{ProposeError, Stamp};
+use crate::proposer::{EntryStamp, ProposeError};
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
@@ -39,10 +39,10 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// One node's replica of the ledger. Cheap to clone; all clones are one replica.
 #[derive(Clone)]
 pub struct Replica {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ReplicaShared>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ReplicaShared {
     pub raft: Raft,
     pub applied_state: Arc<AppliedState>,
     pub identity: Arc<Identity>,
@@ -123,7 +123,7 @@ impl Replica {
     }
 
     /// A leadership begins: from here on it stamps the commands that enter the log of this node.
-    pub fn set_stamp(&self, stamp: Arc<dyn Stamp>) {
+    pub fn set_stamp(&self, stamp: Arc<dyn EntryStamp>) {
         self.inner.router.proposer.set_stamp(Some(stamp));
     }
 
@@ -271,12 +271,12 @@ impl Replica {
         self.inner.identity.node()
     }
 
-    /// Highest ledger level that this node applies: see [`Options::highest_level`].
+    /// Highest ledger level that this node applies: see [`ReplicaOptions::highest_level`].
     pub fn highest_level(&self) -> u32 {
         self.inner.applied_state.highest_level
     }
 
-    /// Random number of this process: see [`Options::process_nonce`].
+    /// Random number of this process: see [`ReplicaOptions::process_nonce`].
     pub fn process_nonce(&self) -> u64 {
         self.inner.process_nonce
     }
@@ -335,7 +335,7 @@ impl Replica {
 }
 
 // A node that drops its last handle without a shutdown stops too.
-impl Drop for Inner {
+impl Drop for ReplicaShared {
     fn drop(&mut self) {
         self.stop.cancel();
     }

@@ -17,15 +17,15 @@ use crate::execution::Execution;
 use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::Identity;
 use crate::openraft_traits::log_storage::LogStore;
-use crate::openraft_traits::network::Network;
+use crate::openraft_traits::network::PeerNetwork;
 use crate::openraft_traits::state_machine::StateMachine;
-use crate::options::Options;
+use crate::options::ReplicaOptions;
 use crate::peer::authenticator::Authenticator;
 use crate::peer::client::PeerClient;
 use crate::peer::dispatch::{Dispatch, StartupHandler};
 use crate::peer::{Application, Handler};
 use crate::proposer::router::Router;
-use crate::replica::{Inner, Replica, runtime_watchdog};
+use crate::replica::{Replica, ReplicaShared, runtime_watchdog};
 use crate::snapshot::manager::{self, SnapshotManager, StoredState};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
@@ -43,8 +43,8 @@ impl Replica {
     /// Opens the data folder, listens for peers and takes part in Raft. Returns when the applied state can be read; it may
     /// be behind until a leader is heard.
     ///
-    /// Raft runs on a runtime and threads of its own, unless [`Options::execution`] is inline.
-    pub async fn start(options: Options, application: Arc<dyn Application>) -> Started {
+    /// Raft runs on a runtime and threads of its own, unless [`ReplicaOptions::execution`] is inline.
+    pub async fn start(options: ReplicaOptions, application: Arc<dyn Application>) -> Started {
         if options.execution == Execution::Inline {
             return start_inline(options, application).await;
         }
@@ -58,7 +58,7 @@ impl Replica {
 }
 
 /// The same on the caller's runtime, without threads.
-async fn start_inline(options: Options, application: Arc<dyn Application>) -> Started {
+async fn start_inline(options: ReplicaOptions, application: Arc<dyn Application>) -> Started {
     let (ended, end) = watch::channel(false);
     let (replica, running) = open(options, application, end).await?;
     let stop = replica.inner.stop.clone();
@@ -71,7 +71,7 @@ async fn start_inline(options: Options, application: Arc<dyn Application>) -> St
 }
 
 /// Runs a replica from start to stop.
-fn run_on_thread(options: Options, application: Arc<dyn Application>, started: oneshot::Sender<Started>) {
+fn run_on_thread(options: ReplicaOptions, application: Arc<dyn Application>, started: oneshot::Sender<Started>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads)
         .thread_name("raft-worker")
@@ -128,7 +128,7 @@ impl RunningRaft {
 }
 
 async fn open(
-    options: Options,
+    options: ReplicaOptions,
     application: Arc<dyn Application>,
     ended: watch::Receiver<bool>,
 ) -> Result<(Replica, RunningRaft), FatalError> {
@@ -142,7 +142,7 @@ async fn open(
 }
 
 async fn open_locked(
-    options: Options,
+    options: ReplicaOptions,
     identity: Arc<Identity>,
     application: Arc<dyn Application>,
     ended: watch::Receiver<bool>,
@@ -186,7 +186,7 @@ async fn open_locked(
         crash::point("lifecycle.catch-up-start");
         tokio::time::sleep(injected_bugs::startup_delay(options.startup_delay)).await;
     }
-    let network = Network { client: client.clone(), snapshots: Arc::clone(&snapshots) };
+    let network = PeerNetwork { client: client.clone(), snapshots: Arc::clone(&snapshots) };
     let state_machine = StateMachine { apply_thread, snapshots: Arc::clone(&snapshots) };
     let raft = Raft::new(options.node.0, config, network, log, state_machine)
         .await
@@ -224,7 +224,7 @@ async fn open_locked(
     tokio::spawn(kept);
     tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));
 
-    let inner = Inner {
+    let inner = ReplicaShared {
         raft: raft.clone(),
         applied_state,
         identity: Arc::clone(&identity),

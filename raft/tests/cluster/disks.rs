@@ -116,7 +116,7 @@ async fn snapshot_on_disk_waits_for_log_on_disk() {
     for (node, disk) in nodes.iter_mut().zip(&disks) {
         let transport = network.transport(node.id);
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-        let set = |options: &mut reveille_raft::Options| {
+        let set = |options: &mut reveille_raft::ReplicaOptions| {
             (options.log_disk, options.snapshot_every) = (Some(disk), EVERY);
         };
         node.start_with(transport, set).await.expect("it starts");

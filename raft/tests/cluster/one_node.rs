@@ -45,9 +45,9 @@ async fn what_is_proposed_is_applied_and_is_there_after_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_an_answer_and_not_an_error() {
     let mut node = one().await;
-    let remove = Command::RelayRemove("nobody".to_owned());
+    let remove = Command::RelayRemove("unknown".to_owned());
     let reply = node.replica().propose(&remove, soon()).await.expect("it is answered");
-    assert_eq!(reply.outcome, CommandOutcome::Refused(Refusal::NoSuchRelay("nobody".to_owned())));
+    assert_eq!(reply.outcome, CommandOutcome::Refused(Refusal::NoSuchRelay("unknown".to_owned())));
     node.stop().await;
 }
 

@@ -1,14 +1,14 @@
 //! Snapshots: the log goes, the state stays, and a node that was away for too long gets it whole.
 
 use reveille_ledger::Ledger;
-use reveille_raft::{FatalError, Hint, Options};
+use reveille_raft::{FatalError, Hint, ReplicaOptions};
 
 use crate::support::*;
 
 /// Short, so that a test fills it.
 const EVERY: u64 = 40;
 
-fn often(options: &mut Options) {
+fn often(options: &mut ReplicaOptions) {
     options.snapshot_every = EVERY;
 }
 

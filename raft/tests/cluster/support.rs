@@ -13,7 +13,7 @@ use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::peer::{ApplicationRequest, Rejection, Transport};
 use reveille_raft::{
-    Application, ClusterId, FatalError, GrpcTransport, Member, Options, ProposeError, Replica, Role, Stamp,
+    Application, ClusterId, EntryStamp, FatalError, GrpcTransport, Member, ProposeError, Replica, ReplicaOptions, Role,
 };
 use tempfile::TempDir;
 
@@ -72,7 +72,7 @@ struct Term {
     now: AtomicI64,
 }
 
-impl Stamp for Term {
+impl EntryStamp for Term {
     fn stamp(&self) -> Option<(Epoch, Time)> {
         Some((self.epoch, Time(self.now.fetch_add(1, Ordering::Relaxed))))
     }
@@ -105,7 +105,7 @@ impl Node {
     pub async fn start_with(
         &mut self,
         transport: Arc<dyn Transport>,
-        change: impl FnOnce(&mut Options),
+        change: impl FnOnce(&mut ReplicaOptions),
     ) -> Result<(), FatalError> {
         let incarnation = Incarnation(self.lives.fetch_add(1, Ordering::Relaxed) + 1);
         let mut options = options(self.folder.path(), self.id, transport);
@@ -123,9 +123,9 @@ impl Node {
     }
 }
 
-pub fn options(folder: &Path, node: NodeId, transport: Arc<dyn Transport>) -> Options {
+pub fn options(folder: &Path, node: NodeId, transport: Arc<dyn Transport>) -> ReplicaOptions {
     let first = ClaimOwner { node, incarnation: Incarnation(1) };
-    let mut options = Options::new(folder.to_owned(), first, transport);
+    let mut options = ReplicaOptions::new(folder.to_owned(), first, transport);
     // Calmer than in production: many of these run at once on a small machine.
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
@@ -220,7 +220,7 @@ pub async fn three_over_tcp() -> Vec<Node> {
     three_over_tcp_with(|_| {}).await
 }
 
-pub async fn three_over_tcp_with(change: impl Fn(&mut Options)) -> Vec<Node> {
+pub async fn three_over_tcp_with(change: impl Fn(&mut ReplicaOptions)) -> Vec<Node> {
     let mut nodes = Vec::new();
     for number in 1..=3 {
         let transport = loopback();

@@ -5,14 +5,14 @@ use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
-use reveille_raft::{FatalError, Options, ProposeError};
+use reveille_raft::{FatalError, ProposeError, ReplicaOptions};
 
 use crate::support::*;
 
 /// Short, so that a test fills it.
 const EVERY: u64 = 40;
 
-fn release(level: u32) -> impl Fn(&mut Options) {
+fn release(level: u32) -> impl Fn(&mut ReplicaOptions) {
     move |options| {
         options.highest_level = level;
         options.snapshot_every = EVERY;

@@ -1,4 +1,4 @@
-//! A mail that is filled has the bytes of one that is rendered whole, or fails as it does.
+//! An email that is filled has the bytes of one that is rendered whole, or fails as it does.
 
 use super::super::sheet::{Body, Field};
 use super::super::values::Values;
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// The first mail, rendered whole, and the second, from the sheet, are both as they must be.
+/// The first email, rendered whole, and the second, from the sheet, are both as they must be.
 fn same(content: &Content, values: &[&str]) -> bool {
     let compiled = Compiled::new(content, &columns()).unwrap_or_else(|error| panic!("{error}"));
     let values = values.iter().map(|value| (*value).to_owned()).collect();

@@ -33,7 +33,7 @@ const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(BEGIN_WITHIN.as_secs()
 
 /// One relay as one node sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Flow {
+pub(crate) struct RelayCapacity {
     /// Dialogues at once.
     pub sessions: u32,
     /// Emails a second that the node may send through it now.
@@ -42,7 +42,7 @@ pub(crate) struct Flow {
     pub dialogue: Option<Duration>,
 }
 
-impl Flow {
+impl RelayCapacity {
     /// A relay that the node leaves alone, because it fails or takes no more today, lets nothing through until it may
     /// be tried: what was claimed for it could only be given back.
     pub fn lets_through(&self) -> bool {
@@ -60,7 +60,7 @@ pub(crate) struct ClaimCap {
 }
 
 /// The cap by the relays of the pool. `around` is what a commit of claims and a settle take together.
-pub(crate) fn claim_cap(relays: &[Flow], around: Duration) -> ClaimCap {
+pub(crate) fn claim_cap(relays: &[RelayCapacity], around: Duration) -> ClaimCap {
     if injected_bugs::is(Bug::NoClaimCap) {
         return ClaimCap { of_a_tenant: CLAIM_CAP_MAX, of_all: CLAIM_CAP_MAX };
     }
@@ -75,7 +75,7 @@ pub(crate) fn claim_cap(relays: &[Flow], around: Duration) -> ClaimCap {
         wanted += (flow * (around + dialogue)).max(per_session * sessions).min(begins);
         in_time += begins;
     }
-    let least = u32::from(relays.iter().any(Flow::lets_through));
+    let least = u32::from(relays.iter().any(RelayCapacity::lets_through));
     // A cast of a float stops at the ends of the integer.
     let cap = |recipients: f64| (recipients.round() as u32).clamp(least, CLAIM_CAP_MAX);
     ClaimCap { of_a_tenant: cap(wanted), of_all: cap(in_time) }
@@ -88,11 +88,11 @@ mod tests {
     const AROUND: Duration = Duration::from_millis(100);
     const UNBOUNDED: f64 = 1_000_000.0;
 
-    fn relay(sessions: u32, rate_per_second: f64, dialogue_ms: u64) -> Flow {
-        Flow { sessions, rate_per_second, dialogue: Some(Duration::from_millis(dialogue_ms)) }
+    fn relay(sessions: u32, rate_per_second: f64, dialogue_ms: u64) -> RelayCapacity {
+        RelayCapacity { sessions, rate_per_second, dialogue: Some(Duration::from_millis(dialogue_ms)) }
     }
 
-    fn of_a_tenant(relay: Flow) -> u32 {
+    fn of_a_tenant(relay: RelayCapacity) -> u32 {
         claim_cap(&[relay], AROUND).of_a_tenant
     }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn of_what_nobody_knows_a_session_gets_four() {
-        let unknown = |rate_per_second| Flow { sessions: 10, rate_per_second, dialogue: None };
+        let unknown = |rate_per_second| RelayCapacity { sessions: 10, rate_per_second, dialogue: None };
         assert_eq!(of_a_tenant(unknown(UNBOUNDED)), 40);
         assert_eq!(of_a_tenant(unknown(1.0)), 6, "but no more than begin in time");
     }

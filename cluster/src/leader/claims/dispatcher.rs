@@ -21,7 +21,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 use tokio::sync::OwnedRwLockReadGuard;
 
-use super::cap::{ClaimCap, Flow, claim_cap};
+use super::cap::{ClaimCap, RelayCapacity, claim_cap};
 use super::claimable::Claimable;
 use super::crash_backoff::{CrashBackoff, CrashBackoffAlarms};
 use super::fair_queue::FairQueue;
@@ -188,12 +188,12 @@ pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, holder: ClaimOwne
 }
 
 /// The relays of a pool, as a node that said this sees them.
-pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>, voters: usize) -> Vec<Flow> {
+pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>, voters: usize) -> Vec<RelayCapacity> {
     let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
     let flow = |(name, relay): (&String, &Relay)| {
         let said = said.and_then(|said| said.relays.get(name));
         let share = share(relay, voters);
-        Flow {
+        RelayCapacity {
             sessions: relay.max_sessions,
             // Its pace gives way to "too fast"; its share is what it may be at most (P25).
             rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),

@@ -36,7 +36,7 @@ impl Default for Backoff {
     }
 }
 
-/// What a mail, or the opening of a session, told about its relay.
+/// What an email, or the opening of a session, told about its relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitEvent {
     /// 250 to the final dot.
@@ -70,14 +70,14 @@ pub enum OpenReason {
     QuotaUsedUp(String),
 }
 
-/// How a mail was let through.
+/// How an email was let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
     /// One of many.
     Normally,
     /// The only one: its end decides. It must be noted, or given back by [`Circuit::unprobe`].
     AsProbe,
-    /// Not a mail: a session is to be opened first, and its end is to be noted, or given back likewise.
+    /// Not an email: a session is to be opened first, and its end is to be noted, or given back likewise.
     ToGreet,
 }
 
@@ -91,16 +91,16 @@ pub enum CircuitState {
         /// Since the caller's origin.
         until: Duration,
         /// What opened it.
-        trouble: OpenReason,
+        reason: OpenReason,
     },
     /// One is under way.
     HalfOpen {
         /// What had opened it.
-        trouble: OpenReason,
+        reason: OpenReason,
     },
 }
 
-/// What proves that a trouble is over: each proves what stands before it, too.
+/// What proves that the reason no longer holds: each proves what stands before it, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Proof {
     Session,
@@ -114,7 +114,7 @@ pub struct Circuit {
     backoff: Backoff,
     state: CircuitState,
     needs: Proof,
-    /// A session could be opened since: a mail may probe.
+    /// A session could be opened since: an email may probe.
     greeted: bool,
     /// Openings without a success between: the exponent of the back-off.
     openings: u32,
@@ -150,17 +150,17 @@ impl Circuit {
         &self.state
     }
 
-    /// May a mail be tried at `now`?
+    /// May an email be tried at `now`?
     ///
     /// # Errors
     /// When to ask again, and what opened the circuit.
     pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, OpenReason)> {
         match &self.state {
             CircuitState::Closed => Ok(Admitted::Normally),
-            CircuitState::Open { until, trouble } if *until > now => Err((*until, trouble.clone())),
-            CircuitState::HalfOpen { trouble } => Err((now + self.backoff.first, trouble.clone())),
-            CircuitState::Open { trouble, .. } => {
-                self.state = CircuitState::HalfOpen { trouble: trouble.clone() };
+            CircuitState::Open { until, reason } if *until > now => Err((*until, reason.clone())),
+            CircuitState::HalfOpen { reason } => Err((now + self.backoff.first, reason.clone())),
+            CircuitState::Open { reason, .. } => {
+                self.state = CircuitState::HalfOpen { reason: reason.clone() };
                 Ok(if self.greeted { Admitted::AsProbe } else { Admitted::ToGreet })
             }
         }
@@ -168,8 +168,8 @@ impl Circuit {
 
     /// A probe that was not used: the next one may try.
     pub fn unprobe(&mut self, now: Duration) {
-        if let CircuitState::HalfOpen { trouble } = &self.state {
-            self.state = CircuitState::Open { until: now, trouble: trouble.clone() };
+        if let CircuitState::HalfOpen { reason } = &self.state {
+            self.state = CircuitState::Open { until: now, reason: reason.clone() };
         }
     }
 
@@ -177,11 +177,11 @@ impl Circuit {
     /// none comes right after the other.
     fn probed_in_vain(&mut self, now: Duration) {
         let waits =
-            !self.greeted || matches!(&self.state, CircuitState::HalfOpen { trouble: OpenReason::QuotaUsedUp(_) });
+            !self.greeted || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });
         self.unprobe(if waits { now + self.backoff.first } else { now });
     }
 
-    /// Learns from a mail that ended at `now`. `jitter` from 0 to 1 stretches the back-off by up to
+    /// Learns from an email that ended at `now`. `jitter` from 0 to 1 stretches the back-off by up to
     /// its half, so that the nodes do not probe in step.
     pub fn note(&mut self, told: CircuitEvent, admitted: Admitted, now: Duration, jitter: f64) {
         let minute_is_bad = self.count(&told, now);
@@ -262,7 +262,7 @@ impl Circuit {
     }
 
     fn park(&mut self, cause: String, now: Duration) {
-        self.state = CircuitState::Open { until: now + self.backoff.parked, trouble: OpenReason::QuotaUsedUp(cause) };
+        self.state = CircuitState::Open { until: now + self.backoff.parked, reason: OpenReason::QuotaUsedUp(cause) };
         // Relays say it at the dot, too.
         self.needs = Proof::Dot;
         self.greeted = true;
@@ -273,8 +273,8 @@ impl Circuit {
         let wait = doubled.min(self.backoff.longest);
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
         let until = now + wait + wait.mul_f64(jitter / 2.0);
-        self.state = CircuitState::Open { until, trouble: OpenReason::Failing(cause) };
-        // A trouble after the dot is not over because a greeting fails and then works.
+        self.state = CircuitState::Open { until, reason: OpenReason::Failing(cause) };
+        // A failure after the dot is not over because a greeting fails and then works.
         self.needs = if self.openings > 0 { self.needs.max(needs) } else { needs };
         self.openings = self.openings.saturating_add(1);
         self.greeted = false;

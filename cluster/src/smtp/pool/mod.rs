@@ -34,7 +34,7 @@ use status::RelayStatus;
 
 /// What a pool may use. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct PoolLimits {
     /// Connections at once. Default 10.
     pub max_sessions: usize,
     /// A session says QUIT after this many emails. Default 1,000.
@@ -51,9 +51,9 @@ pub struct Limits {
     pub timeouts: Timeouts,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for PoolLimits {
+    fn default() -> PoolLimits {
+        PoolLimits {
             max_sessions: 10,
             mails_per_session: 1000,
             idle_for: Duration::from_secs(60),
@@ -87,7 +87,7 @@ pub enum Unavailable {
     /// All sessions were busy until the deadline.
     #[error("all sessions are busy")]
     Busy,
-    /// The relay's pace allows the next mail only after the deadline.
+    /// The relay's pace allows the next email only after the deadline.
     #[error("the relay's rate allows no mail before the deadline")]
     Paced {
         /// Ask again then.
@@ -105,7 +105,7 @@ pub struct Pool(pub(crate) Arc<PoolCore>);
 impl Pool {
     /// A pool without connections. `seed` feeds the jitter of the back-off and nothing else. Must be
     /// called inside a tokio runtime, on which its dialogues then run.
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: Limits, seed: u64) -> Pool {
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: PoolLimits, seed: u64) -> Pool {
         let shared = Arc::new(PoolCore::new(target, dialer, limits, seed));
         tokio::spawn(retire_idle_sessions(Arc::downgrade(&shared), limits.idle_for / 2));
         Pool(shared)
@@ -126,7 +126,7 @@ impl Pool {
         Ok(Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
-    /// The right to send one mail at once; none where anything would have to be waited for. It overtakes no caller that
+    /// The right to send one email at once; none where anything would have to be waited for. It overtakes no caller that
     /// waits.
     pub fn acquire_now(&self) -> Option<Permit> {
         let ticket = Ticket::new(&self.0).ok()?;

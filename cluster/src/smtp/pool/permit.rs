@@ -1,4 +1,4 @@
-//! One mail's way through a pool: the permit, the task that owns its dialogue, and the verdict.
+//! One email's way through a pool: the permit, the task that owns its dialogue, and the verdict.
 //!
 //! Made by [`super::Pool::acquire`], used up by the lane. The dialogue runs in a task of its own, so
 //! that nothing the caller drops or forgets can cut it off in the middle; the caller holds a
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::circuit::CircuitEvent;
 use super::circuit_event::circuit_event;
-use super::state::{Held, PoolCore, Ticket};
+use super::state::{OpenSession, PoolCore, Ticket};
 use super::status::Counted;
 use crate::smtp::replies::verdict::DialogueResult;
 use crate::smtp::session::cause::Cause;
@@ -28,26 +28,31 @@ use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
-/// A relay that had this long for opening a session, while the mail that wanted it went back, has failed. As long as
+/// A relay that had this long for opening a session, while the email that wanted it went back, has failed. As long as
 /// the connect time-out; far above what servers delay their greeting by to uncover bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// The right to send one mail now. Dropped unused, it gives its session back.
+/// The right to send one email now. Dropped unused, it gives its session back.
 pub struct Permit {
     shared: Arc<PoolCore>,
-    held: Option<Held>,
+    held: Option<OpenSession>,
     rest: Option<(OwnedSemaphorePermit, Ticket)>,
 }
 
 /// The verdict that is to come. Dropping it cancels nothing.
 pub struct PendingResult {
     told: oneshot::Receiver<DialogueResult>,
-    /// The gate has let the mail pass.
+    /// The gate has let the email pass.
     passed: Arc<AtomicBool>,
 }
 
 impl Permit {
-    pub(crate) fn new(shared: Arc<PoolCore>, slot: OwnedSemaphorePermit, held: Option<Held>, ticket: Ticket) -> Permit {
+    pub(crate) fn new(
+        shared: Arc<PoolCore>,
+        slot: OwnedSemaphorePermit,
+        held: Option<OpenSession>,
+        ticket: Ticket,
+    ) -> Permit {
         Permit { shared, held, rest: Some((slot, ticket)) }
     }
 
@@ -67,7 +72,7 @@ impl Permit {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
-                        // Before the mail hears of it: it may come again at once.
+                        // Before the email hears of it: it may come again at once.
                         let _late = shared.one_late();
                         shared.learn(&verdict, Ticket::of_no_use(&shared), CircuitEvent::Nothing, running);
                         let _ = tell.send(verdict);
@@ -122,11 +127,11 @@ impl Future for PendingResult {
     }
 }
 
-/// The mail went back, and the relay keeps its own time: a session that opens late is left to the next mail, and
+/// The email went back, and the relay keeps its own time: a session that opens late is left to the next email, and
 /// what goes wrong is the relay's. Until it ends, no mail follows unless another session is open.
 async fn finish_opening(
     shared: &PoolCore,
-    opening: impl Future<Output = Result<Held, Box<DialogueResult>>>,
+    opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
     mut ticket: Ticket,
 ) {
@@ -147,11 +152,15 @@ async fn finish_opening(
 
 /// The given session or the next idle one that still lives, else a new one. A new one replaces a used session that
 /// lacks the SMTPUTF8 that the email needs: the relay may have been given it since.
-async fn session(shared: &PoolCore, held: Option<Held>, mail: &Email) -> Result<Held, Box<DialogueResult>> {
+async fn session(
+    shared: &PoolCore,
+    held: Option<OpenSession>,
+    mail: &Email,
+) -> Result<OpenSession, Box<DialogueResult>> {
     let mut candidate = held;
     while let Some(mut held) = candidate {
         if held.session.is_still_idle().await {
-            if held.session.offers().utf8 || held.session.mails() == 0 || !mail.needs_smtputf8() {
+            if held.session.offers().utf8 || held.session.emails() == 0 || !mail.needs_smtputf8() {
                 return Ok(held);
             }
             held.quit().await;

@@ -1,7 +1,7 @@
 //! How fast one relay may be used from one node: a token bucket whose rate shrinks when the relay
 //! says "too fast" and grows back slowly (additive increase, multiplicative decrease).
 //!
-//! Called by the relay pool, once before each mail and once for each throttle answer; and for late mail, by the
+//! Called by the relay pool, once before each email and once for each throttle answer; and for late email, by the
 //! leader's dispatcher (`claims/catch_up.rs`).
 //! It promises that over any span of `t` seconds it hands out at most `budget * t + burst` tokens,
 //! and that after a throttle answer the rate is halved at once. It is a value: no runtime, no clock,
@@ -36,7 +36,7 @@ const ROUNDING: f64 = 1e-6;
 /// A token bucket with a rate that gives way and recovers. Invariants:
 ///
 /// - `budget * FLOOR <= rate <= budget`
-/// - `0 <= tokens <= burst`, and `burst >= 1`, since less than one mail cannot be sent
+/// - `0 <= tokens <= burst`, and `burst >= 1`, since less than one email cannot be sent
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     budget: f64,
@@ -63,7 +63,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes the right to send one mail at `now`.
+    /// Takes the right to send one email at `now`.
     ///
     /// # Errors
     /// The wait after which to ask again, never zero, at most [`LONGEST_WAIT`]; nothing was taken.

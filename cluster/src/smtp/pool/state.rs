@@ -24,7 +24,7 @@ use super::latency::DialogueLatency;
 use super::rate_limiter::RateLimiter;
 use super::session_limit::SessionLimit;
 use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
-use super::{Limits, Unavailable};
+use super::{PoolLimits, Unavailable};
 use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 use crate::smtp::session::deadlines::Deadlines;
 use crate::smtp::session::dialer::Dial;
@@ -36,14 +36,14 @@ use crate::smtp::session::target::Target;
 pub(crate) struct PoolCore {
     target: Target,
     dialer: Arc<dyn Dial>,
-    limits: Limits,
+    limits: PoolLimits,
     origin: Instant,
     slots: Arc<Semaphore>,
     /// One at a time waits for the pace, in the order of asking.
     turnstile: Turnstile<()>,
     state: Mutex<PoolState>,
     open: Gauge,
-    /// Sessions that open for longer than the mail that wanted them could wait.
+    /// Sessions that open for longer than the email that wanted them could wait.
     late: Gauge,
     pub(crate) waiting: Gauge,
     pub(crate) gate_passes: AtomicU64,
@@ -58,7 +58,7 @@ const LATE: &str = "a session has been opening for as long as an email can wait"
 const SLOWED_FOR: Duration = Duration::from_secs(60);
 
 struct PoolState {
-    /// When it last answered that mail comes too fast, and in what words.
+    /// When it last answered that email comes too fast, and in what words.
     slowed: Option<(Duration, String)>,
     /// Oldest first; the youngest is used first, so that what is not needed grows old.
     idle: Vec<Idle>,
@@ -97,7 +97,7 @@ fn places(sessions: usize) -> usize {
 pub(crate) struct Running {
     shared: Arc<PoolCore>,
     began: Duration,
-    /// The time that it took says how long a mail keeps a session.
+    /// The time that it took says how long an email keeps a session.
     used_its_session: bool,
 }
 
@@ -116,32 +116,32 @@ impl Drop for Running {
 }
 
 struct Idle {
-    held: Held,
+    held: OpenSession,
     since: Instant,
 }
 
 /// An open session, counted while it exists.
-pub(crate) struct Held {
+pub(crate) struct OpenSession {
     pub session: Session,
     _open: Counted,
 }
 
-impl Held {
+impl OpenSession {
     /// Says QUIT; the session counts as open until the farewell is over.
     pub async fn quit(self) {
-        let Held { session, _open } = self;
+        let OpenSession { session, _open } = self;
         session.quit().await;
     }
 }
 
-/// The circuit's leave for one mail, or for opening a session without one. Dropped unused, it gives a probe back.
+/// The circuit's leave for one email, or for opening a session without one. Dropped unused, it gives a probe back.
 pub(crate) struct Ticket {
     shared: Arc<PoolCore>,
     admitted: Admitted,
 }
 
 impl PoolCore {
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: Limits, seed: u64) -> PoolCore {
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: PoolLimits, seed: u64) -> PoolCore {
         PoolCore {
             target,
             dialer,
@@ -198,13 +198,13 @@ impl PoolCore {
         let circuit = match state.circuit.state().clone() {
             CircuitState::Closed if self.owes_a_greeting() => CircuitStatus::HalfOpen { cause: LATE.to_owned() },
             CircuitState::Closed => CircuitStatus::Closed,
-            CircuitState::Open { until, trouble: OpenReason::Failing(cause) } => {
+            CircuitState::Open { until, reason: OpenReason::Failing(cause) } => {
                 CircuitStatus::Open { until: self.origin + until, cause }
             }
-            CircuitState::Open { until, trouble: OpenReason::QuotaUsedUp(cause) } => {
+            CircuitState::Open { until, reason: OpenReason::QuotaUsedUp(cause) } => {
                 CircuitStatus::Parked { until: self.origin + until, cause }
             }
-            CircuitState::HalfOpen { trouble: OpenReason::Failing(cause) | OpenReason::QuotaUsedUp(cause) } => {
+            CircuitState::HalfOpen { reason: OpenReason::Failing(cause) | OpenReason::QuotaUsedUp(cause) } => {
                 CircuitStatus::HalfOpen { cause }
             }
         };
@@ -284,31 +284,31 @@ impl PoolCore {
                 self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToGreet }));
                 admit()
             }
-            // Nothing is known against it yet. But the next mail would wait as long, or the same one again (P12).
+            // Nothing is known against it yet. But the next email would wait as long, or the same one again (P12).
             Ok(Admitted::Normally) if self.owes_a_greeting() => {
                 Err((now + self.limits.backoff.first, OpenReason::Failing(LATE.to_owned())))
             }
             admitted => admitted,
         };
-        admitted.map_err(|(until, trouble)| {
+        admitted.map_err(|(until, reason)| {
             let until = self.origin + until;
-            match trouble {
+            match reason {
                 OpenReason::Failing(cause) => Unavailable::CircuitOpen { until, cause },
                 OpenReason::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
             }
         })
     }
 
-    pub fn take_idle(&self) -> Option<Held> {
+    pub fn take_idle(&self) -> Option<OpenSession> {
         self.state.lock().idle.pop().map(|idle| idle.held)
     }
 
-    /// Keeps a session for the next mail, or returns it when it is to be retired.
-    pub fn keep(&self, held: Held) -> Option<Held> {
+    /// Keeps a session for the next email, or returns it when it is to be retired.
+    pub fn keep(&self, held: OpenSession) -> Option<OpenSession> {
         let mut state = self.state.lock();
         let learned = state.session_limit.get();
-        if held.session.mails() >= learned.min(held.session.offers().mails_max.unwrap_or(u32::MAX)) {
-            if held.session.mails() >= learned {
+        if held.session.emails() >= learned.min(held.session.offers().mails_max.unwrap_or(u32::MAX)) {
+            if held.session.emails() >= learned {
                 state.session_limit.reached(self.now());
             }
             return Some(held);
@@ -322,14 +322,14 @@ impl PoolCore {
     }
 
     /// Opens a session, with the relay's own time for each answer.
-    pub async fn open(&self) -> Result<Held, Box<DialogueResult>> {
+    pub async fn open(&self) -> Result<OpenSession, Box<DialogueResult>> {
         let patience = Deadlines::default();
         let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &patience).await?;
         self.state.lock().counters.sessions += 1;
-        Ok(Held { session, _open: self.open.one_more() })
+        Ok(OpenSession { session, _open: self.open.one_more() })
     }
 
-    /// A mail went back because its session did not open in time; the session counts as late while this exists.
+    /// An email went back because its session did not open in time; the session counts as late while this exists.
     pub fn one_late(&self) -> Counted {
         self.late.one_more()
     }
@@ -357,7 +357,7 @@ impl PoolCore {
         self.state.lock().session_limit.ended_after(emails, now);
     }
 
-    /// Tells the circuit of an opening without a mail.
+    /// Tells the circuit of an opening without an email.
     pub fn note(&self, told: CircuitEvent, ticket: &mut Ticket) {
         let now = self.now();
         self.state.lock().note(told, ticket, now);
@@ -390,7 +390,7 @@ impl PoolCore {
         }
     }
 
-    fn take_idle_since(&self, before: Instant) -> Vec<Held> {
+    fn take_idle_since(&self, before: Instant) -> Vec<OpenSession> {
         let mut state = self.state.lock();
         let old = state.idle.iter().take_while(|idle| idle.since <= before).count();
         state.idle.drain(..old).map(|idle| idle.held).collect()
@@ -419,7 +419,7 @@ impl Ticket {
         Ok(Ticket { shared: shared.clone(), admitted })
     }
 
-    /// That of a mail that went back before there was a session: the opening keeps the one that the circuit gave.
+    /// That of an email that went back before there was a session: the opening keeps the one that the circuit gave.
     pub fn of_no_use(shared: &Arc<PoolCore>) -> Ticket {
         Ticket { shared: shared.clone(), admitted: Admitted::Normally }
     }
@@ -443,7 +443,7 @@ impl Drop for Ticket {
 }
 
 /// Opens a session at a relay that has failed, with the relay's own time for each answer and no mail in hand, and
-/// leaves it to the mail that probes.
+/// leaves it to the email that probes.
 async fn greet(mut ticket: Ticket) {
     let shared = ticket.shared.clone();
     // A pool that is closed gives out no places any more.

@@ -17,7 +17,7 @@ use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 pub struct RelayStatus {
     /// Connections that are open, idle ones included.
     pub sessions_open: usize,
-    /// Open connections that wait for a mail.
+    /// Open connections that wait for an email.
     pub sessions_idle: usize,
     /// Emails past the gate that have no answer yet.
     pub waiting_dots: usize,
@@ -25,7 +25,7 @@ pub struct RelayStatus {
     pub circuit: CircuitStatus,
     /// Emails a second that are allowed now; below the budget after a throttle answer.
     pub rate_per_second: f64,
-    /// In its words, why it refused a mail within the last minute, where it was "too fast" or about the relay itself.
+    /// In its words, why it refused an email within the last minute, where it was "too fast" or about the relay itself.
     pub slowed: Option<String>,
     /// How long a dialogue takes lately; none: not known.
     pub dialogue: Option<Duration>,
@@ -64,7 +64,7 @@ pub enum CircuitStatus {
 pub struct RelayCounters {
     /// Sessions opened.
     pub sessions: u64,
-    /// Gates that let a mail pass.
+    /// Gates that let an email pass.
     pub gate_passes: u64,
     /// By verdict: 250.
     pub accepted: u64,

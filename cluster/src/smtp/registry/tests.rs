@@ -165,7 +165,7 @@ async fn whoever_comes_free_first_is_taken_whichever_was_asked_first() {
     }
 }
 
-/// P25: a pace is spent only for a mail that goes.
+/// P25: a pace is spent only for an email that goes.
 #[tokio::test(start_paused = true)]
 async fn who_waited_for_two_relays_has_taken_nothing_from_the_one_that_came_later() {
     let paced = Relay { rate_milli: 1_000, weight: 100, ..relay("a", 2) };
@@ -252,11 +252,11 @@ async fn rules_without_relay_are_named_once_until_relay_was_there() {
     let rules = ["a", "typo"].map(|name| (name.to_owned(), ReplyRules::default()));
     let relays = relays_by(Arc::new(Nowhere::default()), rules.into());
     let mut ledger = led();
-    assert_eq!(relays.new_idle_rules(&ledger), ["a", "typo"]);
-    assert_eq!(relays.new_idle_rules(&ledger), [""; 0], "once");
+    assert_eq!(relays.new_unmatched_rules(&ledger), ["a", "typo"]);
+    assert_eq!(relays.new_unmatched_rules(&ledger), [""; 0], "once");
     put_relay(&mut ledger, relay("a", 1));
-    assert_eq!(relays.new_idle_rules(&ledger), [""; 0]);
-    assert_eq!(relays.new_idle_rules(&led()), ["a"], "it was removed");
+    assert_eq!(relays.new_unmatched_rules(&ledger), [""; 0]);
+    assert_eq!(relays.new_unmatched_rules(&led()), ["a"], "it was removed");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an answer means for the mail, the relay, the tenant and the run (P6).
+//! What an answer means for the email, the relay, the tenant and the run (P6).
 //!
 //! Called by the dialogue for each answer that is not the hoped-for one; read by
 //! the lane, which acts on the [`DialogueResult`]. The scope is a pure function of (rules, stage, code, text): the
@@ -17,7 +17,7 @@ use crate::smtp::session::stream::Stage;
 /// The longest text of an answer that is kept, in characters.
 pub(crate) const MAX_TEXT_CHARS: usize = 400;
 
-/// How one mail fared. Every mail that is handed to a dialogue gets exactly one.
+/// How one email fared. Every email that is handed to a dialogue gets exactly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DialogueResult {
     /// 2yz to the final dot: the relay took it.
@@ -78,7 +78,7 @@ pub enum Permanence {
 pub enum RefusalScope {
     /// This recipient, for good.
     Mailbox,
-    /// The relay: its circuit may open, and the mail waits or moves within the pool.
+    /// The relay: its circuit may open, and the email waits or moves within the pool.
     Relay,
     /// The sender or what it may do here: pause the tenant and raise an alarm.
     Tenant,

@@ -1,6 +1,6 @@
 //! Why a dialogue ended without an answer.
 //!
-//! Used by everything in this folder. A cause never says whether the mail was sent: that depends on
+//! Used by everything in this folder. A cause never says whether the email was sent: that depends on
 //! the stage at which it struck, and [`crate::smtp::DialogueResult`] keeps the two apart.
 
 use thiserror::Error;
@@ -22,7 +22,7 @@ pub enum Cause {
     TimedOut,
     /// A session that had been idle turned out to be closed: polite, and no fault of the relay.
     #[error("closed between emails")]
-    ClosedBetweenMails,
+    ClosedBetweenEmails,
     /// Bytes came unasked, or an answer that does not fit its question.
     #[error("replies are out of step: {0}")]
     OutOfStep(String),
@@ -34,10 +34,10 @@ pub enum Cause {
     Malformed(String),
     /// No TLS with this relay, or not one that could be believed.
     #[error("{0}")]
-    Tls(Trouble),
+    Tls(SetupProblem),
     /// This node lacks the credentials, or the relay has no use for them. Never shows them.
     #[error("{0}")]
-    Credentials(Trouble),
+    Credentials(SetupProblem),
     /// The caller's own time for passing the gate ended first.
     #[error("not begun in time")]
     NotBegunInTime,
@@ -54,17 +54,17 @@ pub enum Cause {
 
 /// What is wrong, for people, and what would fix it, for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{words}")]
-pub struct Trouble {
+#[error("{message}")]
+pub struct SetupProblem {
     /// With the next step, where there is one.
-    pub words: String,
+    pub message: String,
     /// Where it is fixed.
-    pub mend: Mend,
+    pub fix: Fix,
 }
 
 /// Where a way to a relay is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mend {
+pub enum Fix {
     /// The name that its certificate is for.
     TlsName,
     /// The CA that signed its certificate.
@@ -85,10 +85,10 @@ pub enum Mend {
     Relay,
 }
 
-impl Mend {
-    /// In these words.
-    pub(crate) fn because(self, words: impl Into<String>) -> Trouble {
-        Trouble { words: words.into(), mend: self }
+impl Fix {
+    /// The problem that this fixes.
+    pub(crate) fn because(self, message: impl Into<String>) -> SetupProblem {
+        SetupProblem { message: message.into(), fix: self }
     }
 }
 
@@ -112,7 +112,7 @@ impl Cause {
     pub fn is_ours(&self) -> bool {
         matches!(
             self,
-            Cause::ClosedBetweenMails | Cause::NotBegunInTime | Cause::Stopped | Cause::Panicked(_) | Cause::TaskGone
+            Cause::ClosedBetweenEmails | Cause::NotBegunInTime | Cause::Stopped | Cause::Panicked(_) | Cause::TaskGone
         )
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tokio::io::AsyncReadExt;
 
-use super::cause::{Cause, Mend};
+use super::cause::{Cause, Fix};
 use crate::node::secret::Secret;
 
 /// More than any `user:password` has; access tokens are some 2 KiB. RFC 4954 (section 4) lets a line of AUTH have 12 KiB.
@@ -100,7 +100,7 @@ impl Binding {
 }
 
 fn lacking(why: String) -> Cause {
-    Cause::Credentials(Mend::Reference.because(why))
+    Cause::Credentials(Fix::Reference.because(why))
 }
 
 /// A name and its password. No `Debug`, on purpose.

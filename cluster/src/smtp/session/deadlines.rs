@@ -1,7 +1,7 @@
 //! How long a dialogue waits: the relay's time-outs and the caller's own limits.
 //!
 //! [`Timeouts`] bound what a relay may take for each answer; they come from the configuration.
-//! [`Deadlines`] is the caller's for one mail and ends only what is still before the gate: a dialogue
+//! [`Deadlines`] is the caller's for one email and ends only what is still before the gate: a dialogue
 //! past it waits for its answer, whatever the caller would like.
 
 use std::time::Duration;
@@ -64,17 +64,17 @@ impl Default for Timeouts {
 /// What the caller will wait for before the gate. The default waits for ever.
 #[derive(Debug, Clone, Default)]
 pub struct Deadlines {
-    /// A session is to be open before this, or the mail goes back (P12): a relay may take minutes to greet, and
-    /// a mail has other relays to go to.
+    /// A session is to be open before this, or the email goes back (P12): a relay may take minutes to greet, and
+    /// an email has other relays to go to.
     pub open_by: Option<Instant>,
-    /// The gate is to be met before this, or the mail goes back.
+    /// The gate is to be met before this, or the email goes back.
     pub begin_by: Option<Instant>,
     /// Cancel to end the dialogue politely while it is before the gate.
     pub stop: CancellationToken,
 }
 
 impl Deadlines {
-    /// How long the mail waits for a session.
+    /// How long the email waits for a session.
     pub(crate) fn to_open(&self) -> Deadlines {
         let begin_by = [self.open_by, self.begin_by].into_iter().flatten().min();
         Deadlines { begin_by, ..self.clone() }

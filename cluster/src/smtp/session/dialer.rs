@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::stream::Transport;
+use super::stream::ByteStream;
 use super::tcp::Tcp;
 
 /// The next address is tried this long after the one before it (RFC 8305 section 5).
@@ -38,12 +38,12 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(180);
 /// A connection to a relay.
 pub struct Connected {
     /// The bytes.
-    pub transport: Box<dyn Transport>,
+    pub transport: Box<dyn ByteStream>,
     /// Its own end, for the address literal in EHLO; none where it has no address.
     pub local: Option<IpAddr>,
 }
 
-impl<T: Transport + 'static> From<T> for Connected {
+impl<T: ByteStream + 'static> From<T> for Connected {
     /// A transport without an address.
     fn from(transport: T) -> Connected {
         Connected { transport: Box::new(transport), local: None }
@@ -54,7 +54,7 @@ impl<T: Transport + 'static> From<T> for Connected {
 #[async_trait]
 pub trait Dial: Send + Sync {
     /// A connected stream to `host` (a name, or an address without brackets) and `port`. The caller
-    /// bounds the whole call and may drop it at any time. See [`Transport`] for what its flush promises.
+    /// bounds the whole call and may drop it at any time. See [`ByteStream`] for what its flush promises.
     ///
     /// # Errors
     /// When the name does not resolve or no address takes the connection: the last one's reason.
@@ -64,7 +64,7 @@ pub trait Dial: Send + Sync {
 /// TCP, by Happy Eyeballs (RFC 8305): the families alternate, the next address is tried after 250 ms or at once
 /// when one refuses, and the first connection wins. The address that won is tried first the next time.
 ///
-/// `TCP_NODELAY` is set: a mail ends with a write of three bytes, which Nagle's algorithm would hold back until
+/// `TCP_NODELAY` is set: an email ends with a write of three bytes, which Nagle's algorithm would hold back until
 /// the peer's delayed ACK, 40 ms later, for each mail.
 #[derive(Debug, Clone, Default)]
 pub struct TcpDialer {

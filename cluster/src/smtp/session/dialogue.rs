@@ -1,11 +1,11 @@
 //! One session with one relay: opened once, then mail after mail.
 //!
-//! Called by the pool, in the task that owns the session for the time of a mail. It promises exactly
-//! one [`DialogueResult`] for each mail, after at most one meeting with the gate; that after anything but a
+//! Called by the pool, in the task that owns the session for the time of an email. It promises exactly
+//! one [`DialogueResult`] for each email, after at most one meeting with the gate; that after anything but a
 //! clean end the socket is closed before the verdict is out; and that it never retries, never
-//! quits inside a mail, and never holds more than one recipient in a transaction.
+//! quits inside an email, and never holds more than one recipient in a transaction.
 //!
-//! To cancel a mail is to tell it ([`Deadlines::stop`]): a dropped `deliver` closes the socket and
+//! To cancel an email is to tell it ([`Deadlines::stop`]): a dropped `deliver` closes the socket and
 //! leaves no verdict behind, and if it was past the gate the outcome of the email is not known.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
@@ -19,10 +19,10 @@ use super::cause::Cause;
 use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
 use super::dot_stuffing::Stuffed;
-use super::envelope::{Email, Offer, Offers};
+use super::envelope::{Email, Offers, PreparedEmail};
 use super::gate::Gate;
 use super::lines::Reply;
-use super::opening::Opening;
+use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
 use super::stream::{Stage, Stream};
 use super::target::Target;
@@ -32,7 +32,7 @@ use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 /// What is written of a text within one time-out (RFC 5321 4.5.3.2.5 speaks of a "data block").
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// The part of a mail before the gate is bounded step by step; this bounds their sum.
+/// The part of an email before the gate is bounded step by step; this bounds their sum.
 const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
 
 /// An open session. Dropping it closes the socket without a word.
@@ -43,7 +43,7 @@ pub struct Session {
     rules: ReplyRules,
     /// A transaction was begun and not ended: RSET goes before the next MAIL.
     needs_reset: bool,
-    mails: u32,
+    emails: u32,
     /// The relay ended the session with 421 when it had carried so many emails.
     ended_after: Option<u32>,
 }
@@ -59,7 +59,7 @@ impl Session {
     /// Connects and does all that comes before the first MAIL.
     ///
     /// # Errors
-    /// The verdict for the mail that wanted the session: `Refused` or `Broken` at a stage from `Connect`
+    /// The verdict for the email that wanted the session: `Refused` or `Broken` at a stage from `Connect`
     /// to `Auth`.
     pub async fn open(
         target: &Target,
@@ -89,11 +89,11 @@ impl Session {
             Err(cause) => Err(cause),
         };
         let Connected { transport, local } = connected.map_err(|cause| DialogueResult::lost(Stage::Connect, cause))?;
-        let opening = Opening { target, local, timeouts: &timeouts, patience, findings };
+        let opening = SessionOpening { target, local, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
         let rules = target.reply_rules().clone();
-        Ok(Session { stream, offers, timeouts, rules, needs_reset: false, mails: 0, ended_after: None })
+        Ok(Session { stream, offers, timeouts, rules, needs_reset: false, emails: 0, ended_after: None })
     }
 
     /// What the relay said it can do.
@@ -102,8 +102,8 @@ impl Session {
     }
 
     /// Emails offered over this session so far.
-    pub fn mails(&self) -> u32 {
-        self.mails
+    pub fn emails(&self) -> u32 {
+        self.emails
     }
 
     /// Emails after which the relay ended the session with 421; none while it did not.
@@ -111,7 +111,7 @@ impl Session {
         self.ended_after
     }
 
-    /// True while another mail may be offered.
+    /// True while another email may be offered.
     pub fn is_open(&self) -> bool {
         !self.stream.is_closed()
     }
@@ -153,8 +153,8 @@ impl Session {
     /// A session that was idle and turns out to be closed at its next MAIL was closed politely.
     fn lost(&self, cause: Cause) -> DialogueResult {
         let gone = matches!(cause, Cause::Closed | Cause::Io(_));
-        if self.stream.stage() == Stage::Mail && gone && self.mails > 1 {
-            return DialogueResult::lost(Stage::Mail, Cause::ClosedBetweenMails);
+        if self.stream.stage() == Stage::Mail && gone && self.emails > 1 {
+            return DialogueResult::lost(Stage::Mail, Cause::ClosedBetweenEmails);
         }
         DialogueResult::lost(self.stream.stage(), cause)
     }
@@ -165,11 +165,11 @@ impl Session {
         gate: &mut dyn Gate,
         patience: &Deadlines,
     ) -> Result<DialogueResult, Cause> {
-        let offer = match Offer::new(mail, self.offers) {
+        let offer = match PreparedEmail::new(mail, self.offers) {
             Ok(offer) => offer,
             Err(refusal) => return Ok(*refusal),
         };
-        self.mails = self.mails.saturating_add(1);
+        self.emails = self.emails.saturating_add(1);
         self.stream.at(Stage::Mail);
         match patience.bound(BEFORE_THE_GATE, self.before_the_gate(&offer)).await?? {
             Offered::Refused(verdict) => return Ok(*verdict),
@@ -192,9 +192,9 @@ impl Session {
         })
     }
 
-    async fn before_the_gate(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
+    async fn before_the_gate(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
         if let Some(cause) = self.stream.unasked().await {
-            return Err(if self.mails > 1 { Cause::ClosedBetweenMails } else { cause });
+            return Err(if self.emails > 1 { Cause::ClosedBetweenEmails } else { cause });
         }
         let offered =
             if self.offers.pipelining { self.offer_at_once(offer).await? } else { self.offer_stepwise(offer).await? };
@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// MAIL, RCPT and DATA in one write (RFC 2920), then their answers in order.
-    async fn offer_at_once(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
+    async fn offer_at_once(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
         let reset = if self.needs_reset { Rset.to_string() } else { String::new() };
         let group = [&reset, &offer.mail, &offer.rcpt, &offer.data].map(String::as_str).concat();
         within(self.timeouts.mail, self.stream.command(&group)).await?;
@@ -275,7 +275,7 @@ impl Session {
     }
 
     /// One command, one answer.
-    async fn offer_stepwise(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
+    async fn offer_stepwise(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
         if self.needs_reset {
             within(self.timeouts.mail, self.stream.command(&Rset.to_string())).await?;
             self.hear_reset().await?;
@@ -311,8 +311,8 @@ impl Session {
         match self.hear(Stage::Mail).await? {
             reply if reply.class() == 2 => Ok(()),
             reply if reply.code == 421 => {
-                self.ended_after = Some(self.mails.saturating_sub(1));
-                Err(Cause::ClosedBetweenMails)
+                self.ended_after = Some(self.emails.saturating_sub(1));
+                Err(Cause::ClosedBetweenEmails)
             }
             reply => Err(Cause::OutOfStep(reply.summary())),
         }
@@ -334,9 +334,9 @@ impl Session {
             self.stream.at(stage);
             self.stream.close();
             let about_relay = matches!(verdict, DialogueResult::Refused { scope: RefusalScope::Relay, .. });
-            if self.mails > 1 && about_relay {
-                self.ended_after = Some(self.mails - 1);
-                return Err(Cause::ClosedBetweenMails);
+            if self.emails > 1 && about_relay {
+                self.ended_after = Some(self.emails - 1);
+                return Err(Cause::ClosedBetweenEmails);
             }
         }
         Ok(Offered::Refused(Box::new(verdict)))

@@ -1,4 +1,4 @@
-//! A mail's text on its way to the wire: dot stuffing (RFC 5321 4.5.2).
+//! An email's text on its way to the wire: dot stuffing (RFC 5321 4.5.2).
 //!
 //! Made by the envelope, written by the stream. It promises that a text which could end early, here or
 //! at a relay that reads line ends less strictly, does not come to be. It looks at each byte of each
@@ -13,7 +13,7 @@ pub(crate) struct Stuffed<'a>(Cow<'a, [u8]>);
 
 impl<'a> Stuffed<'a> {
     /// Stuffs `text`; borrows it when there is nothing to do. `None` when a CR or LF stands alone:
-    /// some servers take those for line ends, and a lone-LF dot line would let one mail end early
+    /// some servers take those for line ends, and a lone-LF dot line would let one email end early
     /// and smuggle in another.
     pub fn new(text: &'a [u8]) -> Option<Stuffed<'a>> {
         let lone = count_pairs(text, |first, second| (first == b'\r') != (second == b'\n'));

@@ -1,4 +1,4 @@
-//! A mail as the dialogue takes it, and the commands that offer it.
+//! An email as the dialogue takes it, and the commands that offer it.
 //!
 //! [`Email`] is made by the lane; the rest is called by the dialogue. The commands are worded by
 //! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
@@ -21,7 +21,7 @@ use super::lines::Reply;
 use super::stream::Stage;
 use crate::smtp::replies::verdict::{DialogueResult, Permanence, RefusalScope, enhanced_code};
 
-/// One mail to one recipient.
+/// One email to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Email {
     /// The envelope sender in its wire form; empty for the null sender `<>`.
@@ -55,7 +55,7 @@ pub struct Dsn {
 pub enum Notify {
     /// Never.
     Never,
-    /// When the mail cannot be delivered.
+    /// When the email cannot be delivered.
     Failure,
 }
 
@@ -110,27 +110,27 @@ impl Offers {
     }
 }
 
-/// The commands and the text of one mail, ready for the wire.
+/// The commands and the text of one email, ready for the wire.
 #[derive(Debug)]
-pub(crate) struct Offer<'a> {
+pub(crate) struct PreparedEmail<'a> {
     pub mail: String,
     pub rcpt: String,
     pub data: String,
     pub text: Stuffed<'a>,
 }
 
-impl<'a> Offer<'a> {
+impl<'a> PreparedEmail<'a> {
     /// Words the commands.
     ///
     /// # Errors
     /// A verdict of our own: nothing was written.
-    pub fn new(mail: &'a Email, offers: Offers) -> Result<Offer<'a>, Box<DialogueResult>> {
+    pub fn new(mail: &'a Email, offers: Offers) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
         // lettre has panicked on input before; at this border a panic is a refusal of the mail.
-        let worded = catch_unwind(|| Offer::word(mail, offers));
+        let worded = catch_unwind(|| PreparedEmail::word(mail, offers));
         worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", RefusalScope::Content)))
     }
 
-    fn word(mail: &'a Email, offers: Offers) -> Result<Offer<'a>, Box<DialogueResult>> {
+    fn word(mail: &'a Email, offers: Offers) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
         let sender = match mail.from.as_str() {
             "" => None,
             from => Some(address(from).ok_or_else(|| {
@@ -145,7 +145,7 @@ impl<'a> Offer<'a> {
         let dsn = mail.dsn.as_ref().filter(|_| offers.dsn);
         let notify =
             dsn.map(|dsn| RcptParameter::Other { keyword: "NOTIFY".into(), value: Some(dsn.notify.word().into()) });
-        Ok(Offer {
+        Ok(PreparedEmail {
             mail: MailCommand::new(sender, parameters).to_string(),
             rcpt: Rcpt::new(recipient, notify.into_iter().collect()).to_string(),
             data: Data.to_string(),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn refusal(mail: &Email, offers: Offers) -> (Stage, RefusalScope) {
-        match Offer::new(mail, offers).map_err(|verdict| *verdict) {
+        match PreparedEmail::new(mail, offers).map_err(|verdict| *verdict) {
             Err(DialogueResult::Refused { stage, scope, .. }) => (stage, scope),
             other => panic!("{other:?}"),
         }
@@ -236,15 +236,15 @@ mod tests {
     #[test]
     fn commands_carry_only_the_parameters_they_need() {
         let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
-        let offer = Offer::new(&plain, ALL).expect("a good mail");
+        let offer = PreparedEmail::new(&plain, ALL).expect("a good mail");
         assert_eq!(offer.mail, "MAIL FROM:<a@example.org>\r\n");
         assert_eq!(offer.rcpt, "RCPT TO:<b@example.com>\r\n");
         let rich = mail("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
-        let offer = Offer::new(&rich, ALL).expect("a good mail");
+        let offer = PreparedEmail::new(&rich, ALL).expect("a good mail");
         assert_eq!(offer.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
         assert_eq!(offer.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
         let reply_to = mail("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
-        let offer = Offer::new(&reply_to, ALL).expect("a good mail");
+        let offer = PreparedEmail::new(&reply_to, ALL).expect("a good mail");
         assert_eq!(offer.mail, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
     }
 
@@ -254,11 +254,11 @@ mod tests {
         let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
         let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         for mail in [from, to, data] {
-            let lacks = Offer::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
+            let lacks = PreparedEmail::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
             assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{mail:?}");
         }
         let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
-        assert!(Offer::new(&plain, Offers::default()).is_ok());
+        assert!(PreparedEmail::new(&plain, Offers::default()).is_ok());
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         let worded = |notify, offers| {
             let dsn = Some(Dsn { envelope_id: "1.9.1050.4 +=x".to_owned(), notify });
             let mail = Email { dsn, ..mail("a@example.org", "b@example.com", b"hi\r\n") };
-            let offer = Offer::new(&mail, offers).expect("a good mail");
+            let offer = PreparedEmail::new(&mail, offers).expect("a good mail");
             (offer.mail, offer.rcpt)
         };
         let (mail, rcpt) = worded(Notify::Never, ALL);
@@ -282,7 +282,7 @@ mod tests {
         let three = mail("a@example.org", "b@example.org", b"x\r\n");
         let sized = |most| Offers { size: Some(most), ..ALL };
         for most in [0, 3, 4] {
-            let offer = Offer::new(&three, sized(most)).expect("it fits");
+            let offer = PreparedEmail::new(&three, sized(most)).expect("it fits");
             assert_eq!(offer.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
         assert_eq!(refusal(&three, sized(2)), (Stage::Mail, RefusalScope::Content));

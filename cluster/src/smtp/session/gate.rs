@@ -1,13 +1,13 @@
-//! The last question before a mail leaves (P5): the seam between the lane, which knows whether it
+//! The last question before an email leaves (P5): the seam between the lane, which knows whether it
 //! may, and the stream, which knows when.
 //!
-//! The lane implements [`Gate`]; the stream meets it exactly once a mail, immediately before it
+//! The lane implements [`Gate`]; the stream meets it exactly once an email, immediately before it
 //! hands the first byte of the terminator to the transport: between the answer and that write
 //! nothing is awaited.
 
 use thiserror::Error;
 
-/// Asked once a mail, in the dialogue's task.
+/// Asked once an email, in the dialogue's task.
 ///
 /// # Contract
 /// - `pass` is synchronous and short: it reads the applied state under a lock and, when it lets the
@@ -16,7 +16,7 @@ use thiserror::Error;
 ///   of it is, and the socket is closed.
 /// - A panic inside it counts as shut: nothing was written.
 pub trait Gate: Send {
-    /// May this mail leave now?
+    /// May this email leave now?
     fn pass(&mut self) -> GateAnswer;
 }
 

@@ -13,18 +13,18 @@ use std::{net::IpAddr, time::Duration};
 use reveille_ledger::access::Tls;
 
 use super::auth::{self, Mechanism};
-use super::cause::{Cause, Mend};
+use super::cause::{Cause, Fix};
 use super::credentials::Login;
 use super::deadlines::{Deadlines, Timeouts};
 use super::envelope::Offers;
 use super::lines::Reply;
 use super::probe_report::ProbeReport;
-use super::stream::{Stage, Stream, Transport};
+use super::stream::{ByteStream, Stage, Stream};
 use super::target::Target;
 use crate::smtp::replies::verdict::DialogueResult;
 
 /// What one opening works with.
-pub(crate) struct Opening<'a> {
+pub(crate) struct SessionOpening<'a> {
     pub target: &'a Target,
     /// Our own end of the connection.
     pub local: Option<IpAddr>,
@@ -35,12 +35,12 @@ pub(crate) struct Opening<'a> {
 
 type Step<T> = Result<T, Box<DialogueResult>>;
 
-impl Opening<'_> {
+impl SessionOpening<'_> {
     /// Opens a session over a connected transport.
     ///
     /// # Errors
-    /// The verdict for the mail that wanted the session; the connection is closed then.
-    pub async fn open(mut self, plain: Box<dyn Transport>) -> Step<(Stream, Offers)> {
+    /// The verdict for the email that wanted the session; the connection is closed then.
+    pub async fn open(mut self, plain: Box<dyn ByteStream>) -> Step<(Stream, Offers)> {
         let transport = match self.target.tls() {
             Tls::Implicit(_) => self.encrypt(plain).await?,
             Tls::None | Tls::StartTls(_) => plain,
@@ -83,7 +83,7 @@ impl Opening<'_> {
     async fn start_tls(&mut self, mut stream: Stream) -> Step<Stream> {
         if !self.offers("STARTTLS") {
             let why = "the relay offers no STARTTLS here; implicit is usual on port 465, starttls on 25 and 587";
-            return Err(lost(Stage::Tls, Cause::Tls(Mend::ImplicitTls.because(why))));
+            return Err(lost(Stage::Tls, Cause::Tls(Fix::ImplicitTls.because(why))));
         }
         let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
         self.expect(Stage::Tls, reply, 2)?;
@@ -94,7 +94,7 @@ impl Opening<'_> {
         Ok(Stream::new(self.encrypt(plain).await?))
     }
 
-    async fn encrypt(&mut self, plain: Box<dyn Transport>) -> Step<Box<dyn Transport>> {
+    async fn encrypt(&mut self, plain: Box<dyn ByteStream>) -> Step<Box<dyn ByteStream>> {
         let encrypted = self.patience.bound(self.timeouts.tls, self.target.encrypt(plain)).await;
         let (transport, found) = encrypted.and_then(|done| done).map_err(|cause| lost(Stage::Tls, cause))?;
         self.findings.encryption = Some(found);
@@ -107,16 +107,16 @@ impl Opening<'_> {
         let credentials = credentials.and_then(|done| done).map_err(failed)?;
         let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
-            let (mend, then) = match may_after {
-                true => (Mend::LoginAfterStartTls, " in the clear, and may after STARTTLS: --tls starttls"),
-                false => (Mend::NoLogin, " here"),
+            let (fix, then) = match may_after {
+                true => (Fix::LoginAfterStartTls, " in the clear, and may after STARTTLS: --tls starttls"),
+                false => (Fix::NoLogin, " here"),
             };
             let known = match credentials.login {
                 Login::Password => "neither AUTH PLAIN nor AUTH LOGIN",
                 Login::Xoauth2 => "no AUTH XOAUTH2",
             };
             let words = format!("the relay offers {known}{then}");
-            failed(Cause::Credentials(mend.because(words)))
+            failed(Cause::Credentials(fix.because(words)))
         })?;
         let lines = mechanism.lines(&credentials);
         let secrets = auth::secrets(&credentials, &lines);

@@ -30,8 +30,8 @@ use super::lines::{Reply, ReplyLines};
 /// Its flush is ready once what was written is with the network and more would be taken at once. The gate is asked
 /// then and not before, so that no time passes between its answer and the write of the terminator. TLS flushes what is
 /// below it, so it keeps the promise of that.
-pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// How far a dialogue is. Ordered; each is entered before its first byte is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,14 +87,14 @@ const READ_BYTES: usize = 2048;
 /// The connection with its stage and its half-read replies.
 pub(crate) struct Stream {
     /// `None` once closed: nothing can be read or written any more.
-    transport: Option<Box<dyn Transport>>,
+    transport: Option<Box<dyn ByteStream>>,
     replies: ReplyLines,
     stage: Stage,
 }
 
 impl Stream {
     /// Takes a connected transport, before its banner.
-    pub fn new(transport: Box<dyn Transport>) -> Stream {
+    pub fn new(transport: Box<dyn ByteStream>) -> Stream {
         Stream { transport: Some(transport), replies: ReplyLines::default(), stage: Stage::Banner }
     }
 
@@ -115,7 +115,7 @@ impl Stream {
     ///
     /// # Errors
     /// `OutOfStep` when something was, `Closed` when there is none.
-    pub fn into_transport(self) -> Result<Box<dyn Transport>, Cause> {
+    pub fn into_transport(self) -> Result<Box<dyn ByteStream>, Cause> {
         if self.replies.has_surplus() {
             return Err(Cause::OutOfStep(self.replies.surplus()));
         }
@@ -172,7 +172,7 @@ impl Stream {
         .await
     }
 
-    /// **The gate.** Waits until the transport takes more bytes, meets `gate` once and, when it lets the mail pass,
+    /// **The gate.** Waits until the transport takes more bytes, meets `gate` once and, when it lets the email pass,
     /// hands the terminator to the transport in the same poll. `Ok(Some)` says why it stayed shut: then nothing was written, and
     /// the connection is closed, as it is when replies are out of step before the gate.
     ///

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use reveille_ledger::access::{Access, Tls, is_path};
 use thiserror::Error;
 
-use super::cause::{Cause, Mend};
+use super::cause::{Cause, Fix};
 use super::credentials::{CredentialStore, Credentials};
 use super::probe_report::Encryption;
-use super::stream::Transport;
+use super::stream::ByteStream;
 use super::tls::Encryptor;
 use crate::smtp::replies::classification::ReplyRules;
 
@@ -131,10 +131,10 @@ impl Target {
         self.store.resolve(name, &self.host, self.port).await
     }
 
-    pub(crate) async fn encrypt(&self, plain: Box<dyn Transport>) -> Result<(Box<dyn Transport>, Encryption), Cause> {
+    pub(crate) async fn encrypt(&self, plain: Box<dyn ByteStream>) -> Result<(Box<dyn ByteStream>, Encryption), Cause> {
         match &self.encryptor {
             Some(encryptor) => encryptor.encrypt(plain).await,
-            None => Err(Cause::Tls(Mend::Relay.because("this relay is spoken to in the clear"))),
+            None => Err(Cause::Tls(Fix::Relay.because("this relay is spoken to in the clear"))),
         }
     }
 }

@@ -21,9 +21,9 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use x509_cert::{Certificate, der::Decode};
 
-use super::cause::{Cause, Mend, Trouble};
+use super::cause::{Cause, Fix, SetupProblem};
 use super::probe_report::Encryption;
-use super::stream::Transport;
+use super::stream::ByteStream;
 use super::tls_errors;
 use reveille_ledger::access::Trust;
 
@@ -47,11 +47,11 @@ impl Encryptor {
     ///
     /// # Errors
     /// [`Cause::Tls`], with what is wrong and the next step.
-    pub async fn encrypt(&self, plain: Box<dyn Transport>) -> Result<(Box<dyn Transport>, Encryption), Cause> {
+    pub async fn encrypt(&self, plain: Box<dyn ByteStream>) -> Result<(Box<dyn ByteStream>, Encryption), Cause> {
         let config = self.config().await.map_err(Cause::Tls)?;
         let stream = TlsConnector::from(config).connect(self.name.clone(), plain).await.map_err(|error| {
             *self.config.lock() = None;
-            Cause::Tls(tls_errors::trouble(&error, &self.name.to_str(), self.trust.ca.as_deref()))
+            Cause::Tls(tls_errors::problem(&error, &self.name.to_str(), self.trust.ca.as_deref()))
         })?;
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(|chain| chain.first());
@@ -67,11 +67,11 @@ impl Encryptor {
         Ok((Box::new(stream), found))
     }
 
-    async fn config(&self) -> Result<Arc<ClientConfig>, Trouble> {
+    async fn config(&self) -> Result<Arc<ClientConfig>, SetupProblem> {
         if let Some(config) = self.config.lock().clone() {
             return Ok(config);
         }
-        let broken = |error: &dyn Display| Mend::Relay.because(error.to_string());
+        let broken = |error: &dyn Display| Fix::Relay.because(error.to_string());
         let ca = self.trust.ca.clone();
         let roots = spawn_blocking(move || roots(ca.as_deref())).await.map_err(|error| broken(&error))??;
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -93,18 +93,18 @@ fn subject(certificate: &Certificate) -> String {
 }
 
 /// The certificates of `ca`, or the system's.
-fn roots(ca: Option<&str>) -> Result<RootCertStore, Trouble> {
+fn roots(ca: Option<&str>) -> Result<RootCertStore, SetupProblem> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => {
             let bad = |error: &dyn Display| {
-                Mend::CaFile.because(format!("the CA file {path} cannot be read on this node: {error}"))
+                Fix::CaFile.because(format!("the CA file {path} cannot be read on this node: {error}"))
             };
             for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
                 roots.add(certificate.map_err(|error| bad(&error))?).map_err(|error| bad(&error))?;
             }
             if roots.is_empty() {
-                return Err(Mend::CaFile.because(format!("the CA file {path} has no certificate in PEM")));
+                return Err(Fix::CaFile.because(format!("the CA file {path} has no certificate in PEM")));
             }
         }
         None => {
@@ -113,7 +113,7 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, Trouble> {
             if roots.is_empty() {
                 let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
                 let next = "install ca-certificates, or name the relay's CA with --ca";
-                return Err(Mend::Ca.because(format!("this node has no system roots{why}; {next}")));
+                return Err(Fix::Ca.because(format!("this node has no system roots{why}; {next}")));
             }
         }
     }

@@ -8,33 +8,34 @@ use std::io;
 use jiff::Timestamp;
 use rustls::{CertificateError, Error, InvalidMessage, ProtocolVersion, pki_types::UnixTime};
 
-use super::cause::{Mend, Trouble};
+use super::cause::{Fix, SetupProblem};
 
 /// The failed handshake with the peer that should have been `name`, believing `ca` or the system's roots.
-pub(crate) fn trouble(error: &io::Error, name: &str, ca: Option<&str>) -> Trouble {
+pub(crate) fn problem(error: &io::Error, name: &str, ca: Option<&str>) -> SetupProblem {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
-            io::ErrorKind::UnexpectedEof => Mend::StartTls
-                .because("the relay closed the connection during the handshake; does this port speak TLS?"),
-            _ => Mend::Relay.because(format!("the connection failed during the handshake: {error}")),
+            io::ErrorKind::UnexpectedEof => {
+                Fix::StartTls.because("the relay closed the connection during the handshake; does this port speak TLS?")
+            }
+            _ => Fix::Relay.because(format!("the connection failed during the handshake: {error}")),
         };
     };
     match error {
-        Error::InvalidCertificate(trouble) => certificate(trouble, name, ca),
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Mend::StartTls
+        Error::InvalidCertificate(problem) => certificate(problem, name, ca),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Fix::StartTls
             .because("what answers does not speak TLS here; implicit is usual on port 465, starttls on 25 and 587"),
-        Error::AlertReceived(alert) => Mend::Relay.because(format!("the relay refused the handshake: {alert:?}")),
+        Error::AlertReceived(alert) => Fix::Relay.because(format!("the relay refused the handshake: {alert:?}")),
         Error::PeerIncompatible(why) => {
-            Mend::Relay.because(format!("the relay speaks no TLS that is safe (1.2 or 1.3): {why:?}"))
+            Fix::Relay.because(format!("the relay speaks no TLS that is safe (1.2 or 1.3): {why:?}"))
         }
-        other => Mend::Relay.because(other.to_string()),
+        other => Fix::Relay.because(other.to_string()),
     }
 }
 
-fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Trouble {
-    match trouble {
+fn certificate(problem: &CertificateError, name: &str, ca: Option<&str>) -> SetupProblem {
+    match problem {
         // A bad signature: a CA of the same name with another key.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => Mend::Ca.because(match ca {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Fix::Ca.because(match ca {
             Some(path) => {
                 format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
             }
@@ -49,14 +50,14 @@ fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Trou
             let names = if names.is_empty() { "no name".to_owned() } else { names };
             let words =
                 format!("the relay's certificate is for {names}, not for {name}; name what it is for with --tls-name");
-            Mend::TlsName.because(words)
+            Fix::TlsName.because(words)
         }
-        other => Mend::Relay.because(at_the_relay(other)),
+        other => Fix::Relay.because(at_the_relay(other)),
     }
 }
 
-fn at_the_relay(trouble: &CertificateError) -> String {
-    match trouble {
+fn at_the_relay(problem: &CertificateError) -> String {
+    match problem {
         CertificateError::ExpiredContext { not_after, .. } => {
             format!(
                 "the relay's certificate expired at {}; renew it there, or check this node's clock",

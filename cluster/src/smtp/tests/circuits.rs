@@ -67,7 +67,7 @@ fn jitter_stretches_the_wait_by_up_to_half() {
     circuit.note(not_opened(), Normally, seconds(0), 1.0);
     assert_eq!(
         *circuit.state(),
-        CircuitState::Open { until: Duration::from_millis(1500), trouble: OpenReason::Failing("refused".to_owned()) }
+        CircuitState::Open { until: Duration::from_millis(1500), reason: OpenReason::Failing("refused".to_owned()) }
     );
 }
 
@@ -120,7 +120,7 @@ fn after_losses_a_greeting_proves_nothing() {
     greets(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(CircuitEvent::Reached, AsProbe, seconds(1), 0.0);
-    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next mail probes");
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next email probes");
     circuit.note(CircuitEvent::Answered, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(Normally));
 }

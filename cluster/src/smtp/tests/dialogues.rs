@@ -266,7 +266,7 @@ async fn a_relay_may_close_between_mails() {
     ));
     until("the server has left", || exchange.seen.lock().open == 0).await;
     let verdict = session.deliver(&mail(b"b"), &mut gate, &Deadlines::default()).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenMails });
+    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenEmails });
     assert_eq!(gate.times_met(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! The gate (P5): met exactly once a mail, immediately before the first byte of the terminator.
+//! The gate (P5): met exactly once an email, immediately before the first byte of the terminator.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
         let mut gate = Counting::open(&exchange);
         let verdict = session.deliver(&mail(text), &mut gate, &Deadlines::default()).await;
         assert!(matches!(verdict, DialogueResult::Accepted { code: 250, .. }), "{verdict:?}");
-        assert_eq!(gate.times_met(), 1, "once a mail");
+        assert_eq!(gate.times_met(), 1, "once an email");
         let tape = exchange.tape.lock().bytes.clone();
         let (before, after) = tape.split_at(gate.met.lock()[0]);
         assert_eq!(after, b".\r\n", "the gate is met between text and terminator");
@@ -38,7 +38,7 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
         let body = said.rsplit("DATA\r\n").next().expect("a text");
         assert!(!format!("\r\n{body}").contains("\r\n.\r\n"), "no terminator before the gate: {body:?}");
         let seen = exchange.seen.lock();
-        assert_eq!(seen.texts.len(), round, "one mail, one end of text");
+        assert_eq!(seen.texts.len(), round, "one email, one end of text");
         assert_eq!(seen.texts.last(), Some(&ended(text)), "the text arrives unchanged");
     }
 }
@@ -147,7 +147,7 @@ async fn a_relay_that_leaves_in_the_text_is_noticed_before_the_gate() {
 #[tokio::test]
 async fn a_dot_for_nobody_does_not_meet_the_gate() {
     static ACTS: [(Moment, Act); 2] =
-        [(Moment::Rcpt, Act::Say("550 5.1.1 no such user\r\n")), (Moment::Dot, Act::Say("554 5.5.1 nobody\r\n"))];
+        [(Moment::Rcpt, Act::Say("550 5.1.1 no such user\r\n")), (Moment::Dot, Act::Say("554 5.5.1 no recipient\r\n"))];
     let exchange = Exchange::new(script(&ACTS));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
@@ -180,7 +180,7 @@ async fn a_terminator_that_fails_to_go_out_is_in_doubt() {
     assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{verdict:?}");
 }
 
-/// Lets the mail pass and breaks the wire behind it.
+/// Lets the email pass and breaks the wire behind it.
 struct FailingWire(Counting);
 
 impl Gate for FailingWire {

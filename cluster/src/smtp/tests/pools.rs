@@ -24,7 +24,7 @@ use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, wi
 use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::permit::Permit;
 use crate::smtp::pool::status::CircuitStatus;
-use crate::smtp::pool::{Limits, Pool, Unavailable};
+use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
 use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
@@ -46,12 +46,12 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-fn pool(exchange: &Exchange, limits: Limits) -> Pool {
+fn pool(exchange: &Exchange, limits: PoolLimits) -> Pool {
     Pool::new(target(), Arc::new(exchange.clone()), limits, 7)
 }
 
-fn quick() -> Limits {
-    Limits { rate_per_second: 1e6, burst: 1e6, ..Limits::default() }
+fn quick() -> PoolLimits {
+    PoolLimits { rate_per_second: 1e6, burst: 1e6, ..PoolLimits::default() }
 }
 
 async fn send(pool: &Pool, text: &str) -> DialogueResult {
@@ -87,7 +87,7 @@ async fn panic_before_gate_is_not_in_doubt() {
 #[tokio::test]
 async fn one_session_serves_many_mails_and_then_quits() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, Limits { mails_per_session: 5, ..quick() });
+    let pool = pool(&exchange, PoolLimits { mails_per_session: 5, ..quick() });
     for number in 0..10 {
         assert!(matches!(send(&pool, &number.to_string()).await, DialogueResult::Accepted { .. }));
     }
@@ -121,7 +121,7 @@ async fn closing_reply_teaches_emails_per_session() {
             assert!(matches!(send(&pool, text).await, DialogueResult::Accepted { .. }));
         }
         let ended = send(&pool, "d").await;
-        assert!(matches!(ended, DialogueResult::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+        assert!(matches!(ended, DialogueResult::Broken { cause: Cause::ClosedBetweenEmails, .. }), "{ended:?}");
     }
     for text in ["d", "e", "f", "g", "h", "i", "j"] {
         assert!(matches!(send(&pool, text).await, DialogueResult::Accepted { .. }), "{text}");
@@ -132,7 +132,7 @@ async fn closing_reply_teaches_emails_per_session() {
 #[tokio::test]
 async fn open_connections_never_exceed_the_limit() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, Limits { max_sessions: 3, mails_per_session: 4, ..quick() });
+    let pool = pool(&exchange, PoolLimits { max_sessions: 3, mails_per_session: 4, ..quick() });
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let verdicts = join_all(texts.iter().map(|text| send(&pool, text))).await;
     assert!(verdicts.iter().all(|verdict| matches!(verdict, DialogueResult::Accepted { .. })));
@@ -144,7 +144,7 @@ async fn open_connections_never_exceed_the_limit() {
 #[tokio::test]
 async fn a_waiting_dot_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
-    let pool = pool(&exchange, Limits { max_sessions: 2, ..quick() });
+    let pool = pool(&exchange, PoolLimits { max_sessions: 2, ..quick() });
     let mut deliveries = Vec::new();
     for text in ["a", "b"] {
         let permit = pool.acquire(soon()).await.expect("a permit");
@@ -160,7 +160,7 @@ async fn a_waiting_dot_keeps_its_session() {
 async fn a_farewell_keeps_its_session_too() {
     let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
-    let pool = pool(&exchange, Limits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
+    let pool = pool(&exchange, PoolLimits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the verdict does not wait for it");
     let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
     assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));
@@ -169,11 +169,11 @@ async fn a_farewell_keeps_its_session_too() {
 #[tokio::test]
 async fn idle_sessions_quit_after_a_while() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, Limits { idle_for: Duration::from_millis(20), ..quick() });
+    let pool = pool(&exchange, PoolLimits { idle_for: Duration::from_millis(20), ..quick() });
     send(&pool, "a").await;
     until("it has quit", || exchange.commands().iter().any(|line| line == "QUIT")).await;
     until("it is gone", || pool.status().sessions_open == 0).await;
-    assert!(matches!(send(&pool, "b").await, DialogueResult::Accepted { .. }), "and the next mail opens another");
+    assert!(matches!(send(&pool, "b").await, DialogueResult::Accepted { .. }), "and the next email opens another");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     });
     let backoff =
         Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60), ..Backoff::default() };
-    let pool = Pool::new(target(), dialer.clone(), Limits { backoff, ..quick() }, 7);
+    let pool = Pool::new(target(), dialer.clone(), PoolLimits { backoff, ..quick() }, 7);
     assert!(matches!(send(&pool, "a").await, DialogueResult::Broken { .. }));
     let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
         panic!("the circuit is open");
@@ -363,7 +363,7 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
         }
         assert!(begun.elapsed() < seconds(600), "it never comes back");
     };
-    assert_eq!(pool.status().sessions_open, 1, "the mail that probes has a session that greets");
+    assert_eq!(pool.status().sessions_open, 1, "the email that probes has a session that greets");
     assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, DialogueResult::Accepted { .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
@@ -379,7 +379,7 @@ async fn greeting_after_six_seconds_does_not_open_circuit() {
     assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     tokio::time::sleep(Duration::from_secs(3)).await;
     let status = pool.status();
-    assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next mail");
+    assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next email");
     let permit = pool.acquire(soon()).await.expect("a permit");
     assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.seen.lock().connections, 1);
@@ -400,7 +400,7 @@ async fn three_losses_after_the_dot_open_the_circuit() {
 async fn a_throttle_answer_halves_the_rate() {
     let exchange =
         Exchange::new(when(Moment::Dot, Act::Say("454 Throttling failure: Maximum sending rate exceeded\r\n")));
-    let pool = pool(&exchange, Limits { rate_per_second: 500.0, ..quick() });
+    let pool = pool(&exchange, PoolLimits { rate_per_second: 500.0, ..quick() });
     send(&pool, "a").await;
     let status = pool.status();
     assert_eq!(status.slowed.as_deref(), Some("454 Throttling failure: Maximum sending rate exceeded"));
@@ -413,7 +413,7 @@ async fn a_used_up_day_parks_the_relay() {
     let exchange =
         Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
     let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
-    let pool = pool(&exchange, Limits { backoff, ..quick() });
+    let pool = pool(&exchange, PoolLimits { backoff, ..quick() });
     let words = "454 Throttling failure: Daily message quota exceeded";
     let mut parked = Vec::new();
     for _ in 0..2 {
@@ -436,10 +436,10 @@ async fn a_used_up_day_parks_the_relay() {
 #[tokio::test]
 async fn a_pace_that_cannot_be_kept_says_when() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, Limits { rate_per_second: 0.001, burst: 1.0, ..quick() });
+    let pool = pool(&exchange, PoolLimits { rate_per_second: 0.001, burst: 1.0, ..quick() });
     let before = Instant::now();
     let Err(Unavailable::Paced { until }) = pool.acquire(soon()).await.map(|_| ()) else {
-        panic!("the first mail is due in 1,000 s");
+        panic!("the first email is due in 1,000 s");
     };
     assert!(until > before + Duration::from_secs(900));
     pool.set_rate(1e6, 1e6);
@@ -517,7 +517,7 @@ async fn closing_reply_in_used_session_is_no_throttle() {
     let before = pool.status().rate_per_second;
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let ended = send(&pool, "b").await;
-    assert!(matches!(ended, DialogueResult::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+    assert!(matches!(ended, DialogueResult::Broken { cause: Cause::ClosedBetweenEmails, .. }), "{ended:?}");
     assert!(matches!(send(&pool, "c").await, DialogueResult::Accepted { .. }), "in a session of its own");
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
     assert!(pool.status().rate_per_second >= before && pool.status().slowed.is_none());
@@ -574,7 +574,7 @@ async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
         let backoff =
             Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2), ..Backoff::default() };
         let timeouts = Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() };
-        let pool = pool(&exchange, Limits { max_sessions: 4, backoff, timeouts, ..quick() });
+        let pool = pool(&exchange, PoolLimits { max_sessions: 4, backoff, timeouts, ..quick() });
         let verdicts = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
         assert!(pool.close(Duration::from_secs(60)).await);
         let texts_with = |wanted: fn(&DialogueResult) -> bool| -> HashSet<Vec<u8>> {

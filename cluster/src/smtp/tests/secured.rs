@@ -9,7 +9,7 @@ use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, sc
 use crate::node::secret::Secret;
 use crate::smtp::replies::verdict::DialogueResult;
 use crate::smtp::session::auth::Mechanism;
-use crate::smtp::session::cause::{Cause, Mend};
+use crate::smtp::session::cause::{Cause, Fix};
 use crate::smtp::session::credentials::{Binding, Login};
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialogue::Session;
@@ -86,10 +86,10 @@ impl Scene {
     }
 
     /// Where that is fixed, the stage and the words of an opening that has to fail for TLS or a login.
-    async fn is_mended(&self) -> (Mend, Stage, String) {
+    async fn fix(&self) -> (Fix, Stage, String) {
         match self.open().await.0.err().map(|verdict| *verdict) {
-            Some(DialogueResult::Broken { stage, cause: Cause::Tls(trouble) | Cause::Credentials(trouble) }) => {
-                (trouble.mend, stage, trouble.words)
+            Some(DialogueResult::Broken { stage, cause: Cause::Tls(problem) | Cause::Credentials(problem) }) => {
+                (problem.fix, stage, problem.message)
             }
             other => panic!("it has to fail for that: {other:?}"),
         }
@@ -115,7 +115,7 @@ async fn delivers_once(scene: Scene) {
         let mut gate = Counting::open(&scene.exchange);
         let verdict = session.deliver(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default()).await;
         assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
-        assert_eq!(gate.times_met(), 1, "once a mail");
+        assert_eq!(gate.times_met(), 1, "once an email");
         let tape = scene.exchange.tape.lock().bytes.clone();
         let (_, after) = tape.split_at(gate.met.lock()[0]);
         // One record: a head of 5 bytes, three of text, one of kind, 16 of seal (RFC 8446 5.2).
@@ -157,8 +157,8 @@ async fn after_starttls_everything_is_said_anew() {
 #[tokio::test]
 async fn starttls_that_is_asked_for_is_never_done_without() {
     let not_offered = Scene::start_tls(when(Moment::Ehlo, Act::Say("250 relay\r\n"))).logging_in();
-    let (mend, stage, words) = not_offered.is_mended().await;
-    assert_eq!((mend, stage), (Mend::ImplicitTls, Stage::Tls));
+    let (fix, stage, words) = not_offered.fix().await;
+    assert_eq!((fix, stage), (Fix::ImplicitTls, Stage::Tls));
     assert!(words.contains("offers no STARTTLS"), "{words}");
     let refused = Scene::start_tls(when(Moment::StartTls, Act::Say("454 4.7.0 TLS not available\r\n"))).logging_in();
     assert_eq!(refused.fails().await, (Stage::Tls, "454 4.7.0 TLS not available".to_owned()));
@@ -183,8 +183,8 @@ async fn what_was_slipped_in_behind_the_220_closes_the_session() {
 async fn what_does_not_speak_tls_is_said_to() {
     let mut scene = Scene::implicit(willing());
     scene.exchange.tls = ServerTls::Never;
-    let (mend, stage, words) = scene.is_mended().await;
-    assert_eq!((mend, stage), (Mend::StartTls, Stage::Tls));
+    let (fix, stage, words) = scene.fix().await;
+    assert_eq!((fix, stage), (Fix::StartTls, Stage::Tls));
     assert!(words.contains("does not speak TLS here"), "{words}");
 }
 
@@ -205,16 +205,16 @@ async fn each_certificate_that_is_not_to_be_believed_says_why_and_what_next() {
     let login = no_certificate.authority.path("login").to_string_lossy().into_owned();
     no_certificate.trust().ca = Some(login);
     let table = [
-        (unknown, Mend::Ca, ["not signed by the CA in", "name the one that did"]),
-        (unknown_here, Mend::Ca, ["s", "--ca"]),
-        (mismatched, Mend::TlsName, ["is for relay.example.org, not for smtp.example.org", "--tls-name"]),
-        (expired, Mend::Relay, ["expired at 2021-12-31T00:00:00Z", "renew it"]),
-        (no_file, Mend::CaFile, ["the CA file /nowhere/ca.pem cannot be read on this node", "No such file"]),
-        (no_certificate, Mend::CaFile, ["login", "has no certificate"]),
+        (unknown, Fix::Ca, ["not signed by the CA in", "name the one that did"]),
+        (unknown_here, Fix::Ca, ["s", "--ca"]),
+        (mismatched, Fix::TlsName, ["is for relay.example.org, not for smtp.example.org", "--tls-name"]),
+        (expired, Fix::Relay, ["expired at 2021-12-31T00:00:00Z", "renew it"]),
+        (no_file, Fix::CaFile, ["the CA file /nowhere/ca.pem cannot be read on this node", "No such file"]),
+        (no_certificate, Fix::CaFile, ["login", "has no certificate"]),
     ];
     for (scene, expected, parts) in table {
-        let (mend, stage, words) = scene.is_mended().await;
-        assert_eq!((mend, stage), (expected, Stage::Tls), "{words}");
+        let (fix, stage, words) = scene.fix().await;
+        assert_eq!((fix, stage), (expected, Stage::Tls), "{words}");
         assert!(parts.iter().all(|part| words.contains(part)), "{words}");
     }
 }
@@ -256,7 +256,7 @@ async fn token_goes_by_xoauth2_and_its_refusal_is_heard() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_auth_is_the_relays_trouble_and_tells_no_secret() {
+async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
     static LOGIN_ONLY: [(Moment, Act); 2] = [
         (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN\r\n")),
         (Moment::Auth, Act::Say("535 5.7.8 no: aHVudGVyMg==\r\n")),
@@ -290,11 +290,11 @@ async fn where_auth_is_offered_after_starttls_only_that_is_said() {
         (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
         scene
     };
-    let (mend, stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").is_mended().await;
-    assert_eq!((mend, stage), (Mend::LoginAfterStartTls, Stage::Auth));
+    let (fix, stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").fix().await;
+    assert_eq!((fix, stage), (Fix::LoginAfterStartTls, Stage::Auth));
     assert!(words.ends_with("may after STARTTLS: --tls starttls"), "{words}");
-    let (mend, _, words) = clear("250-relay\r\n250 PIPELINING\r\n").is_mended().await;
-    assert!(mend == Mend::NoLogin && words.ends_with("nor AUTH LOGIN here"), "{mend:?} {words}");
+    let (fix, _, words) = clear("250-relay\r\n250 PIPELINING\r\n").fix().await;
+    assert!(fix == Fix::NoLogin && words.ends_with("nor AUTH LOGIN here"), "{fix:?} {words}");
 }
 
 #[tokio::test]
@@ -302,10 +302,10 @@ async fn credentials_bound_to_another_relay_are_never_sent() {
     let scene = Scene::implicit(willing()).logging_in();
     let (opened, _) = scene.open_by(false).await;
     let Err(verdict) = opened else { panic!("it logged in") };
-    let DialogueResult::Broken { stage: Stage::Auth, cause: Cause::Credentials(trouble) } = *verdict else {
+    let DialogueResult::Broken { stage: Stage::Auth, cause: Cause::Credentials(problem) } = *verdict else {
         panic!("{verdict:?}")
     };
-    assert!(trouble.words.contains("are for another.example.org port 25 alone"), "{}", trouble.words);
+    assert!(problem.message.contains("are for another.example.org port 25 alone"), "{}", problem.message);
     assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
 }
 
@@ -313,8 +313,8 @@ async fn credentials_bound_to_another_relay_are_never_sent() {
 async fn credentials_that_are_missing_are_missed_before_anything_is_said() {
     let scene = Scene::implicit(willing()).logging_in();
     std::fs::remove_file(scene.authority.path("login")).expect("removed");
-    let (mend, stage, words) = scene.is_mended().await;
-    assert_eq!((mend, stage), (Mend::Reference, Stage::Auth));
+    let (fix, stage, words) = scene.fix().await;
+    assert_eq!((fix, stage), (Fix::Reference, Stage::Auth));
     assert!(words.contains("login cannot be read"), "{words}");
     assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
 }

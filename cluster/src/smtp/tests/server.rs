@@ -26,7 +26,7 @@ use crate::smtp::session::dialer::{Connected, Dial};
 use crate::smtp::session::dialogue::Session;
 use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
-use crate::smtp::session::stream::Transport;
+use crate::smtp::session::stream::ByteStream;
 use crate::smtp::session::target::Target;
 
 /// When the script is asked.
@@ -64,7 +64,7 @@ pub enum Act {
     Flood(usize),
 }
 
-/// Asked with the moment and the number of the mail on its connection, from 0.
+/// Asked with the moment and the number of the email on its connection, from 0.
 pub type Script = Arc<dyn Fn(Moment, usize) -> Option<Act> + Send + Sync>;
 
 /// A server that offers everything and accepts everything.
@@ -194,7 +194,7 @@ impl Dial for Exchange {
 }
 
 struct Server {
-    stream: Box<dyn Transport>,
+    stream: Box<dyn ByteStream>,
     unread: VecDeque<u8>,
     script: Script,
     seen: SharedSeen,
@@ -292,10 +292,10 @@ impl Server {
             }
         }
         self.seen.lock().texts.push(text.clone());
-        let somebody = std::mem::take(&mut self.has_recipient);
-        let usual = if somebody { "250 2.0.0 queued\r\n" } else { "554 5.5.1 nobody to send it to\r\n" };
+        let has_recipient = std::mem::take(&mut self.has_recipient);
+        let usual = if has_recipient { "250 2.0.0 queued\r\n" } else { "554 5.5.1 no valid recipients\r\n" };
         let said = self.act(Moment::Dot, usual).await?;
-        if somebody && said.starts_with('2') {
+        if has_recipient && said.starts_with('2') {
             self.seen.lock().accepted.push(text);
         }
         Ok(())

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::server::until;
 use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::status::{CircuitStatus, RelayCounters};
-use crate::smtp::pool::{Limits, Pool, Unavailable};
+use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
 use crate::smtp::replies::verdict::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::TcpDialer;
@@ -35,13 +35,13 @@ fn pool(sink: &Handle) -> Pool {
     let address = sink.address();
     let target = Target::new(&address.ip().to_string(), address.port(), "node-1.example.org", &Access::default())
         .expect("a target");
-    let limits = Limits {
+    let limits = PoolLimits {
         max_sessions: 4,
         rate_per_second: 1e6,
         burst: 1e6,
         backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4), ..Backoff::default() },
         timeouts: Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() },
-        ..Limits::default()
+        ..PoolLimits::default()
     };
     Pool::new(target, Arc::new(TcpDialer::default()), limits, 7)
 }
@@ -70,11 +70,11 @@ fn recorded(sink: &Handle) -> Vec<String> {
     sink.find(|_| true).iter().map(|accepted| accepted.recipient.clone()).collect()
 }
 
-async fn books_agree(faults: &str, mails: usize) -> RelayCounters {
+async fn counters_match_record(faults: &str, emails: usize) -> RelayCounters {
     let sink = sink(faults);
     let handle = sink.handle();
     let pool = pool(&handle);
-    let verdicts = join_all((0..mails).map(|number| send(pool.clone(), number))).await;
+    let verdicts = join_all((0..emails).map(|number| send(pool.clone(), number))).await;
     assert!(pool.close(Duration::from_secs(60)).await, "{faults}");
     let status = pool.status();
     sink.stop().await;
@@ -96,7 +96,7 @@ async fn books_agree(faults: &str, mails: usize) -> RelayCounters {
 
 #[tokio::test]
 async fn without_faults_gate_passes_accepts_and_records_are_equal() {
-    let counters = books_agree("", 500).await;
+    let counters = counters_match_record("", 500).await;
     assert_eq!((counters.accepted, counters.gate_passes), (500, 500));
     assert!((1..=4).contains(&counters.sessions), "{}", counters.sessions);
 }
@@ -107,12 +107,12 @@ async fn whatever_the_sink_does_at_one_stage_the_books_agree() {
         ["connect", "banner", "ehlo", "mail", "rcpt", "data", "body", "before-commit", "after-commit", "answer"]
     {
         for kind in ["close", "reset"] {
-            books_agree(&format!("seed=3,{stage}:{kind}@0.2"), 40).await;
+            counters_match_record(&format!("seed=3,{stage}:{kind}@0.2"), 40).await;
         }
     }
     for stage in ["banner", "ehlo", "mail", "rcpt", "data", "body", "before-commit", "between"] {
-        for kind in ["421", "451=4.3.0 later", "550=5.1.1 nobody", "554"] {
-            books_agree(&format!("seed=4,{stage}:{kind}@0.2"), 40).await;
+        for kind in ["421", "451=4.3.0 later", "550=5.1.1 no such user", "554"] {
+            counters_match_record(&format!("seed=4,{stage}:{kind}@0.2"), 40).await;
         }
     }
 }
@@ -120,9 +120,9 @@ async fn whatever_the_sink_does_at_one_stage_the_books_agree() {
 #[tokio::test]
 async fn bare_replies_and_polite_closes_cost_nothing() {
     let faults = "banner:bare,ehlo:bare,mail:bare,rcpt:bare,data:bare,answer:bare,between:close-after=20";
-    let counters = books_agree(faults, 200).await;
+    let counters = counters_match_record(faults, 200).await;
     assert_eq!((counters.accepted, counters.gate_passes), (200, 200));
-    assert!(counters.sessions >= 10, "it closed after 20 mails each: {}", counters.sessions);
+    assert!(counters.sessions >= 10, "it closed after 20 emails each: {}", counters.sessions);
 }
 
 #[tokio::test]

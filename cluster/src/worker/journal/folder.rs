@@ -78,7 +78,7 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     if !in_memory(folder)? {
         tracing::error!(
             folder = %folder.display(),
-            "the journal does not lie in memory: each mail may wait for a disk, and a reboot voids it all the same; \
+            "the journal does not lie in memory: each email may wait for a disk, and a reboot voids it all the same; \
              name a folder on a tmpfs with --journal-dir"
         );
     }

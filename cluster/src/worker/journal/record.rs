@@ -52,7 +52,7 @@ pub enum Act {
     Refused(Answer),
     /// Composing has ended, and nothing was handed off yet: if the process dies now, it was not this recipient that
     /// killed it (P12).
-    Left,
+    Composed,
 }
 
 /// A relay's refusal.

@@ -23,7 +23,7 @@ pub enum JournaledState {
     /// The relay refused it.
     Refused(Answer),
     /// Composing had ended, the hand-off had not begun.
-    Left,
+    Composed,
 }
 
 /// Fates by row and slot.
@@ -71,7 +71,7 @@ impl Rows {
                     JournaledState::Begun => Act::Begin,
                     JournaledState::Accepted => Act::Accepted,
                     JournaledState::Refused(answer) => Act::Refused(answer.clone()),
-                    JournaledState::Left => Act::Left,
+                    JournaledState::Composed => Act::Composed,
                 };
                 Record { place, act }
             })
@@ -109,7 +109,7 @@ impl Rows {
                 Some(JournaledState::Accepted) => drop(outcome.accepted.insert(slot)),
                 Some(JournaledState::Begun) => drop(outcome.in_doubt.insert(slot)),
                 Some(JournaledState::OpenOnly) => outcome.release(ReleaseReason::OwnerDiedPreparing, slot),
-                Some(JournaledState::Left) | None => outcome.release(ReleaseReason::OwnerDied, slot),
+                Some(JournaledState::Composed) | None => outcome.release(ReleaseReason::OwnerDied, slot),
                 Some(JournaledState::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
             }
         }
@@ -132,9 +132,9 @@ fn refused(slot: u16, answer: &Answer) -> Refused {
 fn after(former: Option<JournaledState>, act: &Act) -> JournaledState {
     match (former, act) {
         (Some(JournaledState::Accepted), _) | (_, Act::Accepted) => JournaledState::Accepted,
-        (None | Some(JournaledState::Left), Act::Open) => JournaledState::OpenOnly,
-        (None | Some(JournaledState::OpenOnly), Act::Left) => JournaledState::Left,
-        (Some(known), Act::Open | Act::Left) => known,
+        (None | Some(JournaledState::Composed), Act::Open) => JournaledState::OpenOnly,
+        (None | Some(JournaledState::OpenOnly), Act::Composed) => JournaledState::Composed,
+        (Some(known), Act::Open | Act::Composed) => known,
         (_, Act::Begin) => JournaledState::Begun,
         (_, Act::Refused(answer)) => JournaledState::Refused(answer.clone()),
     }

@@ -106,11 +106,11 @@ fn who_was_open_at_a_death_is_named_and_whether_it_was_alone() {
     append(record(51, 7, Act::Open));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::range(0, 1), false), "one of another row was open too");
-    append(record(51, 7, Act::Left));
-    append(record(50, 1, Act::Left));
+    append(record(51, 7, Act::Composed));
+    append(record(50, 1, Act::Composed));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
-    assert!(outcome.alone, "it has left before the death");
-    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`left` never takes back a `begin`");
+    assert!(outcome.alone, "it was composed before the death");
+    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `begin`");
     let other = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(7, 1));
     assert_eq!((other.all_released(), other.was_open(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
     append(record(51, 7, Act::Open));
@@ -362,7 +362,7 @@ proptest! {
         }
         let mut model = BTreeMap::new();
         for (row, slot, act) in acts {
-            let acts = [Act::Open, Act::Begin, Act::Accepted, refused(550), Act::Left];
+            let acts = [Act::Open, Act::Begin, Act::Accepted, refused(550), Act::Composed];
             let act = acts.into_iter().nth(act.into()).unwrap_or(Act::Open);
             let written = journal.append(&[record(row, slot, act.clone())]);
             let place = (row, slot);
@@ -371,9 +371,9 @@ proptest! {
                 let (begun, state) = model.entry(place).or_insert((false, JournaledState::OpenOnly));
                 *begun |= act == Act::Begin;
                 match act {
-                    Act::Open if *state == JournaledState::Left => *state = JournaledState::OpenOnly,
-                    Act::Left if *state == JournaledState::OpenOnly => *state = JournaledState::Left,
-                    Act::Open | Act::Left => {}
+                    Act::Open if *state == JournaledState::Composed => *state = JournaledState::OpenOnly,
+                    Act::Composed if *state == JournaledState::OpenOnly => *state = JournaledState::Composed,
+                    Act::Open | Act::Composed => {}
                     _ if *state == JournaledState::Accepted => {}
                     Act::Begin => *state = JournaledState::Begun,
                     Act::Accepted => *state = JournaledState::Accepted,

@@ -73,7 +73,7 @@ pub enum Operation {
         tenant: String,
         /// Which schedule.
         schedule: String,
-        /// For whom: an [`Audience`](super::Audience).
+        /// Its recipients: an [`Audience`](super::Audience).
         audience: String,
     },
     /// An operator decides about one who is in doubt, or requeues a dead letter: it is sent (again).

@@ -9,7 +9,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// What exactly, for people: `kill -9 of the leader`.
     pub name: String,
-    /// Whom it struck; empty where it was no node.
+    /// The nodes that it affected; empty where it affected none.
     pub nodes: Vec<String>,
     /// When it began.
     pub from_ns: u64,

@@ -17,7 +17,7 @@ pub struct Claim {
     pub incarnation: Option<u64>,
     /// Of which run.
     pub run: String,
-    /// Whom it granted. Several lines of one fence add up: one for each recipient is as good.
+    /// The granted recipients. Several lines of one fence add up: one for each recipient is as good.
     pub recipients: Vec<String>,
     /// When the entry was committed, where that was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What was seen outside of the ledger: mails, what was due, lives of nodes, and who could act when.
+//! What was observed outside of the ledger: emails, what was due, incarnations of nodes, and leases.
 
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +134,7 @@ pub struct Due {
     pub schedule: String,
     /// When.
     pub due_unix_ms: i64,
-    /// For whom: an [`Audience`].
+    /// Its recipients: an [`Audience`].
     pub audience: String,
 }
 

@@ -1,6 +1,6 @@
 //! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
-//! assumed. (Who is still pending or claimed because the run did not drain is I4's and I13's affair, unless nobody
-//! holds it: then it would be sent again.) Each mail says which item it is of, always in the same way (`identity.rs`).
+//! assumed. (A recipient that is still pending or claimed because the run did not drain belongs to I4 and I13, unless
+//! no row holds it: then it would be sent again.) Each email says which item it is of (`identity.rs`).
 //! Under `hold` and `assume_sent` no recipient is to be sent to again unless an operator asked for it; under any other
 //! policy than `assume_sent` no recipient is closed as assumed unless an operator asked for that.
 
@@ -38,7 +38,7 @@ pub fn agree(book: &Book) -> Verdict {
             }
         }
     }
-    identity::of_mails(book, &mut inquiry);
+    identity::of_emails(book, &mut inquiry);
     if book.header.in_doubt != InDoubt::Resend {
         by_itself(book, &mut inquiry);
     }
@@ -65,29 +65,30 @@ fn by_itself(book: &Book, inquiry: &mut Inquiry) {
 fn closed_by_itself(book: &Book, inquiry: &mut Inquiry) {
     for stands in book.standings.iter().filter(|stands| stands.state == Fate::Assumed) {
         if asked_for(book, stands.item, is_to_be_closed) == 0 && inquiry.needs(book, &[Part::Calls]) {
-            inquiry
-                .offends(|| format!("{} was closed as assumed, and nobody asked for it", book.describe(stands.item)));
+            inquiry.offends(|| format!("{} was closed as assumed without a request", book.describe(stands.item)));
         }
     }
 }
 
-/// A run, and one of it by name or everybody.
-type Whom<'a> = (&'a str, Option<&'a str>);
+/// A run, and one recipient of it by name or all.
+type Selection<'a> = (&'a str, Option<&'a str>);
 
-fn is_to_be_sent_again(operation: &Operation) -> Option<Whom<'_>> {
+fn is_to_be_sent_again(operation: &Operation) -> Option<Selection<'_>> {
     let Operation::Resend { run, recipient } = operation else { return None };
     Some((run, recipient.as_deref()))
 }
 
-fn is_to_be_closed(operation: &Operation) -> Option<Whom<'_>> {
+fn is_to_be_closed(operation: &Operation) -> Option<Selection<'_>> {
     let Operation::Assume { run, recipient } = operation else { return None };
     Some((run, recipient.as_deref()))
 }
 
-/// How often operators asked for it, and may have been obeyed.
-fn asked_for(book: &Book, item: Item, what: fn(&Operation) -> Option<Whom<'_>>) -> usize {
-    let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
+/// How often operators asked for it in a call that may have succeeded.
+fn asked_for(book: &Book, item: Item, what: fn(&Operation) -> Option<Selection<'_>>) -> usize {
+    let (own_run, own_recipient) = (book.names.text(item.run), book.names.text(item.recipient));
     let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    let is_it = |(run, recipient): &Whom<'_>| *run == of && recipient.is_none_or(|recipient| recipient == whom);
+    let is_it = |(run, recipient): &Selection<'_>| {
+        *run == own_run && recipient.is_none_or(|recipient| recipient == own_recipient)
+    };
     may_be_so.filter_map(|call| what(&call.operation)).filter(is_it).count()
 }

@@ -74,9 +74,9 @@ fn lifted_by(book: &Book, barrier: &Call, lifts: impl Fn(&Operation) -> bool) ->
     later.next().map(|call| call.invoked_ns)
 }
 
-/// May this call have been done after that one? The log says it where it is known. Else it may unless its answer was
-/// there before the other was asked for: who asked first is not always served first, and what nobody knows may still
-/// come.
+/// May this call have been done after that one? Decided by the log index where it is known. Else it may, unless its
+/// answer was there before the other was invoked: calls need not take effect in the order of their invocation, and a
+/// call without an answer may take effect later.
 pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
     match (&call.answer, &earlier.answer) {
         (Answer::Failed { .. }, _) => false,
@@ -185,8 +185,8 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
             _ => until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns)),
         }
     }
-    // The ledger may tell where the first one was done, also of one that nobody answered, or that came late by itself:
-    // there is none before it, or it would be told too.
+    // The ledger may record where the first one was done, also of a call without an answer, or with a late one:
+    // none comes before it, or it would be recorded too.
     if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
         && let Some(run) = book.names.find(run)
         && let Some((_, first)) = book.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
@@ -207,7 +207,7 @@ fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
             Some(true) => {
                 inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
             }
-            None => inquiry.lacks("whether a claim was before a resumption whose log index nobody knows"),
+            None => inquiry.lacks("whether a claim was before a resumption of unknown log index"),
         }
     }
 }
@@ -220,7 +220,7 @@ fn there_by(book: &Book, grant: &Grant) -> Option<u64> {
 
 fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
     let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
-    // When it opened is told in ledger time.
+    // Its opening is recorded in ledger time.
     let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms);
     for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
         let (opened, stopped) = (run.opened_index, stops.index);
@@ -229,7 +229,7 @@ fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inq
             Some(true) => {
                 inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
             }
-            None => inquiry.lacks("whether a run opened before a resumption whose log index nobody knows"),
+            None => inquiry.lacks("whether a run opened before a resumption of unknown log index"),
         }
     }
 }

@@ -50,7 +50,7 @@ pub fn bounded(book: &Book) -> Verdict {
     }
     if whole {
         for item in doubted(book).filter(|item| rows_of(&book.grants, *item).is_empty()) {
-            inquiry.offends(|| format!("{} is in doubt and nobody ever held it", book.describe(item)));
+            inquiry.offends(|| format!("{} is in doubt and no claim ever held it", book.describe(item)));
         }
         for grant in unaccounted(book) {
             let (item, node) = (book.describe(grant.item), book.names.text(grant.node));
@@ -71,18 +71,18 @@ pub fn doubt(book: &Book) -> Doubt {
     Doubt { in_doubt, arrived, allowed: by_relay + by_faults }
 }
 
-/// The last grants of those in doubt for whom no fault is left that may have struck them, and whom the relay did not
+/// The last grants of recipients in doubt that no remaining fault explains, and that the relay did not
 /// leave without an answer.
 fn unaccounted(book: &Book) -> Vec<&Grant> {
     let cap = claim_cap(book);
     let mut rooms: Vec<u64> = book.faults.iter().map(|fault| allowed_by(book, fault, cap)).collect();
-    let anybody = rooms.len();
+    let unnamed = rooms.len();
     rooms.push(nameless(book));
     let mut classes: BTreeMap<Suspects, Vec<&Grant>> = BTreeMap::new();
     let held = doubted(book).filter(|item| !was_left_untold(book, *item));
     for grant in held.filter_map(|item| rows_of(&book.grants, item).last()) {
         let suspects = book.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(book, fault, grant));
-        let suspects = suspects.map(|(place, _)| place).chain([anybody]).filter(|place| rooms[*place] > 0);
+        let suspects = suspects.map(|(place, _)| place).chain([unnamed]).filter(|place| rooms[*place] > 0);
         classes.entry(suspects.collect()).or_default().push(grant);
     }
     let counts: Vec<(Suspects, u64)> =
@@ -100,8 +100,8 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == holder) {
         return false;
     }
-    // Ledger time, by which a life is told from the next one, may be off by that, and who is gone may be granted
-    // something until his lease is over.
+    // Ledger time, which separates one incarnation from the next, may be off by that, and a node that is gone may be
+    // granted something until its lease is over.
     let slack_ns = (book.header.lease_ms + book.header.margin_ms + book.header.clock_error_ms).saturating_mul(MS);
     let lives_again = book.lives.iter().filter(|life| life.node == holder && life.started_ns > fault.from_ns);
     let lives_again = lives_again.map(|life| life.started_ns).min();
@@ -196,7 +196,7 @@ fn under_way(book: &Book, fault: &Fault) -> u64 {
 /// Did the relay, on purpose, leave the sender of its last hand-off without an answer?
 fn was_left_untold(book: &Book, item: Item) -> bool {
     let last = rows_of(&book.grants, item).last().map(|grant| grant.fence);
-    // Of a message that was cut off nobody may have read the fence.
+    // The fence of a message that was cut off may not have been read.
     let is_last = |fence: Option<Fence>| fence.is_none() || fence == last;
     rows_of(&book.dots, item).iter().any(|dot| dot.answer.leaves_doubt() && is_last(dot.fence))
 }

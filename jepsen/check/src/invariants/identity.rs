@@ -1,4 +1,4 @@
-//! What I9 asks of the mails themselves, beside where they came. A mail says by its Message-ID which item it is of, so
+//! What I9 asks of the emails themselves, beside where they came. An email names its item by its Message-ID, so
 //! that its recipient can recognize a duplicate: each attempt of an item bears the same one, and no two items share
 //! one. Its body is the same at each attempt too. And what came was a message: a line end that two readers may take for
 //! two different things (RFC 5321 2.3.8) was never written.
@@ -11,8 +11,8 @@ use crate::book::{Book, Dot};
 use crate::history::Answered;
 use crate::verdict::Inquiry;
 
-/// The offences of the mails.
-pub fn of_mails(book: &Book, inquiry: &mut Inquiry) {
+/// The offences of the emails.
+pub fn of_emails(book: &Book, inquiry: &mut Inquiry) {
     for dot in book.dots.iter().filter(|dot| dot.answer == Answered::Malformed) {
         inquiry.offends(|| format!("{} was no message: {}", book.describe(dot.item), told(book, dot)));
     }

@@ -50,7 +50,7 @@ pub fn nothing_lost(book: &Book) -> Verdict {
     inquiry.verdict()
 }
 
-/// Everybody of a run that was due stands somewhere final.
+/// Each recipient of a run that was due has a final state.
 fn account(book: &Book, run: &Run, audience: Name, inquiry: &mut Inquiry) {
     let Some(recipients) = book.audiences.get(&audience) else {
         return inquiry.lacks(format!("the audience {}", book.names.text(audience)));
@@ -73,7 +73,7 @@ fn account(book: &Book, run: &Run, audience: Name, inquiry: &mut Inquiry) {
                     inquiry.offends(|| format!("{} is {state:?}, and nothing made it so", book.describe(item)))
                 }
                 Cause::Unknown(part) => {
-                    inquiry.lacks(format!("{part:?}, for why somebody who got nothing is {state:?}"))
+                    inquiry.lacks(format!("{part:?}, for why a recipient without an email is {state:?}"))
                 }
             },
         }

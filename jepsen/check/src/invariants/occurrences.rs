@@ -28,7 +28,7 @@ pub fn kept(book: &Book) -> Verdict {
         on_time(book, run, &mut inquiry);
     }
     passed_over(book, &mut inquiry);
-    mails(book, &mut inquiry);
+    emails(book, &mut inquiry);
     inquiry.verdict()
 }
 
@@ -70,8 +70,8 @@ fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
-/// A backfilled run lies in a range that an operator had asked for before any mail of it came. (That it is no second
-/// run of its instant is `once_each`'s affair. When it opened is told in ledger time, which may be behind.)
+/// A backfilled run lies in a range that an operator had asked for before any email of it. (`once_each` checks that
+/// it is no second run of its instant. Its opening is recorded in ledger time, which may be behind.)
 fn backfilled(book: &Book, inquiry: &mut Inquiry) {
     for (name, own) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
         let from = book.dots.partition_point(|dot| dot.item.run < *name);
@@ -85,7 +85,7 @@ fn backfilled(book: &Book, inquiry: &mut Inquiry) {
                         && (*from_unix_ms..=*until_unix_ms).contains(&own.due_unix_ms))
         });
         if !is_asked {
-            inquiry.offends(|| format!("{} was backfilled, and nobody had asked for that", own.run));
+            inquiry.offends(|| format!("{} was backfilled without a request", own.run));
         }
     }
 }
@@ -188,7 +188,7 @@ fn passed_over(book: &Book, inquiry: &mut Inquiry) {
 }
 
 /// No mail before its instant, of an unknown run, or to an address outside the run's audience.
-fn mails(book: &Book, inquiry: &mut Inquiry) {
+fn emails(book: &Book, inquiry: &mut Inquiry) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(book).collect();
     for dot in book.accepts() {
         let told = || format!("{} at {:.3} s", book.describe(dot.item), dot.at_ns as f64 / 1e9);

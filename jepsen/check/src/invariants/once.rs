@@ -2,7 +2,7 @@
 //! past the gate without a definite refusal.
 //!
 //! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of
-//! its own. Under `hold` and `assume_sent` only an operator decides, so only his calls count and the ledger's own word
+//! its own. Under `hold` and `assume_sent` only an operator decides, so only their calls count and the ledger's own word
 //! does not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, nor
 //! does what came when the recipient was not in doubt: a dead letter that was requeued had no mail to be doubled.
 
@@ -48,7 +48,7 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
     inquiry.verdict()
 }
 
-/// Mails beyond the first of their items.
+/// Emails beyond the first of their items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
     /// Under `hold` and `assume_sent` those without a decision: they break the promise. Under `resend` all of them:
@@ -130,7 +130,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
             |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX, is_step: true };
         return resent.map(decision).collect();
     }
-    let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
+    let (own_run, own_recipient) = (book.names.text(item.run), book.names.text(item.recipient));
     let decision = |call: &Call| {
         let Operation::Resend { run, recipient } = &call.operation else { return None };
         let index = match call.answer {
@@ -139,7 +139,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
             Answer::Failed { .. } | Answer::Found { .. } => return None,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
-        let is_own = run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom);
+        let is_own = run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient);
         is_own.then_some(Decision { index, invoked_ns, answered_ns, is_step: false })
     };
     book.calls.iter().filter_map(decision).collect()

@@ -34,9 +34,9 @@ struct Write<'a> {
 pub struct Read<'a> {
     /// Who.
     pub client: &'a str,
-    /// When he asked.
+    /// When it was invoked.
     pub invoked_ns: u64,
-    /// When he was answered.
+    /// When it was answered.
     pub answered_ns: u64,
     /// What it held.
     pub value: Option<&'a str>,

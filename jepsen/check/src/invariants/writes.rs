@@ -45,11 +45,11 @@ fn at_the_end((noun, tenant, name): Key, register: &Register, held: Option<&str>
 fn told((noun, tenant, name): Key, read: &Read, wrong: Wrong) -> String {
     let (client, value, at_s) = (read.client, words(read.value), read.invoked_ns as f64 / 1e9);
     let but = match wrong {
-        Wrong::NeverWritten => "nobody had written that",
+        Wrong::NeverWritten => "no client had written that",
         Wrong::Stale => "it held something else since before it was asked for",
         Wrong::WentBack => "what was there before it was seen again afterwards",
     };
-    format!("{client} was told at {at_s:.3} s that {noun:?} {tenant}/{name} holds {value}, and {but}")
+    format!("{client} read at {at_s:.3} s that {noun:?} {tenant}/{name} holds {value}, and {but}")
 }
 
 fn words(value: Option<&str>) -> String {

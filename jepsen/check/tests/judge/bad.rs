@@ -345,14 +345,14 @@ fn i7_read_of_what_nobody_wrote_or_had_written_by_then() {
     rejected(&and_read("daily", 30.0, Some("another")), &[7]);
     rejected(&and_read("daily", 30.0, Some("v9")), &[7]);
     rejected(&and_read("daily", 8.0, Some("v2")), &[7]);
-    rejected(&and_read("nobody's", 30.0, Some("v1")), &[7]);
-    assert!(and_read("nobody's", 30.0, None).judge().valid);
+    rejected(&and_read("unwritten", 30.0, Some("v1")), &[7]);
+    assert!(and_read("unwritten", 30.0, None).judge().valid);
     assert!(and_read("daily", 24.0, Some("v2")).judge().valid, "a write without an answer may never be done");
 }
 
 #[test]
 fn i7_read_that_goes_back() {
-    // Of a write without an answer nobody knows, until somebody has seen it.
+    // A write without an answer is undecided until a read returns it.
     rejected(&and_read("perhaps", 32.0, Some("v1")), &[7]);
     assert!(and_read("perhaps", 28.95, Some("v1")).judge().valid, "it was seen by a read that was not over yet");
     // Two were under way together; once v3 was seen after v2, v2 is gone.
@@ -366,7 +366,7 @@ fn i7_read_that_goes_back() {
     };
     rejected(&at_the_end("perhaps", "v1"), &[7]);
     rejected(&at_the_end("both", "v2"), &[7]);
-    // The same value by two requests: nobody says whose was seen.
+    // The same value by two requests: either may be the one that was read.
     let again = with(|history| {
         history.asked("again", 26.0, write(Noun::Schedule, "both", Some("v2")), ok(227));
         history.call(31.0, 31.1, read(Noun::Schedule, "both"), shows(Some("v2")));
@@ -483,7 +483,7 @@ fn i9_mail_that_does_not_say_which_item_it_is_of() {
     };
     rejected(&again(|mail| mail.message_id = Some("<another@example.net>".to_owned())), &[9]);
     rejected(&again(|mail| mail.body = Some("another".to_owned())), &[9]);
-    assert!(again(|mail| mail.body = None).judge().valid, "nobody looked at it");
+    assert!(again(|mail| mail.body = None).judge().valid, "its body was not read");
 }
 
 #[test]
@@ -632,7 +632,7 @@ fn i12_tenant_that_waits_for_another() {
     let mut paused = late;
     paused.call(25.8, 25.9, Operation::Pause { target: Target::Run("r225.0".to_owned()) }, Answer::Unknown);
     let verdict = &paused.judge().invariants[&reveille_check::judgement::Name(12)];
-    assert!(matches!(verdict, reveille_check::Verdict::Unknown { .. }), "somebody may have paused it: {verdict:?}");
+    assert!(matches!(verdict, reveille_check::Verdict::Unknown { .. }), "an operator may have paused it: {verdict:?}");
 }
 
 #[test]
@@ -723,7 +723,7 @@ fn i14_without_faults_they_are_equal() {
     history.header.coverage = Coverage::default();
     history.header.asks = vec![14];
     let judgement = history.judge();
-    assert_eq!(crate::broken(&judgement), [14].into(), "some passes were of mails that never came");
+    assert_eq!(crate::broken(&judgement), [14].into(), "some passes belong to emails that never came");
 }
 
 #[test]
@@ -738,7 +738,7 @@ fn i15_row_that_stays_with_holder_that_is_gone() {
     rejected(&stays, &[15]);
     let mut leaderless = stays.clone();
     leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
-    assert!(leaderless.judge().valid, "nobody could revoke it");
+    assert!(leaderless.judge().valid, "no leader could revoke it");
     let down = |nodes: &[&str]| {
         let mut history = stays.clone();
         for life in history.events.iter_mut().filter_map(|event| match event {
@@ -818,7 +818,7 @@ fn i9_identity_header_that_comes_twice_is_rejected() {
     }
 }
 
-/// Nobody leads from 44 s on, for so long; every node is up since 24 s.
+/// No leader from 44 s on, for so long; every node is up since 24 s.
 fn without_a_leader(seconds: f64, change: impl FnOnce(&mut History)) -> History {
     with(|history| {
         history.events.push(Event::Outage(Outage { from_ns: ns(44.0), until_ns: ns(44.0 + seconds) }));
@@ -856,15 +856,15 @@ fn i17_outage_without_majority_is_excused_while_it_lasts() {
 
 #[test]
 fn i17_torn_log_counts_when_leader_has_stood_for_five_seconds() {
-    let mended = |until_s: f64| {
+    let repaired = |until_s: f64| {
         without_a_leader(14.0, |history| {
             for node in ["n1", "n2"] {
                 history.fault(FaultKind::Damage, &[node], 35.0).until_ns = Some(ns(until_s));
             }
         })
     };
-    assert!(mended(40.0).judge().valid, "the leader went before they had caught up");
-    rejected(&mended(38.0), &[17]);
+    assert!(repaired(40.0).judge().valid, "the leader went before they had caught up");
+    rejected(&repaired(38.0), &[17]);
 }
 
 #[test]
@@ -912,7 +912,7 @@ fn i17_outage_while_any_link_is_cut_is_excused() {
     rejected(&cut(46.0), &[17]);
 }
 
-/// The relay is mended before the minute is over.
+/// The relay works again before the minute is over.
 fn mend_relay(history: &mut History) {
     history.alter(|event| match event {
         Event::Fault(fault) if fault.kind == FaultKind::Relay => {

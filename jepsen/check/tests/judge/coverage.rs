@@ -74,7 +74,7 @@ fn fault_without_target_makes_run_invalid() {
         cut.cannot = false;
         history.events.push(Event::Fault(cut.clone()));
     });
-    assert!(once.judge().valid, "and where somebody was there the machine could not do it");
+    assert!(once.judge().valid, "the node was there, but the machine could not do it");
 }
 
 #[test]

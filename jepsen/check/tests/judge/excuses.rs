@@ -125,7 +125,7 @@ fn i4_end_by_client_or_relay_is_explained() {
     rejected(&too_soon, &[4]);
 }
 
-/// He was opted out already; who asked again first was served last.
+/// The recipient had opted out already; the second opt-out was invoked first and served last.
 #[test]
 fn i4_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_before() {
     let repeated = |opted_out: u64, taken_back: u64| {
@@ -161,7 +161,7 @@ fn i1_who_was_not_in_doubt_is_not_sent_again_by_decision() {
     rejected(&twice, &[1, 3]);
 }
 
-/// Whoever is sent again was in doubt.
+/// A recipient that is sent again was in doubt.
 fn again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
     history.step(run, who, index - 30, Step::InDoubt);
     accepted_again(history, run, who, index, at_s);
@@ -199,7 +199,7 @@ fn i1_decision_excuses_only_what_lies_on_both_sides_of_it() {
     });
     rejected(&third, &[1, 3]);
     assert_eq!((third.judge().duplicates, third.judge().duplicates_decided), (1, 1), "one of the two was decided");
-    // Nobody knows its place in the log.
+    // Its place in the log is unknown.
     let perhaps = |at_s: f64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);
@@ -259,7 +259,7 @@ fn i6_node_that_was_waited_out_may_not_claim_anew() {
         history.dot("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
     });
     rejected(&forgotten, &[6]);
-    // Without its place in the log nobody can say which claims were before it.
+    // Without its place in the log the claims before it are unknown.
     let unread = with(|history| {
         history.alter(|event| match event {
             Event::Call(Call { answer: Answer::Ok { index, unconfirmed, .. }, .. }) if !unconfirmed.is_empty() => {
@@ -323,7 +323,7 @@ fn i10_instant_that_is_skipped_or_refused_without_earlier_run() {
     assert!(passed(PassedOver::Refused, false, "daily").judge().valid);
 }
 
-/// A run by hand may come before an instant that nobody could open, and then it has to be given way to.
+/// A triggered run may come before an instant that no leader could open, and then the instant has to give way.
 #[test]
 fn i10_instant_gives_way_to_run_that_opened_while_it_still_could_have() {
     let skipped = with(|history| {
@@ -433,7 +433,7 @@ fn i8_of_two_resumptions_first_in_log_counts() {
 
 #[test]
 fn i8_where_resumption_without_answer_was_done_ledger_tells() {
-    // Claims whose instants nobody knows: by time alone nothing could be said of them.
+    // Claims of unknown instants: their times alone prove nothing.
     let timeless = |history: &mut History, index: u64| {
         history.claim("r220.0", "d", fence(210, index), ("n1", 1), 28.5);
         let Some(Event::Claim(claim)) = history.events.last_mut() else { unreachable!() };

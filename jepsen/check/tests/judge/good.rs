@@ -504,7 +504,7 @@ fn reads(history: &mut History) {
     history.call(5.0, 5.2, read(schedule, "daily"), Answer::Unknown);
 }
 
-/// An instant that fell into a pause opens because somebody asked for it.
+/// An instant that fell into a pause opens by a backfill.
 fn backfilled(history: &mut History) {
     let weekly = ("default", "weekly");
     history.due(weekly, 17.0, "solo");

@@ -22,7 +22,7 @@ fn broken(judgement: &Judgement) -> BTreeSet<u8> {
     broken.map(|(name, _)| name.0).collect()
 }
 
-/// Numbers of the invariants of which nobody knows.
+/// Numbers of the invariants whose verdict is unknown.
 fn unknown(judgement: &Judgement) -> BTreeSet<u8> {
     let unknown = judgement.invariants.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Unknown { .. }));
     unknown.map(|(name, _)| name.0).collect()

@@ -15,7 +15,7 @@ type Change = fn(&Event) -> Vec<Event>;
 enum By {
     /// This invariant is false.
     False(u8),
-    /// Nobody can judge this invariant any more.
+    /// This invariant can no longer be judged.
     Unknown(u8),
     /// The run does not count.
     Coverage,
@@ -32,7 +32,7 @@ impl By {
     }
 }
 
-fn mails(event: &Event, change: impl Fn(&mut Mail)) -> Vec<Event> {
+fn emails(event: &Event, change: impl Fn(&mut Mail)) -> Vec<Event> {
     let mut event = event.clone();
     if let Event::Mail(mail) = &mut event {
         change(mail);
@@ -72,12 +72,12 @@ fn doubled_or_changed_mail_is_rejected() {
     none_passes("a final dot", |event| matches!(event, Event::Mail(_)), &[(twice, By::False(3))]);
     let accepted = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted());
     let changes: [Change; 6] = [
-        |event| mails(event, |mail| mail.recipient.push('x')),
-        |event| mails(event, |mail| mail.run = None),
-        |event| mails(event, |mail| mail.run = Some("r1.0".to_owned())),
-        |event| mails(event, |mail| mail.fence = None),
-        |event| mails(event, |mail| mail.fence = mail.fence.map(|fence| Fence { place: 9, ..fence })),
-        |event| mails(event, |mail| mail.node.push('x')),
+        |event| emails(event, |mail| mail.recipient.push('x')),
+        |event| emails(event, |mail| mail.run = None),
+        |event| emails(event, |mail| mail.run = Some("r1.0".to_owned())),
+        |event| emails(event, |mail| mail.fence = None),
+        |event| emails(event, |mail| mail.fence = mail.fence.map(|fence| Fence { place: 9, ..fence })),
+        |event| emails(event, |mail| mail.node.push('x')),
     ];
     none_passes("an accepted mail", accepted, &changes.map(|change| (change, By::False(2))));
 }
@@ -91,7 +91,7 @@ fn lost_mail_is_rejected() {
                 == (mail.run.as_ref(), &mail.recipient) && matches!(standing.state, Fate::InDoubt | Fate::Assumed))
         })
     };
-    // Of one in doubt nobody can say whether it came. That is what doubt is.
+    // The arrival of an email in doubt is unknown by definition.
     let proves = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted() && !doubted(mail));
     none_passes("an accepted mail", proves, &[(lost, By::False(9))]);
 }

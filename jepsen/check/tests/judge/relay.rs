@@ -1,5 +1,5 @@
-//! What a relay that was broken on purpose may leave behind: doubt of those whom it did not answer, and of nobody else
-//! (I5); and who went round again by a decision (I9).
+//! What a relay that was broken on purpose may leave behind: doubt about recipients without an answer, and no other
+//! (I5); and recipients that were sent again by a decision (I9).
 
 use reveille_check::history::*;
 
@@ -45,7 +45,7 @@ fn i5_nobody_else_is_in_doubt_by_it() {
         }
     });
     rejected(&others, &[5]);
-    // What was cut off was an earlier attempt of his; the last one was never heard of.
+    // An earlier attempt was cut off; the last attempt left no trace.
     let earlier = with(|history| {
         cut_off(history, |_| {});
         history.claim("r120.0", "m7", fence(10, 180), ("n2", 1), 15.0);

@@ -26,7 +26,7 @@ pub struct RecipientOfRun {
 
 /// The answer to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct DecisionAnswer {
     /// How many recipients it changed.
     pub changed: u64,
     /// The log index, if it changed any.
@@ -72,7 +72,7 @@ impl AdminClient {
         run: &str,
         recipients: Vec<String>,
         resolution: Resolution,
-    ) -> CallResult<Decision> {
+    ) -> CallResult<DecisionAnswer> {
         let preview = ResolveDoubtsRequest {
             tenant: self.tenant(),
             run: run.to_owned(),
@@ -85,22 +85,22 @@ impl AdminClient {
         let call = rpc!(DoubtServiceClient, resolve_doubts);
         let fence = match self.change_by(node, call, preview.clone()).await {
             CallResult::Done(answer) if answer.fence.is_empty() => {
-                return CallResult::Done(Decision { changed: 0, index: None });
+                return CallResult::Done(DecisionAnswer { changed: 0, index: None });
             }
             CallResult::Done(answer) => answer.fence,
-            other => return other.map(|_| Decision { changed: 0, index: None }),
+            other => return other.map(|_| DecisionAnswer { changed: 0, index: None }),
         };
         let request = ResolveDoubtsRequest { validate_only: false, fence, ..preview };
         let answer = self.change_by(node, call, request).await;
-        answer.map(|answer| Decision { changed: answer.resolved, index: entry(answer.index) })
+        answer.map(|answer| DecisionAnswer { changed: answer.resolved, index: entry(answer.index) })
     }
 
     /// Sends these dead letters of a run again.
-    pub async fn requeue_by(&self, node: usize, run: &str, recipients: Vec<String>) -> CallResult<Decision> {
+    pub async fn requeue_by(&self, node: usize, run: &str, recipients: Vec<String>) -> CallResult<DecisionAnswer> {
         let (tenant, run) = (self.tenant(), run.to_owned());
         let request = RequeueDeadLettersRequest { tenant, run, recipients, ..RequeueDeadLettersRequest::default() };
         let answer = self.change_by(node, rpc!(DeadLetterServiceClient, requeue_dead_letters), request).await;
-        answer.map(|answer| Decision { changed: answer.requeued, index: entry(answer.index) })
+        answer.map(|answer| DecisionAnswer { changed: answer.requeued, index: entry(answer.index) })
     }
 }
 

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
-pub use doubts::{Decision, RecipientOfRun};
+pub use doubts::{DecisionAnswer, RecipientOfRun};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// The timeout of one node.

@@ -8,7 +8,7 @@ use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
-    /// Who is in doubt can pass no gate any more (P9): that is why he may be sent again without another check.
+    /// A recipient in doubt can pass no gate any more (P9): so it may be sent again without another check.
     pub(super) fn decide(&mut self, rules: Rules, decide: Decide) -> Result<(), Refusal> {
         let Decide { recipient, decision, by } = decide;
         if let Decider::Policy(epoch) = by {

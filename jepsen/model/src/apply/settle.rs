@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Pending again, or what the run now demands. Who has opted out is pending too: the gate of his next row says so.
+    /// Pending again, or what the run now demands. An opted-out recipient is pending too: its next gate stops it.
     fn goes_back(&mut self, rules: Rules, recipient: Recipient) {
         self.note_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();

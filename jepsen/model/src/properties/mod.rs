@@ -32,7 +32,7 @@ pub const SILENCE_AFTER_ANSWER: &str = "I6 no gate pass after the answer, until 
 /// The second half: what may still arrive is named (P15).
 pub const ARRIVALS_ARE_NAMED: &str = "I6 an accept after the answer was named in it";
 /// And of a run past its deadline.
-pub const NO_LATER_CLAIM: &str = "I8 nobody is claimed of a run that is paused or ended";
+pub const NO_LATER_CLAIM: &str = "I8 no recipient is claimed of a run that is paused or ended";
 /// Sent was accepted; what was accepted and is not sent is still held by a row, assumed, or was sent again.
 pub const LEDGER_AND_RELAY: &str = "I9 ledger and relay agree";
 /// The sum over the states is the audience; rows and states tell the same.
@@ -52,7 +52,7 @@ pub const RETRIES_END: &str = "P4 who waits or is claimed has attempts left";
 /// Without `resend` and without operators there are none.
 pub const NO_CONTRADICTION: &str = "P14 no contradiction and no known duplicate, but for each counted resend";
 /// Cancelled, or expired: who comes back ends too.
-pub const ENDED: &str = "P15 nobody waits in a run that has ended";
+pub const ENDED: &str = "P15 no recipient waits in a run that has ended";
 /// It is the log's time, whatever leaders' clocks say.
 pub const TIME: &str = "P18 ledger time never goes back, and no entry of an epoch leaps";
 
@@ -121,7 +121,7 @@ fn covered(_: &Protocol, state: &State) -> bool {
     })
 }
 
-/// Whom the relay has taken a mail for.
+/// The recipients whose emails the relay accepted.
 fn accepted(state: &State) -> Recipients {
     let mut accepted = Recipients::NONE;
     for attempt in state.attempts.iter().filter(|attempt| attempt.is_accepted()) {

@@ -36,7 +36,7 @@ pub const DEAD: &str = "a recipient is dead of its attempts";
 /// An operator sent a dead recipient again, and it arrived.
 pub const REQUEUED: &str = "a dead recipient is sent again and arrives";
 /// A duplicate by choice: two accepts, and the ledger cannot know.
-pub const DUPLICATE: &str = "a recipient who was sent again gets two mails";
+pub const DUPLICATE: &str = "a recipient that was sent again gets two emails";
 /// And where both answers are heard in the end.
 pub const KNOWN_DUPLICATE: &str = "a known duplicate is counted";
 /// Sent again, ended without a mail, and the first mail had arrived.

@@ -5,12 +5,12 @@ use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::time::Duration;
 
-use super::{Arrival, Relay};
+use super::{Arrival, SimulatedRelay};
 use crate::network::Life;
 
 /// The relay's end of one connection.
 pub(super) struct Session {
-    relay: Relay,
+    relay: SimulatedRelay,
     life: Life,
     connection: u64,
     wire: BufReader<DuplexStream>,
@@ -24,7 +24,7 @@ enum Next {
 }
 
 impl Session {
-    pub fn new(relay: Relay, life: Life, connection: u64, stream: DuplexStream) -> Session {
+    pub fn new(relay: SimulatedRelay, life: Life, connection: u64, stream: DuplexStream) -> Session {
         Session { relay, life, connection, wire: BufReader::new(stream), mail: None }
     }
 

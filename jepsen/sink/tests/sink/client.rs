@@ -88,13 +88,13 @@ impl Client {
         assert!(heard.is_err(), "heard {heard:?} in what should be silence");
     }
 
-    /// Says the envelope of a mail to `recipient` in one packet and reads its replies up to the 354.
+    /// Says the envelope of an email to `recipient` in one packet and reads its replies up to the 354.
     pub async fn open_mail(&mut self, recipient: &str) {
         self.say(&format!("MAIL FROM:<news@shop.test>\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")).await;
         assert_eq!([self.code().await, self.code().await, self.code().await], [250, 250, 354]);
     }
 
-    /// Sends a whole mail up to its final dot, and reads no answer.
+    /// Sends a whole email up to its final dot, and reads no answer.
     pub async fn send_mail(&mut self, recipient: &str) {
         self.open_mail(recipient).await;
         self.say(&message(recipient)).await;

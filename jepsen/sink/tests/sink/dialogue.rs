@@ -36,17 +36,17 @@ async fn pipelined_dialogue_is_answered_in_order_and_each_recipient_is_accept() 
     client.say("MAIL FROM:<>\r\nRCPT TO:<a@x.test>\r\nRCPT TO:<b@x.test>\r\nDATA\r\n").await;
     let codes = [client.code().await, client.code().await, client.code().await, client.code().await];
     assert_eq!(codes, [250, 250, 250, 354]);
-    // The next mail's commands travel in the packet of the final dot.
+    // The next email's commands travel in the packet of the final dot.
     client.say(&(message("a") + "MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nDATA\r\n")).await;
     let codes = [client.code().await, client.code().await, client.code().await, client.code().await];
     assert_eq!(codes, [250, 250, 250, 354]);
     client.say(&(message("a") + "QUIT\r\n")).await;
     assert_eq!([client.code().await, client.code().await], [250, 221]);
 
-    let mails = sink.mails();
-    let caught: Vec<_> = mails.iter().map(|(number, mail)| (number, mail.recipient.as_str())).collect();
+    let emails = sink.emails();
+    let caught: Vec<_> = emails.iter().map(|(number, mail)| (number, mail.recipient.as_str())).collect();
     assert_eq!(caught, [(1, "a@x.test"), (2, "b@x.test"), (3, "a@x.test")], "nothing is deduplicated");
-    let first = mails.get(1).unwrap();
+    let first = emails.get(1).unwrap();
     assert_eq!(first.message_id.as_deref(), Some("<a.run-7@reveille.test>"));
     assert_eq!(first.fence.as_deref(), Some("1.17.99.3"));
     assert_eq!(first.headers.get("x-reveille-run").map(String::as_str), Some("7"));

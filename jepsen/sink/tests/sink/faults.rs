@@ -11,7 +11,7 @@ fn sink(spec: &str) -> Sink {
     Sink::start(SinkOptions { faults: spec.parse().unwrap(), ..SinkOptions::default() }).unwrap()
 }
 
-/// Sends one mail as far as the sink lets it; every reply line after the EHLO, then `end` if the connection ended.
+/// Sends one email as far as the sink lets it; every reply line after the EHLO, then `end` if the connection ended.
 async fn story(sink: &Sink) -> Vec<String> {
     let mut client = Client::connect(sink.address()).await;
     let mut heard = Vec::new();
@@ -137,7 +137,7 @@ async fn stalled_dialogue_is_silent_until_its_client_leaves() {
         client.expect_silence().await;
         let dialogues = sink.connections();
         let [dialogue] = dialogues.as_slice() else { panic!("one dialogue, not {dialogues:?}") };
-        assert_eq!((dialogue.state, dialogue.mails), (DialogueState::AfterDot, 0));
+        assert_eq!((dialogue.state, dialogue.emails), (DialogueState::AfterDot, 0));
         assert_eq!(dialogue.unanswered[0].fence.as_deref(), Some("1.17.99.3"));
         drop(client);
         crate::client::until(|| sink.connections().is_empty()).await;
@@ -227,7 +227,7 @@ async fn dot_watcher_is_told_each_answer() {
 async fn dot_watcher_is_told_of_malformed_message() {
     let (tell, told) = std::sync::mpsc::channel();
     let note = move |accept: &reveille_sink::Accepted, answer| {
-        // Whoever listened has gone when the test has failed.
+        // The receiver is gone when the test has failed.
         let _ = tell.send((accept.fence.clone(), answer));
     };
     let dots = Some(DotWatcher::new(note));
@@ -247,7 +247,7 @@ async fn dot_watcher_gets_whole_lines_of_cut_message() {
     {
         let (tell, told) = std::sync::mpsc::channel();
         let note = move |accept: &reveille_sink::Accepted, answer| {
-            // Whoever listened has gone when the test has failed.
+            // The receiver is gone when the test has failed.
             let _ = tell.send((accept.fence.clone(), answer));
         };
         let dots = Some(DotWatcher::new(note));
@@ -260,7 +260,7 @@ async fn dot_watcher_gets_whole_lines_of_cut_message() {
         sink.stop().await;
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [(fence.map(str::to_owned), DotAnswer::Cut)], "{came}");
     }
-    // Whoever leaves by himself was not cut off.
+    // A client that leaves by itself was not cut off.
     let (tell, told) = std::sync::mpsc::channel();
     let dots = Some(DotWatcher::new(move |_: &_, answer| {
         let _ = tell.send(answer);

@@ -1,4 +1,4 @@
-//! Holding a mail between its dot and its answer.
+//! Holding an email between its dot and its answer.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn held_mail_lets_go_by_its_limit_by_drop_and_by_death_of_its_client() {
     client.send_mail("a@x.test").await;
     let held = hold.next(PATIENCE).await.unwrap();
     assert_eq!(client.code().await, 250);
-    assert!(!held.release(), "nobody waits for it any more");
+    assert!(!held.release(), "no dialogue waits any more");
 
     let long = HoldRequest { limit: PATIENCE, count: 2, ..HoldRequest::default() };
     let mut hold = sink.hold_next_answer(long);

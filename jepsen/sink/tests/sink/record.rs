@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use reveille_sink::{Record, RecordError, Sink, SinkOptions};
+use reveille_sink::{RecordError, RecordFile, Sink, SinkOptions};
 use tempfile::tempdir;
 
 use crate::client::{Client, message};
@@ -28,7 +28,7 @@ async fn line_of_mail_is_in_file_when_its_250_is_read() {
                     let recipient = format!("{client}.{mail}@x.test");
                     dialogue.send_mail(&recipient).await;
                     assert_eq!(dialogue.code().await, 250);
-                    let record = Record::read(&path).unwrap();
+                    let record = RecordFile::read(&path).unwrap();
                     assert_eq!(record.accepts.iter().filter(|accept| accept.recipient == recipient).count(), 1);
                 }
             });
@@ -38,8 +38,8 @@ async fn line_of_mail_is_in_file_when_its_250_is_read() {
         }
         let handle = sink.handle();
         sink.stop().await;
-        let record = Record::read(&path).unwrap();
-        let in_memory: Vec<_> = handle.mails().iter().map(|(_, accept)| accept.as_ref().clone()).collect();
+        let record = RecordFile::read(&path).unwrap();
+        let in_memory: Vec<_> = handle.emails().iter().map(|(_, accept)| accept.as_ref().clone()).collect();
         assert_eq!((record.torn, record.accepts.len()), (None, 80));
         assert_eq!(record.accepts, in_memory, "memory and file hold the same in the same order");
     }
@@ -70,11 +70,12 @@ async fn torn_tail_is_named_by_reader_and_cut_by_next_sink() {
         sink.stop().await;
         let whole = fs::metadata(&path).unwrap().len();
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"message_id\":nul").unwrap();
-        let record = Record::read(&path).unwrap();
+        let record = RecordFile::read(&path).unwrap();
         let torn = record.torn.unwrap();
         assert_eq!((record.accepts.len(), torn.offset, torn.bytes), (life, whole, 17));
     }
-    let recipients: Vec<_> = Record::read(&path).unwrap().accepts.into_iter().map(|accept| accept.recipient).collect();
+    let recipients: Vec<_> =
+        RecordFile::read(&path).unwrap().accepts.into_iter().map(|accept| accept.recipient).collect();
     assert_eq!(recipients, ["1@x.test", "2@x.test", "3@x.test"]);
 }
 
@@ -94,14 +95,14 @@ async fn every_cut_of_record_is_read_and_damage_in_its_middle_is_error() {
     let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     for cut in 0..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
-        let record = Record::read(&path).unwrap();
+        let record = RecordFile::read(&path).unwrap();
         assert_eq!(record.accepts.len(), usize::from(cut >= first_line));
         assert_eq!(record.torn.is_some(), cut != 0 && cut != first_line);
     }
     let mut damaged = whole.clone();
     damaged[3] = 0;
     fs::write(&path, damaged).unwrap();
-    let error = Record::read(&path).unwrap_err();
+    let error = RecordFile::read(&path).unwrap_err();
     assert!(matches!(error, RecordError::Damaged { line: 1, offset: 0, .. }), "{error}");
     let refused = Sink::start(SinkOptions { record: Some(path), ..SinkOptions::default() }).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidData);
@@ -115,8 +116,8 @@ async fn accept_keeps_start_of_body_and_names_repeated_identity_headers() {
     assert_eq!([client.code().await, client.code().await, client.code().await], [250, 250, 354]);
     client.say("X-Reveille-Run: r1.0\r\nx-reveille-run: r2.0\r\nMessage-ID: <1@x>\r\n\r\nbody of it\r\n.\r\n").await;
     assert_eq!(client.code().await, 250);
-    let mails = sink.mails();
-    let accept = mails.get(1).unwrap();
+    let emails = sink.emails();
+    let accept = emails.get(1).unwrap();
     assert_eq!(
         (accept.repeated.as_slice(), accept.excerpt.as_deref()),
         (["X-Reveille-Run".to_owned()].as_slice(), Some("body o"))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use reveille_check::history::{Answer, Operation};
 use reveille_harness::CallResult;
-use reveille_harness::admin::{Decision, RecipientOfRun};
+use reveille_harness::admin::{DecisionAnswer, RecipientOfRun};
 use reveille_proto::admin::v1::Resolution;
 
 use super::operator::{Operator, nothing_to_do, word};
@@ -88,7 +88,7 @@ impl Operator {
         &self,
         invoked_ns: u64,
         named: &[String],
-        result: &CallResult<Decision>,
+        result: &CallResult<DecisionAnswer>,
         operation: impl Fn(Option<String>) -> Operation,
     ) {
         let answer = answer_of(result.clone(), |decision| Answer::at(decision.index));
@@ -99,9 +99,9 @@ impl Operator {
     }
 }
 
-fn described(what: &str, result: &CallResult<Decision>) -> (bool, String) {
+fn described(what: &str, result: &CallResult<DecisionAnswer>) -> (bool, String) {
     match result {
-        CallResult::Done(Decision { changed, .. }) => (*changed > 0, format!("{what}: {changed} changed")),
+        CallResult::Done(DecisionAnswer { changed, .. }) => (*changed > 0, format!("{what}: {changed} changed")),
         other => (false, format!("{what}: {}", word(other))),
     }
 }

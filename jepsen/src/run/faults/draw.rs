@@ -109,7 +109,7 @@ pub(super) const RELAY: [(&str, &str); 12] = [
     ("a huge banner", "banner:huge=10000000@0.3"),
     ("connections dropped after the dot", "after-commit:close@0.1"),
     ("connections reset in the body and inside an answer", "body:reset@0.1,answer:close@0.05"),
-    ("hangs up after five mails", "between:close-after=5"),
+    ("closes the connection after five emails", "between:close-after=5"),
 ];
 
 const DOWN_MS: [u64; 16] = [100, 100, 100, 100, 300, 300, 300, 500, 500, 500, 1_000, 1_000, 2_000, 2_000, 4_500, 7_000];

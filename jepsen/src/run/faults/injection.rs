@@ -17,6 +17,17 @@ pub struct BrokenLink {
     pub how: Option<LinkFault>,
 }
 
+/// How far the upgrade is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpgradeProgress {
+    /// A node went back to the former release.
+    pub(super) went_back: bool,
+    /// The operator asked for the next level. It may be raised, so no node goes back.
+    pub(super) is_asked: bool,
+    /// The ledger has the next level.
+    pub(super) is_finished: bool,
+}
+
 /// How a fault is repaired.
 pub(super) enum Repair {
     /// Nothing to do.

@@ -10,9 +10,8 @@ use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
 use tokio::task::JoinSet;
 
 use super::actions::{DiskFault, FaultAction, FaultTarget};
-use super::injection::{BrokenLink, Injected, KillCounts, NotInjected, Repair, VictimRole};
+use super::injection::{BrokenLink, Injected, KillCounts, NotInjected, Repair, UpgradeProgress, VictimRole};
 use super::plan::PlannedFault;
-use super::upgrade::UpgradeProgress;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
 

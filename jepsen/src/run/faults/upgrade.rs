@@ -7,20 +7,9 @@ use reveille_check::history::FaultStatus;
 use reveille_harness::{CallResult, FORMER_LEVEL, NEXT_LEVEL};
 
 use super::inject::status_of;
-use super::injection::{Injected, NotInjected, Repair};
+use super::injection::{Injected, NotInjected, Repair, UpgradeProgress};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
-
-/// How far the upgrade is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UpgradeProgress {
-    /// A node went back to the former release.
-    went_back: bool,
-    /// The operator asked for the next level. It may be raised, so no node goes back.
-    is_asked: bool,
-    /// The ledger has the next level.
-    is_finished: bool,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use reveille_sink::{Accepted, Record, Sink};
+use reveille_sink::{Accepted, RecordFile, Sink};
 
 /// An accept reaches the file a moment before memory.
 const TRIES: u32 = 10;
@@ -15,9 +15,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub async fn compare(file: &Path, sink: &Sink) -> Result<()> {
     let mut difference = String::new();
     for _ in 0..TRIES {
-        let record = Record::read(file).context("the sink's record")?;
-        let mails = sink.mails();
-        let memory: Vec<&Accepted> = mails.iter().map(|(_, accept)| accept.as_ref()).collect();
+        let record = RecordFile::read(file).context("the sink's record")?;
+        let emails = sink.emails();
+        let memory: Vec<&Accepted> = emails.iter().map(|(_, accept)| accept.as_ref()).collect();
         match differ(&record.accepts, &memory) {
             None => return Ok(()),
             Some(found) => difference = found,

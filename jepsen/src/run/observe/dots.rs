@@ -43,7 +43,7 @@ impl DotRecorder {
         // First, so that no lock of the sink is taken under ours.
         let open = sink.connections();
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, accept) in sink.mails().iter() {
+        for (_, accept) in sink.emails().iter() {
             if recorded.insert(dot(accept)) {
                 recorder.event(&mail(recorder, accept, Answered::AcceptedUntold));
             }

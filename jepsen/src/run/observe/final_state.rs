@@ -12,7 +12,7 @@ use reveille_check::history::{Event, Explained, Found, Noun, OPTED_OUT, Part, Pa
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
 
-use super::recipients::{self, LedgerClock, RecipientPath};
+use super::recipients::{self, LedgerTimeline, RecipientPath};
 use super::recorder::Recorder;
 use crate::run::workload::{TENANTS, Workload, value, value_of};
 
@@ -28,7 +28,7 @@ pub async fn read(
     admin: &AdminClient,
     workload: &Workload,
     recorder: &Recorder,
-    clock: &LedgerClock,
+    clock: &LedgerTimeline,
     until: Instant,
 ) -> Result<Vec<Part>> {
     let mut runs = BTreeMap::new();

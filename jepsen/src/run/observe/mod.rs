@@ -17,7 +17,7 @@ use reveille_harness::CallResult;
 pub use dots::DotRecorder;
 pub use gates::GateReader;
 pub use lifetimes::Lifetimes;
-pub use recipients::LedgerClock;
+pub use recipients::LedgerTimeline;
 pub use recorder::Recorder;
 
 /// A result as histories have it; `done` is the answer of a call that was done.

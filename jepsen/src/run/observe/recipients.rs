@@ -22,7 +22,7 @@ const READERS: usize = 8;
 
 /// Converts ledger time to the time of the history, and finds the process that owned a claim.
 #[derive(Clone)]
-pub struct LedgerClock {
+pub struct LedgerTimeline {
     lifetimes: Lifetimes,
     /// Civil time at the beginning of the history; `None` if the nodes' clocks are set wrong.
     began_unix_ms: Option<i64>,
@@ -32,14 +32,14 @@ pub struct LedgerClock {
     resumptions: Arc<Mutex<HashSet<(String, u64)>>>,
 }
 
-impl LedgerClock {
+impl LedgerTimeline {
     /// With all lifetimes, and the emails that arrived.
-    pub fn new(lifetimes: Lifetimes, began_unix_ms: Option<i64>, sink: &Sink, recorder: &Recorder) -> LedgerClock {
-        let mails = sink.mails();
-        let arrived = mails
+    pub fn new(lifetimes: Lifetimes, began_unix_ms: Option<i64>, sink: &Sink, recorder: &Recorder) -> LedgerTimeline {
+        let emails = sink.emails();
+        let arrived = emails
             .iter()
             .filter_map(|(_, accept)| Some((accept.fence.clone()?, recorder.ns(accept.data_monotonic_us as i64))));
-        LedgerClock { lifetimes, began_unix_ms, data_ns: arrived.collect(), resumptions: Arc::default() }
+        LedgerTimeline { lifetimes, began_unix_ms, data_ns: arrived.collect(), resumptions: Arc::default() }
     }
 
     /// Whether no other recipient of the run has shown this resumption.
@@ -80,7 +80,7 @@ pub struct RecipientPath {
 pub async fn read(
     admin: &AdminClient,
     recorder: &Recorder,
-    clock: &LedgerClock,
+    clock: &LedgerTimeline,
     wanted: Vec<RecipientPath>,
     until: Instant,
 ) -> Result<bool> {
@@ -109,7 +109,7 @@ pub async fn read(
 
 fn record(
     recorder: &Recorder,
-    clock: &LedgerClock,
+    clock: &LedgerTimeline,
     (run, recipient): (&str, &str),
     history: &api::ExplainResponse,
     state: Fate,
@@ -163,7 +163,7 @@ fn record(
 
 /// Until when the recipient was claimed under this fence: until the first step that ended the claim. `None` if that has no
 /// instant.
-fn open_until(clock: &LedgerClock, claimed: &api::Event, later: &[api::Event]) -> Option<u64> {
+fn open_until(clock: &LedgerTimeline, claimed: &api::Event, later: &[api::Event]) -> Option<u64> {
     let ends = later.iter().find(|event| event.fence == claimed.fence && step(&event.what).is_some());
     clock.ns(ends?)
 }

@@ -35,7 +35,7 @@ const DAY_MS: i64 = 86_400_000;
 
 /// The limits of a run. Without a campaign there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkloadLimits {
     /// Emails a second of the campaign's relay.
     relay_rate: Option<u64>,
     /// Of the campaign's tenant.
@@ -47,17 +47,17 @@ pub struct Limits {
     warming: Option<Limit>,
 }
 
-impl Limits {
+impl WorkloadLimits {
     /// The limits of this seed, for so many recipients of the campaign and seconds of the fault phase.
-    pub fn draw(seed: u64, campaign: u32, seconds: u64) -> Limits {
+    pub fn draw(seed: u64, campaign: u32, seconds: u64) -> WorkloadLimits {
         if campaign == 0 {
-            return Limits::default();
+            return WorkloadLimits::default();
         }
         // Its own stream, so that it changes no other draw.
         let mut dice = StdRng::seed_from_u64(seed.wrapping_mul(0xA076_1D64_78BD_642F));
         let [of_tenant, warms_up, has_gap] = [0; 3].map(|_: u8| dice.random_bool(0.5));
         let campaign = u64::from(campaign);
-        Limits {
+        WorkloadLimits {
             relay_rate: Some((campaign * CAMPAIGN_HASTE).div_ceil(seconds)),
             tenant_rate: of_tenant.then(|| (campaign * TENANT_HASTE.0).div_ceil(seconds * TENANT_HASTE.1)),
             warm_up: warms_up.then_some((seconds / 2).max(1) as u32),
@@ -139,7 +139,7 @@ fn warm_up(from_ns: u64, first_day: i64, cap: u32) -> Limit {
 }
 
 /// Sessions to the sink on each node, over all relays.
-pub fn sessions(limits: &Limits) -> u32 {
+pub fn sessions(limits: &WorkloadLimits) -> u32 {
     let more = |is: bool, sessions| if is { sessions } else { 0 };
     SESSIONS + more(limits.relay_rate.is_some(), CAMPAIGN_SESSIONS) + more(limits.warm_up.is_some(), WARMING_SESSIONS)
 }
@@ -152,23 +152,23 @@ mod tests {
 
     #[test]
     fn each_limit_is_drawn_by_some_seeds() {
-        let drawn: Vec<Limits> = (0..20).map(|seed| Limits::draw(seed, 480, 60)).collect();
-        assert_eq!(drawn, (0..20).map(|seed| Limits::draw(seed, 480, 60)).collect::<Vec<_>>());
+        let drawn: Vec<WorkloadLimits> = (0..20).map(|seed| WorkloadLimits::draw(seed, 480, 60)).collect();
+        assert_eq!(drawn, (0..20).map(|seed| WorkloadLimits::draw(seed, 480, 60)).collect::<Vec<_>>());
         assert!(drawn.iter().all(|limits| limits.relay_rate == Some(64)));
         for picks in [
-            |limits: &Limits| limits.tenant_rate == Some(10),
-            |limits: &Limits| limits.warm_up == Some(30),
-            |limits: &Limits| limits.has_gap,
+            |limits: &WorkloadLimits| limits.tenant_rate == Some(10),
+            |limits: &WorkloadLimits| limits.warm_up == Some(30),
+            |limits: &WorkloadLimits| limits.has_gap,
         ] {
             let with = drawn.iter().filter(|limits| picks(limits)).count();
             assert!((3..=17).contains(&with), "{with}");
         }
-        assert_eq!(Limits::draw(1, 0, 60), Limits::default());
+        assert_eq!(WorkloadLimits::draw(1, 0, 60), WorkloadLimits::default());
     }
 
     #[test]
     fn gapped_schedule_has_instants_within_phase() {
-        let limits = Limits { has_gap: true, warm_up: Some(5), ..Limits::default() };
+        let limits = WorkloadLimits { has_gap: true, warm_up: Some(5), ..WorkloadLimits::default() };
         let items = limits.items(UNIX_EPOCH + Duration::from_secs(1_000), Duration::from_secs(20));
         assert_eq!(items.iter().map(|item| item.recipients).collect::<Vec<_>>(), [10, 3]);
         assert_eq!(items[1].instants_ms(), [1_000_000, 1_004_000, 1_008_000, 1_012_000, 1_016_000]);

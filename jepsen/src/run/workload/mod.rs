@@ -21,7 +21,7 @@ use reveille_sink::Sink;
 use tokio::task::JoinSet;
 
 pub use item::{CAMPAIGN, Item, Kind, PAUSED_PERIOD_MS, TENANT, TENANTS, TRIGGERED, value, value_of};
-pub use limits::{Limits, sessions};
+pub use limits::{WorkloadLimits, sessions};
 
 use super::observe::{Recorder, answer_of};
 
@@ -222,8 +222,8 @@ impl Workload {
     pub fn record_overload(&self, recorder: &Recorder, sink: &Sink) {
         let Some(campaign) = self.find(CAMPAIGN) else { return };
         let addresses: HashSet<String> = campaign.addresses().collect();
-        let mails = sink.mails();
-        let own = mails.iter().filter(|(_, accept)| addresses.contains(&accept.recipient));
+        let emails = sink.emails();
+        let own = emails.iter().filter(|(_, accept)| addresses.contains(&accept.recipient));
         let mut came: Vec<u64> = own.map(|(_, accept)| recorder.ns(accept.accept_monotonic_us as i64)).collect();
         came.sort_unstable();
         let Some(until_ns) = came.get(came.len() * 9 / 10).copied() else { return };

@@ -66,7 +66,7 @@ Examples:
   reveille diff -f schedules/ -o json
 
 Exit codes:
-  0 no difference   1 at least one   2 and above: it could not be told")]
+  0 no difference   1 at least one   2 and above: it could not be determined")]
 pub struct DiffArgs {
     /// Tenant of documents that name none
     #[arg(long, default_value = "default")]

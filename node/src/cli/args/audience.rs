@@ -34,7 +34,7 @@ pub enum AudienceCommand {
     Import(ImportAudienceArgs),
     /// Make an audience of a number, to try what your relay and your machines carry
     ///
-    /// Its addresses are under .invalid, so that a relay delivers to nobody: point it at a sink. Every node writes
+    /// Its addresses are under .invalid, where no mailbox exists: point the relay at a sink. Every node writes
     /// the recipients to its own disk, some 40 bytes each; sealed once a majority has them.
     #[command(
         after_long_help = "Example:\n  reveille audience generate million --recipients 1000000 --column name\n  \
@@ -53,7 +53,7 @@ pub enum AudienceCommand {
     },
     /// Forget one; refused while a schedule or a campaign sends to it, a draft too
     ///
-    /// Runs that have opened keep what they need. The files go later, when nobody needs them.
+    /// Runs that have opened keep what they need. The files are removed later, when no run needs them.
     #[command(after_long_help = "Example:\n  reveille audience delete million")]
     Delete {
         /// Its name

@@ -26,7 +26,7 @@ pub enum CampaignCommand {
     /// Nothing is sent before it is launched. Its content is frozen; the same name with the same body is the same
     /// campaign. The audience need not be sealed yet.
     #[command(
-        after_long_help = "Example:\n  reveille campaign create spring --audience everybody --at 2026-12-01T09:00:00+01:00 \\\n      \
+        after_long_help = "Example:\n  reveille campaign create spring --audience subscribers --at 2026-12-01T09:00:00+01:00 \\\n      \
                            --tz Europe/Berlin --sender 'News <news@example.com>' \\\n      \
                            --subject 'Spring, {{ name }}' --text body.txt --html body.html --canary 1%\n  \
                            reveille campaign launch spring"
@@ -76,7 +76,7 @@ pub enum CampaignCommand {
     Pause {
         /// Its name
         name: String,
-        /// Why, for whoever finds it paused
+        /// Why; shown wherever the campaign is shown
         #[arg(long, default_value = "")]
         reason: String,
     },

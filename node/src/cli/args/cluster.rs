@@ -41,12 +41,12 @@ Examples:
 
 What is wrong with it, and what to do: reveille doctor")]
     Status(Watch),
-    /// Who belongs to it
+    /// The members of the cluster
     #[command(after_long_help = "Example:\n  reveille cluster members -o json")]
     Members(Watch),
     /// Let another node lead
     ///
-    /// Before its leader is stopped for maintenance: nobody waits for an election then.
+    /// Use it before you stop the leader for maintenance: the cluster then needs no election.
     #[command(after_long_help = "Examples:\n  reveille cluster transfer-leader\n  reveille cluster transfer-leader b")]
     TransferLeader {
         /// Name or id of the new leader [default: the follower that is closest]

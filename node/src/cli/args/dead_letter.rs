@@ -22,7 +22,7 @@ pub struct DeadLetterArgs {
 /// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
-    /// Who was refused for good, and why; latest run first
+    /// Recipients that were refused for good, and why; latest run first
     #[command(after_long_help = "\
 Examples:
   reveille dead-letter list --group-by reason
@@ -43,11 +43,11 @@ Examples:
     },
     /// Try again, with attempts counted anew; by the same relays or by another pool
     ///
-    /// Whom: recipients of a run; or --all of a run; or all that --schedule, --reason and --since let through. What
+    /// Name recipients of a run, or --all of a run, or all that --schedule, --reason and --since select. What
     /// is not named one by one is counted first, and you are asked.
     ///
     /// With --pool they go by that pool from now on: this recipient of this run, at every later attempt too. Their
-    /// run, its counts and its Message-IDs stay what they are. Nobody of a cancelled run is sent again.
+    /// run, its counts and its Message-IDs stay what they are. Recipients of a cancelled run are not sent again.
     #[command(after_long_help = "\
 Examples:
   reveille dead-letter requeue r1042.0 ann@example.com
@@ -74,10 +74,10 @@ pub struct LetterFilter {
     /// Only of this schedule
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<String>,
-    /// Only who died of this, word for word as `list --group-by reason` has it, such as '550 5.1.1'
+    /// Only those of this reason, word for word as `list --group-by reason` has it, such as '550 5.1.1'
     #[arg(long)]
     pub reason: Option<String>,
-    /// Only who died then or later
+    /// Only those that failed then or later
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub since: Option<Timestamp>,
 }
@@ -96,7 +96,7 @@ pub enum GroupBy {
     Reason,
 }
 
-/// Whom a verb means.
+/// The dead letters that a verb means.
 #[derive(Debug, Args)]
 pub struct Letters {
     /// The run: rINDEX.PLACE, or NAME@INSTANT; none for those of all runs
@@ -118,7 +118,7 @@ pub struct Letters {
 /// `dead-letter requeue`.
 #[derive(Debug, Args)]
 pub struct RequeueArgs {
-    /// Whom.
+    /// Which dead letters.
     #[command(flatten)]
     pub letters: Letters,
     /// By this pool of relays from now on
@@ -129,7 +129,7 @@ pub struct RequeueArgs {
 /// `dead-letter discard`.
 #[derive(Debug, Args)]
 pub struct DiscardArgs {
-    /// Whom.
+    /// Which dead letters.
     #[command(flatten)]
     pub letters: Letters,
 }

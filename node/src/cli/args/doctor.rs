@@ -17,7 +17,7 @@ pub struct DoctorArgs {
     /// Tenant
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The file of the node that runs on this machine: its folders are looked at too
+    /// The file of the node that runs on this machine: its folders are checked too
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The data folder of the node that runs on this machine

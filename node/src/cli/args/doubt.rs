@@ -20,7 +20,7 @@ pub struct DoubtArgs {
 pub enum DoubtCommand {
     /// What is in doubt, oldest first
     ///
-    /// A mail is in doubt when the end of its text may have reached the relay and no answer is known.
+    /// An email is in doubt when the end of its text may have reached the relay and no answer is known.
     #[command(after_long_help = "\
 Examples:
   reveille in-doubt list
@@ -55,7 +55,7 @@ Examples:
   reveille in-doubt resolve r1042.0 ann@example.com --sent
   reveille in-doubt resolve r1042.0 --all --resend --dry-run
 
---sent closes it as `assumed`, which is never counted as sent. --resend may make a mail come twice.")]
+--sent closes it as `assumed`, which is never counted as sent. --resend may make an email come twice.")]
     Resolve(ResolveArgs),
 }
 

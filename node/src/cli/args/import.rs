@@ -23,17 +23,17 @@ pub struct ImportArgs {
 pub enum ImportCommand {
     /// Schedules from a crontab, all of them paused
     ///
-    /// A line of a crontab runs a command, and cron mails what it prints. Reveille runs no command: of each
+    /// A line of a crontab runs a command, and cron sends what it prints. Reveille runs no command: of each
     /// line it takes the time, the zone and the recipients. Where the command is a mail program (mail -s,
     /// mutt, sendmail), subject, recipients and the text after % are taken from it; elsewhere the text is a
     /// placeholder. So every schedule is created paused, with FILE:LINE in its reason: write its content,
-    /// then resume it. A schedule mails every time; cron mails only what was printed.
+    /// then resume it. A schedule sends every time; cron sends only what was printed.
     ///
     /// What the file says goes before the flags: CRON_TZ before --tz, MAILTO before --to, MAILFROM before
     /// --sender. TZ is taken for the time only without --tz, because most crons leave it to the command.
     ///
-    /// The same file again changes nothing: what was edited here since is left as it is, and told. Lines that cannot be taken over are named with the reason; the
-    /// others are created, and the exit code is 7.
+    /// The same file again changes nothing: what was edited here since is left as it is, and reported. Lines that
+    /// cannot be taken over are named with the reason; the others are created, and the exit code is 7.
     #[command(after_long_help = "\
 Examples:
   crontab -l | reveille import crontab - --sender cron@example.com --dry-run

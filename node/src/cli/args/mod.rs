@@ -56,7 +56,7 @@ pub use when::WhenArgs;
 
 use super::instant::parse_duration;
 
-/// Mails that come once: a replicated scheduler and sender.
+/// Emails that come once: a replicated scheduler and sender.
 ///
 /// Every command below speaks to a cluster through any of its nodes. Data goes to stdout, talk to stderr.
 #[derive(Debug, Parser)]
@@ -135,7 +135,7 @@ pub enum Format {
     Table,
     /// For programs: fields are added, never renamed
     Json,
-    /// The same as json, for people who keep it in files
+    /// The same as json, to keep in files
     Yaml,
     /// Names alone, one a line, for scripts
     Name,
@@ -173,15 +173,15 @@ pub enum Question {
     Cluster(ClusterArgs),
     /// The test clock: show it, move it forward
     Clock(ClockArgs),
-    /// SMTP relays that take the mail
+    /// SMTP relays that deliver the emails
     Relay(RelayArgs),
-    /// Schedules: what is sent, to whom, and when
+    /// Schedules: what is sent, to which recipients, and when
     Schedule(ScheduleArgs),
     /// Make schedules, relays, campaigns, tenants and pools as documents say: created, updated or unchanged
     Apply(ApplyArgs),
     /// What `apply` would change, field by field; exit 1 when it is something
     Diff(DiffArgs),
-    /// What a mail will say, rendered here
+    /// What an email will say, rendered here
     Template(TemplateArgs),
     /// Schedules from what ran elsewhere: a crontab
     Import(ImportArgs),
@@ -189,7 +189,7 @@ pub enum Question {
     Run(RunArgs),
     /// The whole story of one recipient in one run, by log index
     Explain(ExplainArgs),
-    /// Mails whose hand-off may or may not have happened
+    /// Emails whose hand-off may or may not have happened
     InDoubt(DoubtArgs),
     /// Recipients that were refused for good
     DeadLetter(DeadLetterArgs),
@@ -197,7 +197,7 @@ pub enum Question {
     Audience(AudienceArgs),
     /// Campaigns: one content to one audience at one instant, once for ever
     Campaign(CampaignArgs),
-    /// Recipients who want no more mail
+    /// Recipients that get no more email
     Optout(OptOutArgs),
     /// Tenants: rate, concurrency and share of each
     Tenant(TenantArgs),

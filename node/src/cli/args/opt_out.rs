@@ -30,13 +30,13 @@ pub enum OptOutCommand {
     },
     /// Send to an address again that has opted out: its own word is needed, and is kept as the reason
     ///
-    /// Later mail goes to it. Who was left out of a run because of the opt-out stays so, and who opts out again while
+    /// Later email goes to it. It stays left out of runs that left it out, and a new opt-out while
     /// this is under way stays out.
     #[command(after_long_help = "Example:\n  reveille optout remove ann@example.com --reason 'her letter of 3 March'")]
     Remove {
         /// The address
         recipient: String,
-        /// What it rests on: who said so, how and when
+        /// The reason: by which request, how and when
         #[arg(long)]
         reason: String,
         /// Look, and change nothing
@@ -49,14 +49,14 @@ pub enum OptOutCommand {
         /// The address
         recipient: String,
     },
-    /// Who has opted out, by address
+    /// The opted-out addresses
     #[command(after_long_help = "Example:\n  reveille optout list --limit 20")]
     List {
         /// How much.
         #[command(flatten)]
         paging: Paging,
     },
-    /// All who have opted out, as a file that `optout import` reads
+    /// All opted-out addresses, as a file that `optout import` reads
     #[command(after_long_help = "Example:\n  reveille optout export optouts.csv")]
     Export {
         /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
@@ -68,8 +68,8 @@ pub enum OptOutCommand {
     /// Send no more to all addresses of a file: CSV with a column `email`, or one address a line
     ///
     /// A thousand go at once, each thousand by one entry and one barrier, as `add` does it. Rows that cannot be used
-    /// are listed with their line and the reason, and the others are taken (exit code 7). Who has opted out already
-    /// stays so: after an interruption the same command goes on where it matters.
+    /// are listed with their line and the reason, and the others are taken (exit code 7). Repeat the command after an
+    /// interruption: recorded opt-outs stay.
     #[command(after_long_help = "\
 Examples:
   reveille optout import suppressions.csv --dry-run
@@ -78,7 +78,7 @@ Examples:
     Import {
         /// The file; `-` for stdin
         file: PathBuf,
-        /// Count who would opt out, and change nothing
+        /// Count the addresses that would opt out, and change nothing
         #[arg(long)]
         dry_run: bool,
     },

@@ -23,11 +23,11 @@ pub struct DstArgs {
     pub dst_overlap: DstOverlap,
 }
 
-/// When a mail is handed off again, and when not.
+/// When an email is handed off again, and when not.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct AttemptArgs {
-    /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
+    /// An email whose hand-off may have happened: hold it for your decision, send again, or take it as sent
     #[arg(long, value_name = "POLICY", default_value = "hold",
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
     pub in_doubt: String,
@@ -56,7 +56,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "POLICY", default_value = "buffer_one",
         value_parser = PossibleValuesParser::new(["buffer_one", "skip", "allow", "cancel_other"]))]
     pub overlap: String,
-    /// Nobody gets two mails of it within this, whatever is invoked; or none [default: 20h if daily, else none]
+    /// A recipient gets at most one email of it within this time; or none [default: 20h if daily, else none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
     pub min_gap: Option<SignedDuration>,
     /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one [default: none]
@@ -65,7 +65,7 @@ pub struct PolicyArgs {
     /// Attempts.
     #[command(flatten)]
     pub attempts: AttemptArgs,
-    /// Who got what is kept this long after a run finished, and its counts for 400 days [default: 90d]
+    /// Outcomes of recipients are kept this long after a run finished, and its counts for 400 days [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub retention: Option<SignedDuration>,
 }
@@ -83,7 +83,7 @@ pub struct CampaignPolicyArgs {
     /// Attempts.
     #[command(flatten)]
     pub attempts: AttemptArgs,
-    /// Who got what is kept this long after it is finished, and its counts for 400 days [default: 90d]
+    /// Outcomes of recipients are kept this long after it is finished, and its counts for 400 days [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub retention: Option<SignedDuration>,
 }

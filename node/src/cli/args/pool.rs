@@ -57,7 +57,7 @@ Examples:
 pub struct SetPoolArgs {
     /// Its name
     pub name: String,
-    /// Mails on its first day, its second, and so on, at most; after the last one there is no bound
+    /// Emails on its first day, its second, and so on, at most; after the last one there is no bound
     #[arg(long, required_unless_present = "reveille_headers", value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub warm_up: Vec<u32>,
     /// The first of those days, as 2026-11-22: today or earlier [default: as it was while a plan runs, or today]

@@ -88,7 +88,7 @@ pub struct AddRelayArgs {
     /// Relays of one pool share a reputation; a schedule names its pool
     #[arg(long, default_value = "default")]
     pub pool: String,
-    /// Mails a second over the whole cluster, at most [default: no bound]
+    /// Emails a second over the whole cluster, at most [default: no bound]
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
     pub rate: Option<f64>,
     /// Of these, late ones at most: caught up after an outage, or backfilled [default: half of the rate]
@@ -122,6 +122,6 @@ pub enum Tls {
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => Ok(rate),
-        _ => Err("a rate is a number of mails a second, from 0.001 to 1000000".to_owned()),
+        _ => Err("a rate is a number of emails a second, from 0.001 to 1000000".to_owned()),
     }
 }

@@ -43,7 +43,7 @@ Examples:
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
         since: Option<Timestamp>,
     },
-    /// One run: who is where, and what it waits for
+    /// One run: the states of its recipients, and what it waits for
     #[command(
         after_long_help = "Examples:\n  reveille run show r1042.0\n  reveille run show morning@2026-03-08T09:00:00 -o json"
     )]
@@ -62,13 +62,13 @@ Examples:
     },
     /// Stop a run; answers when it holds on every node
     ///
-    /// After the answer none of its mails is handed over any more. Hand-offs that were past the last check
+    /// After the answer none of its emails is handed over any more. Hand-offs that were past the last check
     /// are named: they may still arrive.
     #[command(after_long_help = "Example:\n  reveille run pause r1042.0 --reason 'the wrong list'")]
     Pause {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
-        /// Why, for whoever finds it paused [default: none, or as it was paused before]
+        /// Why; shown wherever the run is shown [default: none, or as it was paused before]
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },

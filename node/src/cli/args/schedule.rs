@@ -96,8 +96,8 @@ Examples:
     Preview(PreviewArgs),
     /// Change what is given; all else stays, and open runs keep what they opened with
     ///
-    /// The change is shown, old and new, and made on what was read: a change of somebody else in between is
-    /// a conflict with --etag, and otherwise this one comes on top of it.
+    /// The change is shown, old and new, and made on what was read. If another client changed the schedule in between,
+    /// the command fails with --etag; without it this change is applied on top.
     #[command(after_long_help = "\
 Examples:
   reveille schedule update morning --daily 08:30 --dry-run
@@ -122,7 +122,7 @@ What goes out already: reveille run pause RUN")]
         /// Which ones.
         #[command(flatten)]
         labels: SelectorArgs,
-        /// Why, for whoever finds it paused [default: none, or as it was paused before]
+        /// Why; shown wherever the schedule is shown [default: none, or as it was paused before]
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
         /// Show what would be paused, and change nothing
@@ -232,7 +232,7 @@ pub struct CreateArgs {
     /// Occurrences at most
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
-    /// To whom.
+    /// The recipients.
     #[command(flatten)]
     pub recipients: RecipientArgs,
     /// What.
@@ -243,7 +243,7 @@ pub struct CreateArgs {
     pub policies: PolicyArgs,
 }
 
-/// To whom; one of the three ways.
+/// The recipients, in one of three ways.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 #[command(next_help_heading = "Recipients")]
@@ -292,7 +292,7 @@ pub struct ContentArgs {
     /// The HTML itself, instead of a file
     #[arg(long, value_name = "HTML", conflicts_with = "html")]
     pub inline_html: Option<String>,
-    /// A variable with the same value for everybody; may be repeated
+    /// A variable with the same value for all recipients; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,
     /// A header field; may be repeated
@@ -343,7 +343,7 @@ pub struct UpdateArgs {
     /// Occurrences at most, those that have opened among them
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
-    /// To whom.
+    /// The recipients.
     #[command(flatten)]
     pub recipients: RecipientArgs,
     /// What.
@@ -380,7 +380,7 @@ pub struct ContentChange {
     /// The HTML itself, instead of a file
     #[arg(long, value_name = "HTML", conflicts_with = "html")]
     pub inline_html: Option<String>,
-    /// A variable with the same value for everybody; may be repeated, and replaces all of them
+    /// A variable with the same value for all recipients; may be repeated, and replaces all of them
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,
     /// A header field; may be repeated, and replaces all of them

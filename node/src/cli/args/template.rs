@@ -18,7 +18,7 @@ pub struct TemplateArgs {
 /// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
-    /// What a mail says to one recipient; needs no cluster and sends nothing
+    /// What an email says to one recipient; needs no cluster and sends nothing
     ///
     /// The flags are those of `schedule create`, and so is the code that renders: what passes here composes there.
     /// Message-ID, run and fence are stand-ins.
@@ -28,7 +28,7 @@ Examples:
   reveille template render --inline-text 'Hello {{ name }}' --var name=Ann
   reveille template render --text body.txt --html body.html --recipients people.csv --raw | less")]
     Render(Box<RenderArgs>),
-    /// Send one mail to one address by the cluster's own road, wait, and say which relay took it or refused it
+    /// Send one email to one address by the cluster's own road, wait, and say which relay took it or refused it
     ///
     /// It is a run of its own, of no schedule: `run list` shows it, with the cause `test`. What is not sent within
     /// --timeout (a minute) is never sent. Exit code 0: a relay took it. 1: it was refused, or not sent in time.
@@ -47,10 +47,10 @@ pub struct RenderArgs {
     /// Which row of the recipients, from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub row: u32,
-    /// Print the mail as a relay gets it: encoded, with all header fields
+    /// Print the email as a relay gets it: encoded, with all header fields
     #[arg(long)]
     pub raw: bool,
-    /// To whom.
+    /// The recipient.
     #[command(flatten)]
     pub recipients: RecipientArgs,
     /// What.

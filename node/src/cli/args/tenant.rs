@@ -54,7 +54,7 @@ Examples:
 pub struct SetTenantArgs {
     /// Its name
     pub name: String,
-    /// Mails a second over the whole cluster, at most; 'none' for no bound
+    /// Emails a second over the whole cluster, at most; 'none' for no bound
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, required_unless_present_any = ["concurrency", "share"])]
     pub rate: Option<f64>,
     /// Recipients under way at once over the whole cluster, at most; 'none' for no bound
@@ -69,7 +69,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         _ if text == "none" => Ok(0.0),
         Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => Ok(rate),
-        _ => Err("a rate is a number of mails a second, from 0.001 to 1000000, or 'none'".to_owned()),
+        _ => Err("a rate is a number of emails a second, from 0.001 to 1000000, or 'none'".to_owned()),
     }
 }
 

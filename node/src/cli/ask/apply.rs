@@ -18,8 +18,8 @@ pub(super) use plan::compared;
 use read::Asked;
 use step::Plan;
 
-/// Failures that are told in one error; the others are counted.
-const FAILURES_TOLD: usize = 10;
+/// An error names this many failures; the others are counted.
+const FAILURES_SHOWN: usize = 10;
 
 /// Applies documents, or says what that would do.
 pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
@@ -156,11 +156,11 @@ fn verdict(done: &[Done], is_made: bool) -> Result<(), Stop> {
     let count = format::counted(done.len() as u64, "document");
     let unchanged = if is_made { "" } else { "; nothing was changed" };
     let mut message = format!("{} of {count} failed{unchanged}", failed.len());
-    for (one, failure) in failed.iter().take(FAILURES_TOLD) {
+    for (one, failure) in failed.iter().take(FAILURES_SHOWN) {
         let place = failure.field.as_deref().unwrap_or(&one.view.place);
         message.push_str(&format!("\n  {} ({place}): {}", one.view.name(), failure.message));
     }
-    if let Some(more) = failed.len().checked_sub(FAILURES_TOLD).filter(|more| *more > 0) {
+    if let Some(more) = failed.len().checked_sub(FAILURES_SHOWN).filter(|more| *more > 0) {
         message.push_str(&format!("\n  and {more} more"));
     }
     let (exit, reason) = match is_partly {

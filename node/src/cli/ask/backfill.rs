@@ -62,7 +62,7 @@ fn told(desk: &Desk<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) 
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
-        message: format!("what comes after {} has not been looked at", format::counted(MAX.into(), "occurrence")),
+        message: format!("only the first {} were examined", format::counted(MAX.into(), "occurrence")),
         next: Some(next),
         ..Failure::default()
     }

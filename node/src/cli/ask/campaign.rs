@@ -22,7 +22,7 @@ use crate::cli::view::barrier::BarrierView;
 use crate::cli::view::campaign::CampaignView;
 use crate::cli::view::relay::RemovedView;
 
-/// Before its run is there, it is looked at this often.
+/// How often the campaign is read until its run exists.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Does what the verb says.
@@ -209,7 +209,7 @@ fn forgets(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn who_forgets_a_campaign_is_told_what_still_holds() {
+    fn forget_campaign_names_what_still_holds() {
         let days = reveille_ledger::limits::limits(reveille_ledger::LEVEL).again_ms / reveille_ledger::policy::DAY_MS;
         let question = super::forgets("spring");
         assert!(question.contains(&format!("within {days} days only with --again")), "{question}");

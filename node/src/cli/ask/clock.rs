@@ -49,8 +49,8 @@ async fn advance(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     result
 }
 
-/// Walks with one node, which sees it through over fail-overs. A lost connection ends it: where the clock stands
-/// then is to be looked at, and `--to` goes on from there.
+/// One node advances the clock, also over fail-overs. A lost connection ends the call: read where the clock stands
+/// then, and continue with `--to`.
 async fn walk(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).advance_clock(question).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));

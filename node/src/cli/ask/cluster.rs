@@ -68,7 +68,7 @@ async fn status(desk: &Desk<'_>) -> Result<Seen<StatusView>, Failure> {
         format!("{} belongs to no cluster yet; next: reveille cluster init --peer HOST:PORT,…", status.answered_by)
     });
     let view = StatusView::from(status);
-    let remarks = unmade.into_iter().chain(view.troubles()).collect();
+    let remarks = unmade.into_iter().chain(view.problems()).collect();
     Ok(Seen { view, freshness: None, remarks })
 }
 

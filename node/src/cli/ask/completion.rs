@@ -1,4 +1,4 @@
-//! `reveille completion` and `reveille man`: asks nobody; written from the tree of commands, so that neither
+//! `reveille completion` and `reveille man`: written from the tree of commands without a request, so that neither
 //! can differ from `--help`.
 
 use std::fs;

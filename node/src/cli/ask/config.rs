@@ -1,4 +1,4 @@
-//! `reveille config …`: asks nobody; reads and writes one file.
+//! `reveille config …`: reads and writes one file; makes no request.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -57,7 +57,7 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
     let hello_name = &config.hello_name;
     if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {
         desk.terminal.say(&format!(
-            "warning: hello_name {hello_name} has no dot: relays on other machines may refuse it with every mail; write \
+            "warning: hello_name {hello_name} has no dot: relays on other machines may refuse it with every email; write \
              the full name, such as {hello_name}.example.com"
         ));
     }
@@ -66,7 +66,7 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
         && folder::judge_journal(folder).is_some()
     {
         let folder = config.journal_dir.display();
-        let why = "each mail may wait for that disk before it goes out";
+        let why = "each email may wait for that disk before it goes out";
         desk.terminal.say(&format!(
             "warning: journal_dir {folder} is on a disk, not in memory: {why}; name one on a tmpfs, such as /dev/shm"
         ));
@@ -96,11 +96,11 @@ pub(super) fn failure(error: ConfigError) -> Failure {
             usage(path.display().to_string(), format!("it cannot be read: {error}"), next)
         }
         ConfigError::File { path, line, column, message, excerpt } => {
-            let next = "mend that line; every key, with its default: reveille config init -";
+            let next = "fix that line; every key, with its default: reveille config init -";
             usage(format!("{}:{line}:{column}", path.display()), format!("{message}\n{excerpt}"), next)
         }
         ConfigError::Variable { name, message } => {
-            usage(name, message, "mend or unset that variable; every key: reveille config init -")
+            usage(name, message, "fix or unset that variable; every key: reveille config init -")
         }
         ConfigError::Setting { key, message, next, origin } => {
             let place = if origin == Default::default() { key.to_string() } else { origin.to_string() };

@@ -53,7 +53,7 @@ pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) ->
     })
 }
 
-/// Each key once: of two values nobody knows which one is meant.
+/// A key may occur once: of two values none can be preferred.
 pub(super) fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
     let mut labels = BTreeMap::new();
     for (key, value) in pairs {
@@ -121,7 +121,7 @@ fn template(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
     let most = limits(LEVEL).content_bytes;
     if bytes.len() > most {
-        let message = format!("{} bytes are more than a mail may have ({most} in all)", bytes.len());
+        let message = format!("{} bytes are more than an email may have ({most} in all)", bytes.len());
         return Err(Failure::file(place(), message));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -192,7 +192,7 @@ fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleRespons
     }
     if !answer.duplicates.is_empty() {
         let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
-        desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
+        desk.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
     for warning in &answer.warnings {
         desk.terminal.say(&format!("warning: {warning}"));

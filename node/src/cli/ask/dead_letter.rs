@@ -38,7 +38,7 @@ pub async fn run(desk: &Desk<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
             };
             desk.list(paging, pages).await?;
             if !found.get() {
-                reason_of_nobody(desk, &filter);
+                warn_of_unknown_reason(desk, &filter);
             }
             Ok(())
         }
@@ -77,13 +77,13 @@ async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-/// A reason is a text that is compared: one that was mistyped is nobody's.
-fn reason_of_nobody(desk: &Desk<'_>, filter: &LetterFilter) {
+/// A reason is compared as text: a mistyped reason matches no dead letter, so the command says so.
+fn warn_of_unknown_reason(desk: &Desk<'_>, filter: &LetterFilter) {
     if let Some(reason) = &filter.reason
         && desk.terminal.format() == Format::Table
     {
         let next = "reveille dead-letter list --group-by reason shows which there are";
-        desk.terminal.say(&format!("nobody who is asked for died of '{reason}'; {next}"));
+        desk.terminal.say(&format!("none of these dead letters has the reason '{reason}'; {next}"));
     }
 }
 
@@ -114,7 +114,7 @@ struct Batch {
     index: u64,
     /// Left out: their runs are cancelled.
     cancelled: u64,
-    /// Left out: they got another mail less than the min gap away.
+    /// Left out: they got another email less than the min gap away.
     inside_gap: u64,
     next: String,
 }
@@ -154,8 +154,8 @@ where
     }
 }
 
-/// Whom a verb means, in words; refused where nothing says who.
-fn whom(letters: &Letters) -> Result<String, Failure> {
+/// Which dead letters a verb means, in words; refused where none are named.
+fn selection(letters: &Letters) -> Result<String, Failure> {
     let filter = &letters.filter;
     let run = letters.run.as_deref();
     match (run, letters.recipients.as_slice()) {
@@ -164,7 +164,7 @@ fn whom(letters: &Letters) -> Result<String, Failure> {
             return Ok(format!("{} of run {run}", format::counted(more.len() as u64, "recipient")));
         }
         (Some(run), []) if filter.is_empty() && !letters.all => {
-            let message = format!("whose of run {run}? nobody is named");
+            let message = format!("which dead letters of run {run}? no recipient is named");
             return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
         }
         (None, _) if filter.is_empty() && !letters.all => {
@@ -186,7 +186,7 @@ fn whom(letters: &Letters) -> Result<String, Failure> {
 
 async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
     let RequeueArgs { letters, pool } = args;
-    let words = whom(&letters)?;
+    let words = selection(&letters)?;
     let client = desk.patient_client();
     let is_named = !letters.recipients.is_empty();
     let question = RequeueDeadLettersRequest {
@@ -218,7 +218,7 @@ async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(
 
 async fn discard(desk: &Desk<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
     let letters = args.letters;
-    let words = whom(&letters)?;
+    let words = selection(&letters)?;
     let client = desk.patient_client();
     let is_named = !letters.recipients.is_empty();
     let question = DiscardDeadLettersRequest {
@@ -276,7 +276,7 @@ where
                 desk.terminal.say(counted);
             }
             if looked.moved == 0 {
-                reason_of_nobody(desk, &letters.filter);
+                warn_of_unknown_reason(desk, &letters.filter);
             }
             let (moved, inside_gap, dry_run) = (looked.moved, looked.inside_gap, letters.dry_run);
             let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: None };
@@ -293,7 +293,7 @@ where
     left_out(done.cancelled, inside_gap)
 }
 
-/// How many moved. Where the gap kept some of those who were named, that is said by [`left_out`].
+/// How many moved. Named recipients that the gap kept back are reported by [`left_out`].
 fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
     match view.inside_gap {
         0 => desk.moved(named, view),
@@ -301,15 +301,15 @@ fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop>
     }
 }
 
-/// Who stays dead because a run is cancelled, or because another mail is too near, is said; and partly done.
+/// Recipients of a cancelled run, or with another email too near, stay dead letters: reported, and partly done.
 fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
     let left = |count: u64, why: &str| {
         let counted = format::counted(count, "dead letter");
         (count > 0).then(|| format!("{counted} left: {why}"))
     };
     let told = [
-        left(cancelled, "nobody of a cancelled run is sent again"),
-        left(inside_gap, "they got a mail of another run less than the min gap away"),
+        left(cancelled, "recipients of a cancelled run are not sent again"),
+        left(inside_gap, "they got an email of another run less than the min gap away"),
     ];
     let told: Vec<String> = told.into_iter().flatten().collect();
     if told.is_empty() {

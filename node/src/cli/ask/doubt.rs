@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient as Service;
 use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
 
-use super::{Desk, Page, Seen, whom};
+use super::{Desk, Page, Seen, selection};
 use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -46,7 +46,7 @@ async fn get(desk: &Desk<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtVie
 
 async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
     let ResolveArgs { picked, resend, dry_run, fence, .. } = args;
-    let words = whom(&picked)?;
+    let words = selection(&picked)?;
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
     let question = ResolveDoubtsRequest {
         tenant,
@@ -60,7 +60,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
     let looked = desk.client.ask(Nature::Read, question.clone(), call).await?;
-    let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "mail"), known(&looked.groups));
+    let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "email"), known(&looked.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || looked.resolved == 0 {
         // With -o json an error is alone on stderr.
@@ -90,17 +90,17 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) }
 }
 
-/// The answer; who stays in doubt because another mail is too near is said, and partly done.
+/// The answer. Recipients with another email too near stay in doubt: reported, and partly done.
 fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
     desk.terminal.show(view)?;
     if view.inside_gap == 0 {
         return Ok(());
     }
-    let left = format::counted(view.inside_gap, "mail");
+    let left = format::counted(view.inside_gap, "email");
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
-        message: format!("{left} left in doubt: they got a mail of another run less than the min gap away"),
+        message: format!("{left} left in doubt: they got an email of another run less than the min gap away"),
         next: Some("reveille in-doubt resolve --sent takes them as sent".to_owned()),
         ..Failure::default()
     }

@@ -1,6 +1,6 @@
 //! `--watch`, and `run watch`: what a command shows, shown again whenever it changed.
 //!
-//! Whoever is followed is a source of scenes: a list or an object that is read again every second, or a stream
+//! What is followed is a source of scenes: a list or an object that is read again every second, or a stream
 //! of the cluster's. What happens around them is here and the same for all: the first look fails as a command
 //! without `--watch` would; later a node that is lost is said, and another one goes on; `--timeout` ends the
 //! watching, and so does Ctrl-C. What a scene looks like on which kind of output is [`screen`](super::screen)'s.
@@ -28,7 +28,7 @@ pub enum Next {
 pub enum End {
     /// The source said so.
     Over,
-    /// `--timeout` is over, and what was looked at goes on; with what is wrong where the last look failed.
+    /// `--timeout` ended; the watched object goes on. Holds the failure of the last read, if it failed.
     TimeUp(Option<Failure>),
 }
 
@@ -37,7 +37,7 @@ pub async fn follow(desk: &Desk<'_>, mut next: impl AsyncFnMut() -> Result<Next,
     let end = desk.global.timeout.map(|within| Instant::now() + within);
     let mut screen = Screen::new(desk.terminal);
     let mut asked_at = None;
-    let mut trouble: Option<Failure> = None;
+    let mut problem: Option<Failure> = None;
     loop {
         // Each look has its own time; the end is kept below.
         desk.client.give(WITHIN);
@@ -56,23 +56,23 @@ pub async fn follow(desk: &Desk<'_>, mut next: impl AsyncFnMut() -> Result<Next,
             }
             Ok(Err(failure)) if screen.is_blank() || !passes(&failure) => return Err(failure.into()),
             Ok(Err(failure)) => {
-                if trouble.is_none() {
+                if problem.is_none() {
                     screen.say(&format!("{}; asking again every second", failure.message));
                 }
-                trouble = Some(failure);
+                problem = Some(failure);
                 sleep(LOOK_EVERY).await;
                 continue;
             }
             Err(_) if screen.is_blank() => return Err(nothing_seen().into()),
-            Err(_) => return Ok(End::TimeUp(trouble)),
+            Err(_) => return Ok(End::TimeUp(problem)),
         }
         let answered = desk.client.answered_by();
         match (&asked_at, &answered) {
             (Some(former), Some(now)) if former != now => screen.say(&format!("{former} is lost; going on with {now}")),
-            (_, Some(now)) if trouble.is_some() => screen.say(&format!("{now} answers again")),
+            (_, Some(now)) if problem.is_some() => screen.say(&format!("{now} answers again")),
             _ => {}
         }
-        (asked_at, trouble) = (answered, None);
+        (asked_at, problem) = (answered, None);
     }
 }
 

@@ -30,7 +30,7 @@ use crate::cli::view::instant::InstantView;
 use crate::format;
 use crate::server::admin::unfit;
 
-/// Bytes of a file that is looked at; cron's own limit is far below.
+/// Longest crontab that is read; cron's own limit is far lower. Bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Instants that are shown for each line.
 const INSTANTS_SHOWN: usize = 3;
@@ -76,7 +76,7 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
     }
 }
 
-/// Says that nobody serves the pool, where a cluster answers at once; a dry run needs none.
+/// Warns that the pool has no relay, where a cluster answers at once; a dry run needs none.
 async fn look_at_pool(desk: &Desk<'_>, pool: &str) {
     let listed = timeout(POOL_LOOK, desk.pages(u32::MAX, &|size, token| relay::page(desk, size, token))).await;
     if let Ok(Ok(relays)) = listed
@@ -238,7 +238,7 @@ fn often(next: &[InstantView]) -> Option<String> {
     let instants = next.iter().filter_map(|next| next.instant.parse::<Timestamp>().ok());
     let instants: Vec<i64> = instants.map(Timestamp::as_millisecond).collect();
     let gap = instants.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).min()?;
-    let words = || format!("it comes again after {}: each recipient gets a mail every time", format::duration(gap));
+    let words = || format!("it comes again after {}: each recipient gets an email every time", format::duration(gap));
     (gap < OFTEN_MS).then(words)
 }
 

@@ -1,5 +1,5 @@
-//! What was imported before: whether a schedule still is what its line made of it, and whether anybody has
-//! written what it sends.
+//! Schedules of an earlier import: whether they still match their line of the crontab, and whether their
+//! placeholder text was replaced.
 
 use prost::Message as _;
 use reveille_ledger::ids::Hash;
@@ -60,7 +60,8 @@ pub async fn warn_of_placeholder(desk: &Desk<'_>, tenant: &str, of: &v1::Schedul
     let is_unwritten = content.text.is_some_and(|text| text.starts_with(PLACEHOLDER));
     if is_unwritten {
         let next = format!("reveille schedule update {} --text FILE", of.name);
-        desk.terminal.say(&format!("warning: nobody has written the text of {} yet, it was imported: {next}", of.name));
+        desk.terminal
+            .say(&format!("warning: schedule {} was imported and still has its placeholder text: {next}", of.name));
     }
     Ok(is_unwritten)
 }

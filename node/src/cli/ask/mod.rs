@@ -66,7 +66,7 @@ const PAGE_SIZE: u32 = 500;
 pub struct Desk<'a> {
     /// The way to the cluster.
     pub client: Client,
-    /// The way to whoever typed it.
+    /// Output to the user's terminal.
     pub terminal: &'a Terminal,
     /// May reads be answered from local state?
     pub stale: bool,
@@ -204,7 +204,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Of what is looked at again and again, the first answer says how fresh it is.
+    /// While a command polls, only the first answer reports how fresh it is.
     fn note_first(&self, first: &Cell<bool>, freshness: Option<&Freshness>) {
         if first.replace(false) {
             self.note(freshness);
@@ -260,12 +260,12 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Whom a decision concerns, in words; refused where nobody is named.
-fn whom(picked: &Picked) -> Result<String, Failure> {
+/// Which recipients a decision concerns, in words; refused where none are named.
+fn selection(picked: &Picked) -> Result<String, Failure> {
     Ok(match picked.recipients.as_slice() {
         [] if picked.all => format!("all of run {}", picked.run),
         [] => {
-            let message = format!("whose of run {}? nobody is named", picked.run);
+            let message = format!("which recipients of run {}? none is named", picked.run);
             return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
         }
         [one] => format!("{one} of run {}", picked.run),

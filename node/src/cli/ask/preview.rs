@@ -11,7 +11,7 @@ use crate::cli::args::PreviewArgs;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::instant::InstantView;
 
-/// Absences that are told on stderr; the others are counted.
+/// Absences that are named on stderr; the others are counted.
 const ABSENCES_SHOWN: usize = 10;
 /// Where the flags stand.
 const HELP: &str = "reveille schedule preview --help";

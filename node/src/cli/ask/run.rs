@@ -108,7 +108,7 @@ async fn hint(desk: &Desk<'_>, tenant: String, name: String) -> Option<String> {
     let call = |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await.ok()?;
     match answer.next_page_token.is_empty() {
-        true => doctor::relay::nobody_takes(&answer.relays, &schedule.pool),
+        true => doctor::relay::why_pool_waits(&answer.relays, &schedule.pool),
         false => None,
     }
 }

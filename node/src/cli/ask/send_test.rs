@@ -1,7 +1,7 @@
-//! `reveille template send-test`: one mail by the cluster's own road, and what became of it.
+//! `reveille template send-test`: one email by the cluster's own road, and what became of it.
 //!
 //! It is a run of its own (P3: there is one door out), which expires with the time that this command waits: what
-//! was not sent by then is never sent. So the outcome is known at the end, but for a mail that is at the relay.
+//! was not sent by then is never sent. So the outcome is known at the end, but for an email that is at the relay.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::cli::instant::duration_to_wire;
 use crate::cli::view::send_test::{Outcome, SendTestView};
 use crate::format;
 
-/// How long the mail may take, unless `--timeout` says otherwise.
+/// How long the email may take, unless `--timeout` says otherwise.
 const WITHIN: Duration = Duration::from_secs(60);
 /// After its deadline: until the ledger says that it expired, and a relay that has it may have answered.
 const GRACE: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! `schedule pause -l` and `schedule resume -l`: what has to happen to all schedules with some labels at once.
 //!
 //! The cluster chooses, and the names are shown before anything is changed. Then each is asked for by its name:
-//! who gets a label in between was not shown, and is left alone. Bounded, so that the names can be read.
+//! a schedule that gets a label in between was not shown, and is not changed. Bounded, so that the names can be read.
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};

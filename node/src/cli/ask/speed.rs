@@ -56,7 +56,7 @@ impl Speed {
 }
 
 impl Goes {
-    /// `3,912/s, over in 3h 12m`; nothing where nobody knows, and of what is over.
+    /// `3,912/s, over in 3h 12m`; empty while the speed is unknown, and after the end.
     pub fn words(&self) -> String {
         let Some(per_second) = self.per_second.filter(|_| !self.is_over) else { return String::new() };
         let rate = format!("{}/s", format::rate(per_second));
@@ -66,7 +66,7 @@ impl Goes {
         }
     }
 
-    /// For programs; null where nobody knows.
+    /// For programs; null while the speed is unknown.
     pub fn fields(&self) -> [(&'static str, Value); 2] {
         [("per_second", json!(self.per_second)), ("eta_ms", json!(self.eta_ms()))]
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_it_was_seen_for_a_while() {
+    fn speed_is_shown_after_a_while() {
         let mut speed = Speed::default();
         assert_eq!(speed.look((10, 100), seconds(0)), Goes::default());
         assert_eq!(speed.look((11, 100), Duration::from_millis(400)).words(), "", "too short a time");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_pause_and_over_it_nothing_is_told() {
+    fn paused_run_shows_no_speed() {
         let mut speed = Speed::default();
         speed.look((0, 1_000), seconds(0));
         assert_eq!(speed.look((100, 1_000), seconds(10)).words(), "10/s, over in 1m 30s");

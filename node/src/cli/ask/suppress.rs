@@ -22,11 +22,11 @@ use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
 use crate::format;
 
-/// Rows that cannot be used of which each is told; the others are counted.
-const BAD_ROWS_TOLD: usize = 1_000;
+/// Rows that cannot be used and are named one by one; the others are counted.
+const BAD_ROWS_NAMED: usize = 1_000;
 /// Of these, how many people see.
 const BAD_ROWS_SHOWN: usize = 20;
-const AGAIN: &str = "the same command again: who has opted out stays so";
+const AGAIN: &str = "the same command again: recorded opt-outs stay";
 
 /// Rows of the file, as they travel from the thread that reads to the requests.
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct Piece {
 pub(super) async fn run(desk: &Desk<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
     let (pieces, mut waiting) = mpsc::channel(1);
     let path = file.to_owned();
-    // In a thread of its own, whose end nobody waits for: stdin may never say anything.
+    // A thread that is not joined: stdin may never return.
     let reader = std::thread::spawn(move || read(&path, |piece| pieces.blocking_send(piece).is_ok()));
     let bar = bar(desk, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
     let mut import = Import {
@@ -67,7 +67,7 @@ pub(super) async fn run(desk: &Desk<'_>, tenant: String, file: &Path, dry_run: b
     end(desk, import.view)
 }
 
-/// The whole file, piece by piece, as long as somebody takes them.
+/// Reads the whole file piece by piece, until the receiver is gone.
 fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
     let name = file.display().to_string();
     let source: Box<dyn BufRead> = if file == Path::new("-") {
@@ -92,7 +92,7 @@ fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
             }
         }
     }
-    // That nobody takes the last one is nobody's loss: whoever asked is gone.
+    // Without a receiver the command has ended: the last piece is not needed.
     let _ = take(Piece { bytes: list.bytes(), ..piece });
     Ok(())
 }
@@ -115,7 +115,7 @@ impl Import {
     /// Sends the addresses of a piece, and keeps what is to be told of the other rows.
     async fn take(&mut self, piece: Piece, bar: &ProgressBar) -> Result<(), Failure> {
         self.view.bad_rows += piece.bad.len() as u64;
-        let room = BAD_ROWS_TOLD.saturating_sub(self.view.bad.len());
+        let room = BAD_ROWS_NAMED.saturating_sub(self.view.bad.len());
         self.view.bad.extend(piece.bad.into_iter().take(room).map(Into::into));
         if !piece.addresses.is_empty() {
             self.send(piece.addresses).await?;
@@ -170,7 +170,7 @@ fn end(desk: &Desk<'_>, view: ImportedView) -> Result<(), Stop> {
         message.push_str(&format!("\n  line {}: {}", bad.line, bad.problem));
     }
     if let Some(more) = view.bad_rows.checked_sub(BAD_ROWS_SHOWN as u64).filter(|more| *more > 0) {
-        message.push_str(&format!("\n  and {more} more; -o json lists {BAD_ROWS_TOLD}"));
+        message.push_str(&format!("\n  and {more} more; -o json lists {BAD_ROWS_NAMED}"));
     }
     let next = Some("correct them and give the command again: the others stay as they are".to_owned());
     Err(Failure { exit: Exit::Partly, reason: "PARTLY_DONE".into(), message, next, ..Failure::default() }.into())

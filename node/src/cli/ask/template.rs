@@ -1,4 +1,4 @@
-//! `reveille template …`, all but `send-test`; `render` composes one mail here, by the code of the sender, and prints it.
+//! `reveille template …`, all but `send-test`; `render` composes one email with the code of the sender and prints it.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
 use crate::format;
 
-/// Who sends and who gets it, where nobody is named.
+/// Sender and recipient where none is named.
 const SENDER: &str = "sender@example.com";
 const RECIPIENT: &str = "recipient@example.com";
 /// Ids that no mail has: no run opens at log index 0.
@@ -136,7 +136,7 @@ impl Places {
         };
         let place = file.map_or_else(|| flag.to_owned(), |path| path.display().to_string());
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-        let next = "mend it; the variables are the columns of --recipients, each --var, and recipient";
+        let next = "fix it; the variables are the columns of --recipients, each --var, and recipient";
         Failure { next: Some(next.to_owned()), ..Failure::file(format!("{place}{line}"), message.to_owned()) }
     }
 }

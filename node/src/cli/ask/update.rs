@@ -31,7 +31,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
     let plan = UpdateView::from(seen);
     if duplicates > 0 {
         let duplicates = format::counted(duplicates, "duplicate");
-        desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
+        desk.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
     if dry_run {
         desk.terminal.say(super::CHECKED);

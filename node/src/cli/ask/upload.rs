@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// One import.
 struct Import<'a> {
     desk: &'a Desk<'a>,
-    /// Of one round: what fails is told and tried again here.
+    /// Tries each address once: retries are made and reported here.
     client: Client,
     tenant: String,
     args: ImportAudienceArgs,
@@ -185,7 +185,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Tries until it is done, while the cluster cannot take it; what stands in the way is told meanwhile.
+    /// Repeats the attempt while the cluster cannot take it, and reports the cause meanwhile.
     async fn enduring<T>(&self, what: String, attempt: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
         let mut until = None;
         loop {

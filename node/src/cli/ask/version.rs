@@ -1,4 +1,4 @@
-//! `reveille version`: asks nobody.
+//! `reveille version`: makes no request.
 
 use reveille_ledger::level;
 use reveille_raft::crash::POINTS;

@@ -1,4 +1,4 @@
-//! The nodes: who leads, who is missing, who lags, whose clock is off, and whether all of them hold the same.
+//! The nodes: the leader, missing and lagging nodes, clocks that are off, and whether all replicas are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
     findings.extend(status.blocked.iter().cloned().map(|run| {
-        let why = "who waits for it gets no mail, and expires when the run's time is over";
+        let why = "recipients that wait for it get no email, and expire when the run's time is over";
         let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
         Finding::problem("blocked", BlockedView::from(run).told(), why, next)
     }));
@@ -129,7 +129,7 @@ fn states(members: &[MemberStatus]) -> Vec<Finding> {
     let told = differing.map(|(index, hashes)| {
         let sides: Vec<String> = hashes.values().map(|names| names.join(" and ")).collect();
         let what = format!("the states of {} differ at log index {index}", sides.join(", "));
-        let why = "one of them would decide otherwise than the others: who leads must not matter";
+        let why = "one of them would decide differently as leader than the others would";
         let next = "pause what sends (reveille run pause RUN), keep all data folders, and report it";
         Finding::problem("state", what, why, next)
     });

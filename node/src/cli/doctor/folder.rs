@@ -16,7 +16,7 @@ pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
     match rustix::fs::statvfs(folder) {
         Ok(volume) => room(key, folder, volume.f_bavail, volume.f_blocks),
         Err(error) => {
-            let what = format!("{key} {} cannot be looked at: {error}", folder.display());
+            let what = format!("{key} {} cannot be examined: {error}", folder.display());
             let why = "a node that cannot use its folder does not start";
             Some(Finding::warning("disk", what, why, "name the folder of a node of this machine, or leave it out"))
         }
@@ -26,7 +26,7 @@ pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
 /// Tries to write: a volume may be mounted read-only, and the permissions may be those of another user.
 pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
     if !folder.is_dir() {
-        // What cannot be looked at was named with its volume.
+        // The finding about its volume names the error.
         return None;
     }
     let file = folder.join(format!(".reveille-doctor-{}", std::process::id()));
@@ -37,14 +37,14 @@ pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
     Some(Finding::problem("disk", what, "a node that cannot write there stops", next))
 }
 
-/// P11: a journal on a disk costs its time for each mail, and proves no more.
+/// P11: a journal on a disk costs its time for each email, and proves no more.
 pub fn judge_journal(folder: &Path) -> Option<Finding> {
-    // What cannot be looked at was named with its volume.
+    // The finding about its volume names the error.
     if in_memory(folder).unwrap_or(true) {
         return None;
     }
     let what = format!("the journal_dir {} lies on a disk, not in memory", folder.display());
-    let why = "each mail may wait for that disk before it goes out, and a reboot voids the journal all the same";
+    let why = "each email may wait for that disk before it goes out, and a reboot voids the journal all the same";
     Some(Finding::warning("journal", what, why, "name a folder on a tmpfs, such as /dev/shm, and start the node again"))
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn folder_that_cannot_be_written_is_problem() {
-        // Nobody creates a file there, root neither.
+        // Not even root can create a file there.
         let found = judge_writing("data_dir", Path::new("/proc")).expect("found");
         assert_eq!((found.severity, found.check), (Severity::Problem, "disk"));
         assert!(found.what.contains("nothing can be written in data_dir /proc"), "{}", found.what);

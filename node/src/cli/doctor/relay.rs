@@ -1,4 +1,4 @@
-//! The relays: a pool that nobody serves, circuits that are open, and relays that say "too fast".
+//! The relays: a pool without a relay, circuits that are open, and relays that say "too fast".
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<
 }
 
 /// Why mail of a pool waits, in one line, where the node that answers sends none by any relay of it.
-pub fn nobody_takes(relays: &[Relay], of_pool: &str) -> Option<String> {
+pub fn why_pool_waits(relays: &[Relay], of_pool: &str) -> Option<String> {
     let mut of_pool = relays.iter().filter(|relay| pool(&relay.pool) == pool(of_pool)).peekable();
     let first = *of_pool.peek()?;
     let health = first.health.as_ref()?;
@@ -79,11 +79,11 @@ fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
     Finding::warning("circuit", what, "its mail goes by the others of its pool, at their rates", next)
 }
 
-/// A relay that refuses mails for its own sake, and is given fewer for it.
+/// A relay that refuses emails for its own sake, and is given fewer for it.
 fn throttled(relay: &Relay, health: &RelayHealth) -> Finding {
     let what =
-        format!("relay {} refused mails of {} within the last minute: {}", relay.name, health.node, cause(health));
-    let why = "its rate was halved and grows back; whom it refused comes again, and no attempt is counted";
+        format!("relay {} refused emails of {} within the last minute: {}", relay.name, health.node, cause(health));
+    let why = "its rate was halved and grows back; refused recipients are tried again, and no attempt is counted";
     Finding::warning("throttled", what, why, format!("reveille relay show {}", relay.name))
 }
 

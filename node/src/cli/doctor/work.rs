@@ -1,4 +1,4 @@
-//! The work: schedules that cannot fire, runs that stand, and mails that wait for somebody.
+//! The work: schedules that cannot fire, runs that are paused, and emails that wait for a decision.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::format;
 
 /// An instant is overdue after 5 s; the rest is room for the clock of the machine that asks.
 const OVERDUE_MS: i64 = 30_000;
-/// Runs that opened within this are looked at for what expired.
+/// Runs that opened within this time are checked for recipients that expired.
 const LATELY_MS: i64 = 86_400_000;
 
 /// What the cluster keeps, as far as the doctor looks.
@@ -32,11 +32,11 @@ pub struct Work {
 
 /// Everything that it tells, as of `now`.
 pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
-    let is_told_of = |schedule: &&Schedule| {
+    let is_reported = |schedule: &&Schedule| {
         let of = work.campaigns.iter().find(|campaign| campaign.name == schedule.name);
         of.is_some_and(|campaign| campaign.state() == CampaignState::Blocked)
     };
-    let timing = work.schedules.iter().filter(|schedule| !is_told_of(schedule));
+    let timing = work.schedules.iter().filter(|schedule| !is_reported(schedule));
     let mut findings: Vec<Finding> = timing.filter_map(|schedule| timing_of(schedule, now)).collect();
     findings.extend(work.campaigns.iter().filter_map(not_open));
     let runs: BTreeMap<&str, &Run> = work.runs.iter().map(|run| (run.run.as_str(), run)).collect();
@@ -51,8 +51,8 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
     match schedule.state() {
         ScheduleState::Blocked => {
             let what = format!("schedule {name} is blocked: {}", schedule.reason);
-            let next = format!("reveille schedule show {name}, mend the cause, reveille schedule resume {name}");
-            Some(Finding::problem("schedule", what, "it does not fire until somebody looks", next))
+            let next = format!("reveille schedule show {name}, fix the cause, reveille schedule resume {name}");
+            Some(Finding::problem("schedule", what, "it does not fire until it is resumed", next))
         }
         // Its next instant waits for a run, as its overlap policy says.
         ScheduleState::Active if !schedule.waits_for.is_empty() => None,
@@ -71,23 +71,21 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
     }
 }
 
-/// P16: a campaign that did not open, or that cannot, until somebody has done something about it.
+/// P16: a campaign that did not open, or that cannot open until an operator acts.
 fn not_open(campaign: &Campaign) -> Option<Finding> {
     let Campaign { name, reason, .. } = campaign;
     let (what, why, next) = match campaign.state() {
         CampaignState::Missed => (
             format!("campaign {name} did not fire: {reason}"),
-            "nobody got it, and nobody will unless it is launched again",
+            "no recipient got it, and none will unless it is launched again",
             format!(
                 "reveille campaign launch {name} --at INSTANT sends it then; reveille campaign delete {name} forgets it"
             ),
         ),
         CampaignState::Blocked => (
             format!("campaign {name} is blocked: {reason}"),
-            "it does not open until somebody looks; later than its start_within it never does",
-            format!(
-                "mend the cause, reveille campaign resume {name}; reveille campaign cancel {name} ends it for good"
-            ),
+            "it does not open until it is resumed; later than its start_within it never does",
+            format!("fix the cause, reveille campaign resume {name}; reveille campaign cancel {name} ends it for good"),
         ),
         _ => return None,
     };
@@ -102,7 +100,7 @@ fn paused(run: &Run) -> Option<Finding> {
     let waiting = format::counted((counts.pending + counts.claimed).into(), "recipient");
     let reason = if run.reason.is_empty() { "no reason was given" } else { &run.reason };
     let what = format!("run {} of {} is paused with {waiting} waiting: {reason}", run.run, run.schedule);
-    let next = format!("reveille run show {0}, mend the cause, reveille run resume {0}", run.run);
+    let next = format!("reveille run show {0}, fix the cause, reveille run resume {0}", run.run);
     Some(Finding::problem("run", what, "they expire when the run's time is over", next))
 }
 
@@ -122,8 +120,8 @@ fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp) -> Vec<Finding> {
         Finding::warning("expired", what, "they got no mail: relays are slower than the work, or were down", next)
     });
     let twice = told(|run| run.known_duplicates).map(|(sum, of, next)| {
-        let what = format!("{} accepted twice within a day, in {of}", format::counted(sum, "mail"));
-        Finding::warning("duplicate", what, "two mails came where one was meant, and the ledger knows", next)
+        let what = format!("{} accepted twice within a day, in {of}", format::counted(sum, "email"));
+        Finding::warning("duplicate", what, "two emails came where one was meant, and the ledger knows", next)
     });
     expired.into_iter().chain(twice).collect()
 }
@@ -137,13 +135,13 @@ fn waiting(doubts: &[Doubt], dead_letters: &[DeadLetter]) -> Vec<Finding> {
     };
     let doubt = told(doubts.iter().map(|doubt| doubt.run.as_str()).collect()).map(|(count, of)| {
         let what = format!("{count} in doubt, in {of}: perhaps accepted, perhaps not");
-        let why = "nobody can ask SMTP: a node's journal tells, or you decide";
+        let why = "SMTP cannot be asked: a node's journal resolves it, or you decide";
         let next = "start the nodes that are down first; then reveille in-doubt list";
         Finding::problem("in_doubt", what, why, next)
     });
     let dead = told(dead_letters.iter().map(|letter| letter.run.as_str()).collect()).map(|(count, of)| {
         let what = format!("{count} refused for good, in {of}");
-        let why = "they get no mail unless somebody requeues them";
+        let why = "they get no email unless you requeue them";
         Finding::warning("dead_letter", what, why, "reveille dead-letter list --group-by reason")
     });
     doubt.into_iter().chain(dead).collect()

@@ -66,7 +66,7 @@ pub struct Job {
 /// The settings that concern mail and time; others are of the command alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `MAILTO`: empty means that cron mails nobody.
+    /// `MAILTO`: empty means that cron sends no email.
     pub mail_to: Option<String>,
     /// `MAILFROM`, cronie's.
     pub mail_from: Option<String>,
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_comment_right_above_is_the_jobs_and_headings_are_nobodys() {
+    fn comment_right_above_belongs_to_job_and_headings_to_none() {
         let above = |comment: &str| jobs(&format!("{comment}0 9 * * * x\n")).remove(0).comment;
         assert_eq!(above("# Nightly report\n"), Some("Nightly report".to_owned()));
         assert_eq!(above("#Ansible: backup\n"), Some("backup".to_owned()));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_spoils_nobody_but_itself() {
+    fn bad_line_does_not_affect_other_lines() {
         let text = b"0 1 * * * one\nhello\n@reboot two\n0 9 * * * \xFF\n0 9 * * * a\0b\n0 9 * * *\n\n0 2 * * * three";
         let read = read(text, Form::User);
         let lines: Vec<(u64, bool)> = read.lines.iter().map(|line| (line.number, line.job.is_ok())).collect();
@@ -346,7 +346,7 @@ mod tests {
         let read = read(b"\xEF\xBB\xBF# x\r\nMAILTO=a@example.com\r\n0 9 * * * cmd\r\n", Form::User);
         let job = read.lines.first().and_then(|line| line.job.clone().ok()).expect("a job");
         assert_eq!((job.command.as_str(), job.settings.mail_to.as_deref()), ("cmd", Some("a@example.com")));
-        assert_eq!(read.notes.len(), 1, "CRLF is told once: {:?}", read.notes);
+        assert_eq!(read.notes.len(), 1, "CRLF is noted once: {:?}", read.notes);
         assert_eq!((user("").lines.len(), user("").notes.len()), (0, 0));
     }
 

@@ -5,18 +5,18 @@
 //! recipients and sender; the text where it stands on the line: after `%`, after `<<<`, or as the words of
 //! an `echo` before a pipe.
 //!
-//! What it is not: a shell. What would be expanded, or read from files or other programs, is told.
+//! It is no shell: what would be expanded, or read from files or other programs, becomes a warning.
 
 use super::shell::{Input, Joint, Simple, Word};
 
 /// A mail as a command would send it. Nothing in it is checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mail {
-    /// To whom: what stands where addresses do.
+    /// The recipients: the words where addresses are expected.
     pub to: Vec<String>,
     /// The subject.
     pub subject: Option<String>,
-    /// From whom.
+    /// The sender.
     pub sender: Option<String>,
     /// The text, where it stands on the line.
     pub text: Option<String>,
@@ -74,7 +74,7 @@ pub fn find(commands: &[Simple], input: Option<&str>) -> Option<Mail> {
     let is_conditional = commands.iter().take(place + 1).any(|one| one.joint == Joint::Perhaps)
         || commands.iter().any(|one| one.words.first().is_some_and(|word| word.text == "if"));
     if is_conditional {
-        mail.warnings.push("the command mails under a condition; the schedule mails every time".to_owned());
+        mail.warnings.push("the command sends under a condition; the schedule sends every time".to_owned());
     }
     Some(mail)
 }
@@ -163,7 +163,7 @@ fn long(name: &str, value: &Word, mail: &mut Mail) {
 }
 
 fn subject(value: &Word, mail: &mut Mail) {
-    // The mark is of the option's word; a value of its own word is looked at by its letters.
+    // `expands` belongs to the word of the option; a value that is a word of its own is checked by its letters.
     if value.expands || value.text.contains(['$', '`']) {
         mail.warnings
             .push(format!("the subject `{}` may hold what a shell expands; here it is plain text", value.text));
@@ -196,7 +196,7 @@ fn field(text: &str, mail: &mut Mail) {
     }
 }
 
-/// The text where it stands on the line; otherwise where it would have come from is told.
+/// The text where it stands on the line; otherwise a warning names where it would have come from.
 fn text(simple: &Simple, before: Option<&Simple>, input: Option<&str>, warnings: &mut Vec<String>) -> Option<String> {
     let mut elsewhere = |from: String| {
         warnings.push(format!("its text came from {from}; write it yourself"));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_is_told() {
+    fn unsupported_parts_become_warnings() {
         for (line, words) in [
             ("df -h | mail -s Disks a@x.org", "its text came from `df`"),
             ("echo $HOME | mail -s Hi a@x.org", "its text came from `echo`"),

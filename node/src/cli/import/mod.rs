@@ -11,10 +11,10 @@
 //! - **The same file gives the same plan**: names do not depend on what the cluster holds.
 //!
 //! What it is not: it runs no command and reads none of the files that a command names. A command that
-//! sends a mail is understood ([`mailer`]); of any other one only the time and the recipients are taken.
+//! sends an email is understood ([`mailer`]); of any other one only the time and the recipients are taken.
 //!
 //! Reading order: [`crontab`] (lines and settings), [`timing`] (the five fields), [`shell`] (words of a
-//! command), [`mailer`] (the mail that a command sends), [`name`], [`plan`].
+//! command), [`mailer`] (the email that a command sends), [`name`], [`plan`].
 
 pub mod crontab;
 pub mod mailer;

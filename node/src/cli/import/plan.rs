@@ -16,9 +16,9 @@ use crate::cli::harmless;
 const SUBJECT_CHARACTERS_MAX: usize = 120;
 /// Characters of the file's name in a reason; a reason has 500.
 const FILE_CHARACTERS_MAX: usize = 300;
-/// How a text begins that stands for one that nobody has written yet.
-pub const PLACEHOLDER: &str = "This text stands in for one that nobody has written yet.";
-/// The label of what was imported; its value is told from the body, so that an edit of the line is noticed.
+/// The beginning of a text that stands in until the user writes one.
+pub const PLACEHOLDER: &str = "This placeholder stands in for a text that is not written yet.";
+/// The label of an import; its value is a hash of the body, so that an edit of the line is noticed.
 pub const LABEL: &str = "crontab";
 /// The variable that stands for a brace: templates have no other way to say `{{`.
 pub const BRACE: &str = "brace";
@@ -58,7 +58,7 @@ pub struct Planned {
     pub name: String,
     /// Five fields or a nickname.
     pub cron: String,
-    /// The zone, and who says so; none when nobody does.
+    /// The zone, and where it came from; none where no source names one.
     pub zone: Option<(String, Source)>,
     /// The line that says the zone, where the file does.
     pub zone_line: u64,
@@ -66,7 +66,7 @@ pub struct Planned {
     pub user: Option<String>,
     /// Addresses, each once.
     pub recipients: Vec<String>,
-    /// From whom.
+    /// The sender.
     pub sender: Option<String>,
     /// Subject, plain text.
     pub subject: String,
@@ -80,7 +80,7 @@ pub struct Planned {
     pub lacks: Option<String>,
 }
 
-/// Who says which zone a time is in.
+/// The source that names the zone of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -208,7 +208,7 @@ fn sender(job: &Job, mail: Option<&Mail>, choices: &Choices, warnings: &mut Vec<
 
 fn lacks(recipients: &[String], sender: Option<&String>, is_silent: bool) -> Option<String> {
     match (recipients, sender) {
-        ([], _) if is_silent => Some("MAILTO is empty: cron mails nobody; --to names whom".to_owned()),
+        ([], _) if is_silent => Some("MAILTO is empty: cron sends no email; name the recipients with --to".to_owned()),
         ([], _) => Some("no recipient: set MAILTO above the line, or give --to".to_owned()),
         (_, None) => Some("no sender: give --sender, or set MAILFROM above the line".to_owned()),
         _ => None,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_becomes_a_mail_to_whom_cron_wrote() {
+    fn job_becomes_an_email_to_the_recipients_of_cron() {
         let planned = of("MAILTO=a@x.org, A@x.org,b@x.org\n# Nightly\n0 9 * * * /bin/report.sh {{x\n", &choices());
         assert_eq!(planned.recipients, ["a@x.org", "b@x.org"]);
         assert_eq!((planned.name.as_str(), planned.subject.as_str()), ("report-x", "Nightly"));
@@ -330,14 +330,14 @@ mod tests {
         let lacks = |above: &str, choices: &Choices| of(&format!("{above}0 9 * * * x\n"), choices).lacks;
         let to = Choices { to: vec!["z@x.org".to_owned()], ..choices() };
         assert!(lacks("", &choices()).is_some_and(|lacks| lacks.contains("MAILTO above the line, or give --to")));
-        assert!(lacks("MAILTO=\"\"\n", &choices()).is_some_and(|lacks| lacks.contains("cron mails nobody")));
+        assert!(lacks("MAILTO=\"\"\n", &choices()).is_some_and(|lacks| lacks.contains("cron sends no email")));
         assert!(lacks("MAILTO=root\n", &choices()).is_some_and(|lacks| lacks.contains("--to")));
         for above in ["", "MAILTO=\"\"\n", "MAILTO=root\n"] {
             assert_eq!(lacks(above, &to), None, "{above}");
         }
-        let nobody = Choices { sender: None, ..choices() };
-        assert!(lacks("MAILTO=a@x.org\n", &nobody).is_some_and(|lacks| lacks.contains("--sender")));
-        assert_eq!(lacks("MAILTO=a@x.org\nMAILFROM=c@x.org\n", &nobody), None);
+        let no_sender = Choices { sender: None, ..choices() };
+        assert!(lacks("MAILTO=a@x.org\n", &no_sender).is_some_and(|lacks| lacks.contains("--sender")));
+        assert_eq!(lacks("MAILTO=a@x.org\nMAILFROM=c@x.org\n", &no_sender), None);
         let planned = of("MAILTO=root\n0 9 * * * x\n", &to);
         assert_eq!(planned.warnings, ["`root` is a user of that machine and no address"]);
     }

@@ -1,6 +1,6 @@
 //! The time fields of a crontab line, as a cron expression that means the same here.
 //!
-//! Four things differ between cron and our calendar, and each is told:
+//! Four things differ between cron and our calendar, and each becomes a note:
 //! - `@reboot` is no time, and `~` (cronie's random choice) has no meaning here: both are refused.
 //! - A day field that begins with `*`, such as `*/2`, counts as unrestricted to cron: together with a
 //!   restricted field it means AND. Here only a plain `*` does; so the AND is written out, as `+`.

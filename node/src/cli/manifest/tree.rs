@@ -1,7 +1,7 @@
 //! YAML as a tree in which everything knows its line. JSON is YAML too.
 //!
-//! Every scalar is text: what it means is for whoever reads it to say, so `09:00`, `no` and `1e3` are what they
-//! look like. Keys keep their order. Anchors and tags are refused: nobody has to look up what a value is.
+//! Every scalar is text: its reader decides what it means, so `09:00`, `no` and `1e3` are what they
+//! look like. Keys keep their order. Anchors and tags are refused, so that each value stands where it is used.
 
 use std::borrow::Cow;
 

@@ -11,7 +11,6 @@ pub mod parts;
 pub(super) mod rows;
 mod text;
 
-use std::fmt;
 use std::io::BufRead;
 use std::path::Path;
 
@@ -21,7 +20,6 @@ use reveille_ledger::address::Address;
 use reveille_ledger::content::Recipient;
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
 use super::failure::{BadRow, Failure};
 use super::harmless;
@@ -30,7 +28,7 @@ use text::Text;
 
 /// The column that holds the address, whatever its case.
 const EMAIL: &str = "email";
-/// Bytes of a file that is looked at; no audience that fits into a schedule is larger.
+/// Longest file that is read; no audience that fits into a schedule is larger.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Characters of one name in a file that an error repeats.
@@ -97,7 +95,7 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
 /// The rows of a document, each with its line and its fields by name; the first one names the columns.
 ///
 /// # Errors
-/// The first row that cannot be used: a document is mended, not read around.
+/// The first row that cannot be used: a document is corrected, no row is skipped.
 pub fn of_rows(rows: Vec<(u64, Vec<(String, String)>)>) -> Result<Recipients, BadRow> {
     let mut recipients = Recipients::default();
     let mut first: Option<(Header, Vec<String>)> = None;
@@ -345,14 +343,14 @@ mod tests {
             bad,
             [
                 "line 2: 1 field, the header has 2",
-                "line 4: 'nobody' has no '@': an address is LOCAL@DOMAIN",
+                "line 4: 'postmaster' has no '@': an address is LOCAL@DOMAIN",
                 "line 6: the address is empty",
             ]
         );
     }
 
     #[test]
-    fn columns_that_no_text_can_use_are_told() {
+    fn unusable_columns_are_reported() {
         let told = |names: &[&str]| unusable(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(told(&["name", "last_order", "x1"]), None);
         let rule = "the name of a variable is letters, digits and `_`; rename it where one is to, as in";

@@ -1,4 +1,4 @@
-//! A file of any size as the parts of an audience (P20): read once for what is wrong and who is there twice, and
+//! A file of any size as the parts of an audience (P20): read once for bad rows and repeated addresses, and
 //! once more for the parts.
 //!
 //! It is done here and not on a node, because here the file is: it can be read twice, so nothing but a mark of 20
@@ -63,9 +63,9 @@ pub struct Report {
 pub struct List<'a> {
     /// Where it is.
     pub path: &'a Path,
-    /// Where is told what is left out.
+    /// Where rows that are left out are written.
     pub report: Option<&'a mut Report>,
-    /// Rows that were read, for whoever looks on.
+    /// Rows that were read, for the display of progress.
     pub read: &'a AtomicU64,
 }
 
@@ -230,7 +230,7 @@ fn unwritten(path: &Path, error: &str) -> Failure {
 }
 
 fn no_room(folder: &Path, error: &std::io::Error) -> Failure {
-    let message = format!("{} does not take 20 bytes a row, to find who is there twice: {error}", folder.display());
+    let message = format!("{} does not take 20 bytes a row, to find repeated addresses: {error}", folder.display());
     Failure::general(message, "the same again with another folder in TMPDIR")
 }
 
@@ -279,13 +279,13 @@ mod tests {
         let (survey, addresses) = addresses(&path);
         assert_eq!(addresses, ["B@x.org", "a@x.org", "c@x.org"]);
         assert_eq!((survey.rows, survey.refused, survey.duplicates(), survey.recipients), (6, 1, 2, 3));
-        assert_eq!(survey.shown[0].to_string(), "line 4: 'nobody' has no '@': an address is LOCAL@DOMAIN");
+        assert_eq!(survey.shown[0].to_string(), "line 4: 'postmaster' has no '@': an address is LOCAL@DOMAIN");
         assert_eq!(survey.columns, ["name"]);
     }
 
     #[test]
     fn a_report_names_every_row_that_is_left_out() {
-        let many: String = (0..100).map(|number| format!("nobody{number}\n")).collect();
+        let many: String = (0..100).map(|number| format!("postmaster{number}\n")).collect();
         let (folder, path) = file(&format!("email\na@x.org\n{many}A@x.org\n"));
         let place = folder.path().join("report.csv");
         let read = AtomicU64::new(0);
@@ -366,7 +366,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
-        /// Who is in the audience is who a set of keys would hold, in the file's order.
+        /// The audience equals the set of keys, in the file's order.
         #[test]
         fn an_audience_is_the_set_of_its_addresses(rows in prop::collection::vec((0_u8..40, any::<bool>(), 0_u8..10), 1..200)) {
             let mut text = "email\n".to_owned();

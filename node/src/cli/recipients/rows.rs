@@ -193,7 +193,7 @@ impl Place {
             if run > 0 {
                 row.bytes.extend_from_slice(rest.get(..run).unwrap_or_default());
                 (rest, self.offset) = (rest.get(run..).unwrap_or_default(), self.offset + run as u64);
-                // Whoever calls looks at the length now and then.
+                // The caller checks the length now and then.
                 if row.bytes.len() > ROW_BYTES_MAX { break } else { continue }
             }
             let byte = *first;
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 2);
     }
 
-    /// Whatever makes a row of several lines none: rows may be in it that nobody would hear of.
+    /// A quote that is never closed would swallow rows without a word.
     #[test]
     fn a_bad_row_of_several_lines_swallows_no_row() {
         let refused = |text: &str, buffer: usize| match all(text.as_bytes(), buffer) {

@@ -63,7 +63,7 @@ impl Outcome {
 pub struct AppliedView {
     /// `schedule` or `relay`.
     pub kind: &'static str,
-    /// Null for what belongs to nobody.
+    /// Null for what belongs to no tenant.
     pub tenant: Option<String>,
     /// Its name.
     pub name: String,

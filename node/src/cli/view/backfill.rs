@@ -56,7 +56,10 @@ impl View for BackfillView {
         let said = match self.inside_gap {
             0 => said,
             inside => {
-                format!("{said}; {} inside the min gap, where nobody would get a mail", format::count(inside.into()))
+                format!(
+                    "{said}; {} inside the min gap, where no recipient would get an email",
+                    format::count(inside.into())
+                )
             }
         };
         match &self.rest {

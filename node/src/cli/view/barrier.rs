@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::format;
 
-/// Mails past the gate that people are told by name; a node has hundreds at once.
+/// Emails past the gate that are named one by one; a node has hundreds at once.
 const CROSSED_SHOWN: usize = 10;
 
 /// After this index nothing forbidden passes a gate; what may still arrive is named (P15).
@@ -40,7 +40,7 @@ impl From<Option<v1::Barrier>> for BarrierView {
 }
 
 impl BarrierView {
-    /// In a sentence, and below it a line for each mail that may still arrive: the first of them, [`CROSSED_SHOWN`] at
+    /// In a sentence, and below it a line for each email that may still arrive: the first of them, [`CROSSED_SHOWN`] at
     /// most.
     pub fn sentence(&self) -> String {
         let mut sentence = format!("holds on every node since log index {}", self.index);
@@ -50,8 +50,8 @@ impl BarrierView {
         if self.crossed.is_empty() {
             return sentence;
         }
-        let mails = format::counted(self.crossed.len() as u64, "mail");
-        sentence.push_str(&format!("; past the gate before, {mails} may still arrive:"));
+        let emails = format::counted(self.crossed.len() as u64, "email");
+        sentence.push_str(&format!("; past the gate before, {emails} may still arrive:"));
         for CrossingView { run, number, fence } in self.crossed.iter().take(CROSSED_SHOWN) {
             sentence.push_str(&format!("\n  {run} #{number} ({fence})"));
         }
@@ -77,10 +77,10 @@ mod tests {
         let holds = "holds on every node since log index 11";
         assert_eq!(told(0), holds);
         let one = "\n  r5.0 #0 (1.2.7.0)";
-        assert_eq!(told(1), format!("{holds}; past the gate before, 1 mail may still arrive:{one}"));
+        assert_eq!(told(1), format!("{holds}; past the gate before, 1 email may still arrive:{one}"));
         let many = told(1_010);
         assert_eq!(many.lines().count(), 1 + CROSSED_SHOWN + 1, "{many}");
-        assert!(many.starts_with(&format!("{holds}; past the gate before, 1,010 mails may still arrive:{one}\n")));
+        assert!(many.starts_with(&format!("{holds}; past the gate before, 1,010 emails may still arrive:{one}\n")));
         assert!(many.ends_with("\n  and 1,000 more; -o json names them all"), "{many}");
     }
 }

@@ -42,7 +42,7 @@ pub struct CampaignView {
     barrier: Option<BarrierView>,
 }
 
-/// Who goes first, and when the rest is held.
+/// The canary: how many go first, and when the rest is held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct CanaryView {
     percent: f64,

@@ -75,7 +75,7 @@ pub struct BacklogView {
     /// Null: it does not shrink, if that is measured.
     shrinks_per_second: Option<f64>,
     eta_ms: Option<i64>,
-    /// Was it looked at for long enough to say whether it shrinks?
+    /// Was it observed for long enough to say whether it shrinks?
     measured: bool,
     /// Instants of it that wait their turn behind other runs of their schedules.
     waiting: u64,
@@ -136,7 +136,7 @@ struct MemberStatusView {
     stopping: bool,
 }
 
-/// Who leads now.
+/// The leader now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeaderView {
     /// Its name.
@@ -185,45 +185,45 @@ const SOLE_CLOCK_MOVED: &str = "the clock of the only node was moved by more tha
 
 impl StatusView {
     /// What an operator has to see to, each with the next step.
-    pub fn troubles(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let voters = self.members.iter().filter(|member| member.votes);
         let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role == UNREACHABLE);
-        let mut troubles = Vec::new();
+        let mut problems = Vec::new();
         if !lost.is_empty() && well.len() <= lost.len() {
             let names: Vec<&str> = lost.iter().map(|member| member.name.as_str()).collect();
-            troubles.push(format!(
+            problems.push(format!(
                 "no quorum: {} cannot be reached; nothing is written or sent until a majority of the voters runs",
                 names.join(", ")
             ));
         }
-        if let (Some(silence), true) = (self.leaderless_ms, troubles.is_empty()) {
+        if let (Some(silence), true) = (self.leaderless_ms, problems.is_empty()) {
             let silence = format::duration(silence);
-            troubles.push(format!("no leader was heard for {silence}, though a majority of the voters answers"));
+            problems.push(format!("no leader was heard for {silence}, though a majority of the voters answers"));
         }
         if self.epoch.is_some() && !self.clocks_agree {
             let alone = self.members.iter().filter(|member| member.votes).count() == 1;
-            troubles.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
+            problems.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
         }
         match self.clocks() {
             Verdict::Agree => {}
-            Verdict::Off(off) => troubles.extend(off.into_iter().map(|(name, offset)| {
+            Verdict::Off(off) => problems.extend(off.into_iter().map(|(name, offset)| {
                 let way = if offset < 0 { "behind" } else { "ahead of" };
                 format!("the clock of {name} is {} {way} the others; set it", format::duration(offset))
             })),
-            Verdict::Apart(behind, ahead, apart) => troubles.push(format!(
+            Verdict::Apart(behind, ahead, apart) => problems.push(format!(
                 "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
                 format::duration(apart)
             )),
         }
-        troubles.extend(self.members.iter().filter_map(|member| {
+        problems.extend(self.members.iter().filter_map(|member| {
             let no_room = member.no_room.as_ref()?;
             Some(format!("{} takes no parts of audiences: {no_room}; free space there", member.name))
         }));
-        troubles.extend(self.members.iter().filter_map(|member| {
+        problems.extend(self.members.iter().filter_map(|member| {
             let until = member.crash_backoff_until.as_ref()?;
             Some(format!("{} died three times within ten minutes and sends nothing until {until}", member.name))
         }));
-        troubles
+        problems
     }
 
     fn clocks(&self) -> Verdict<'_> {
@@ -333,12 +333,12 @@ impl View for StatusView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let nobody = self
+        let no_leader = self
             .leaderless_ms
             .map_or_else(|| "none known".to_owned(), |silence| format!("none heard for {}", format::duration(silence)));
-        let leader = self.leader.as_deref().map_or_else(|| Cell::toned(nobody, Tone::Bad), Cell::from);
+        let leader = self.leader.as_deref().map_or_else(|| Cell::toned(no_leader, Tone::Bad), Cell::from);
         let clocks = match (self.epoch, self.clocks_agree) {
-            // Nobody has compared them yet.
+            // Not compared yet.
             (None, _) => Cell::or_dash(None),
             (_, true) => Cell::toned("agree", Tone::Good),
             (_, false) => Cell::toned("disagree: nothing fires", Tone::Bad),
@@ -430,9 +430,9 @@ mod tests {
     }
 
     #[test]
-    fn a_status_names_what_somebody_has_to_see_to() {
+    fn status_names_problems_that_need_an_operator() {
         let (leads, lost) = (v1::MemberRole::Leader, v1::MemberRole::Unreachable);
-        let troubles = |members| {
+        let problems = |members| {
             let (answered_by, epoch) = ("a".to_owned(), 2);
             let status = v1::GetClusterStatusResponse {
                 members,
@@ -441,16 +441,16 @@ mod tests {
                 clocks_agree: true,
                 ..v1::GetClusterStatusResponse::default()
             };
-            StatusView::from(status).troubles()
+            StatusView::from(status).problems()
         };
         let follows = v1::MemberRole::Follower;
-        assert!(troubles(vec![member("a", leads, 0), member("b", follows, 9), member("c", lost, 0)]).is_empty());
-        let two = troubles(vec![member("a", leads, 0), member("b", lost, 0), member("c", lost, 0)]);
+        assert!(problems(vec![member("a", leads, 0), member("b", follows, 9), member("c", lost, 0)]).is_empty());
+        let two = problems(vec![member("a", leads, 0), member("b", lost, 0), member("c", lost, 0)]);
         assert!(matches!(two.as_slice(), [one] if one.starts_with("no quorum: b, c cannot")), "{two:?}");
         let (b, c) = (member("b", follows, 90_000_000), member("c", follows, 90_000_200));
-        let off = troubles(vec![member("a", leads, 0), b.clone(), c]);
+        let off = problems(vec![member("a", leads, 0), b.clone(), c]);
         assert_eq!(off, ["the clock of a is 1d 1h behind the others; set it"], "it answered, and is the odd one");
-        let off = troubles(vec![member("a", leads, 0), b, member("c", follows, -300)]);
+        let off = problems(vec![member("a", leads, 0), b, member("c", follows, -300)]);
         assert_eq!(off, ["the clock of b is 1d 1h ahead of the others; set it"]);
         let leaderless = v1::GetClusterStatusResponse {
             members: vec![member("a", follows, 0), member("b", follows, 0), member("c", lost, 0)],
@@ -458,9 +458,9 @@ mod tests {
             ..v1::GetClusterStatusResponse::default()
         };
         let leaderless = StatusView::from(leaderless);
-        assert_eq!(leaderless.troubles(), ["no leader was heard for 12s, though a majority of the voters answers"]);
+        assert_eq!(leaderless.problems(), ["no leader was heard for 12s, though a majority of the voters answers"]);
         assert!(leaderless.text(false).contains("none heard for 12s"));
-        let apart = troubles(vec![member("a", leads, 0), member("b", follows, 5_000)]);
+        let apart = problems(vec![member("a", leads, 0), member("b", follows, 5_000)]);
         assert_eq!(apart, ["the clocks of a and b are 5s apart; find out which is wrong, and set it"]);
     }
 }

@@ -11,7 +11,7 @@ use super::sheet::{Cell, Tone, table};
 pub enum Severity {
     /// Something does not work, or works on luck.
     Problem,
-    /// Somebody may want to look.
+    /// The operator may want to look.
     Warning,
 }
 

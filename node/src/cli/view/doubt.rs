@@ -8,7 +8,7 @@ use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::instant::text;
 
-/// A mail in doubt.
+/// An email in doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoubtView {
     #[serde(flatten)]
@@ -22,7 +22,7 @@ pub struct DoubtView {
     next: Option<String>,
 }
 
-/// Mails in doubt of the same cause and node.
+/// Emails in doubt of the same cause and node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
     cause: String,
@@ -72,7 +72,7 @@ impl View for DoubtView {
 }
 
 impl Row for DoubtView {
-    const NOUN: &'static str = "mails in doubt";
+    const NOUN: &'static str = "emails in doubt";
     const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
 
     fn cells(&self) -> Vec<Cell> {

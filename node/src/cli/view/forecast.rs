@@ -35,9 +35,9 @@ impl From<v1::Forecast> for ForecastView {
 }
 
 impl ForecastView {
-    /// `needs 3,472 mails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
+    /// `needs 3,472 emails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
     pub fn sentence(&self) -> String {
-        let needs = format!("needs {} mails/s", format::rate(self.needed_per_second));
+        let needs = format!("needs {} emails/s", format::rate(self.needed_per_second));
         let gives = format::rate(self.budget_per_second.unwrap_or_default());
         let room = format::count(self.first_day_room.unwrap_or_default().into());
         let given = match self.kind {
@@ -68,12 +68,12 @@ impl From<v1::Progress> for ProgressView {
 }
 
 impl ProgressView {
-    /// `3,912 mails/s on average while it was open: ends at 2026-12-01T12:28:20Z`
+    /// `3,912 emails/s on average while it was open: ends at 2026-12-01T12:28:20Z`
     pub fn sentence(&self) -> String {
         let ends = match &self.ends {
             Some(ends) => format!(": ends at {ends}"),
             None => ": too slow for all of it, what is left at its finish by expires".to_owned(),
         };
-        format!("{} mails/s on average while it was open{ends}", format::rate(self.per_second))
+        format!("{} emails/s on average while it was open{ends}", format::rate(self.per_second))
     }
 }

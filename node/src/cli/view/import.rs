@@ -80,13 +80,13 @@ pub struct ImportView {
     pub cron: Option<String>,
     /// The zone of its time.
     pub zone: Option<String>,
-    /// Who says so.
+    /// Its source.
     pub zone_from: Option<Source>,
     /// The next three instants.
     pub next: Vec<InstantView>,
-    /// To whom.
+    /// The recipients.
     pub recipients: Vec<String>,
-    /// From whom.
+    /// The sender.
     pub sender: Option<String>,
     /// The subject, as it will read.
     pub subject: Option<String>,

@@ -1,4 +1,4 @@
-//! Which mail is meant: what `dead-letter …` and `in-doubt …` print first.
+//! Which email is meant: what `dead-letter …` and `in-doubt …` print first.
 
 use serde::Serialize;
 

@@ -16,7 +16,7 @@ pub struct MovedView {
     pub verb: &'static str,
     /// How many; of a dry run, how many it would be.
     pub moved: u64,
-    /// Of those who would have been sent again: how many were left, for they got a mail of another run less than
+    /// How many of the requeued recipients were left, because they got an email of another run less than
     /// the min gap away.
     pub inside_gap: u64,
     /// Log index of the last entry that did it; none where there was none.

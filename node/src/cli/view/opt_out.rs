@@ -118,7 +118,7 @@ impl View for OptOutCheckView {
     }
 }
 
-/// One who has opted out.
+/// An opted-out recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OptOutView {
     recipient: String,

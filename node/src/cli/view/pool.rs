@@ -50,7 +50,7 @@ impl PoolView {
     /// That its day is used up, and what waits.
     pub fn told(&self) -> String {
         let cap = format::count(self.cap_today.unwrap_or_default().into());
-        let waits = format::counted(self.waiting, "mail");
+        let waits = format::counted(self.waiting, "email");
         let verb = if self.waiting == 1 { "waits" } else { "wait" };
         format!("pool {}: today's cap of {cap} is used up; {waits} {verb} until 00:00 UTC", self.name)
     }

@@ -40,7 +40,7 @@ pub struct HealthView {
     /// `ready`, `throttled`, `failing`, `probing` or `parked`.
     condition: String,
     cause: Option<String>,
-    /// When a mail is tried.
+    /// When an email is tried.
     until: Option<String>,
     sessions_open: u32,
     rate_per_second: f64,
@@ -51,9 +51,9 @@ pub struct HealthView {
 pub struct RelayTestView {
     /// The relay.
     pub name: String,
-    /// Did somebody answer there?
+    /// Did a server answer there?
     pub reachable: bool,
-    /// Who tried.
+    /// The node that tried.
     pub node: String,
     /// How long it took.
     pub elapsed_ms: i64,
@@ -63,7 +63,7 @@ pub struct RelayTestView {
     pub extensions: Vec<String>,
     /// As `TLS 1.3`; null in the clear.
     pub tls_version: Option<String>,
-    /// Whom the relay's certificate names.
+    /// The subject of the relay's certificate.
     pub certificate_subject: Option<String>,
     /// When that certificate ends.
     pub certificate_expires_at: Option<String>,

@@ -88,7 +88,7 @@ impl From<v1::Run> for RunView {
     }
 }
 
-/// Those who go first (P6).
+/// The recipients of the canary (P6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct CanaryView {
     recipients: u32,
@@ -176,12 +176,12 @@ impl RunView {
         self.counts.pending == 0 && self.counts.claimed == 0
     }
 
-    /// Does nothing of it go before somebody lets it?
+    /// Is it held until an operator resumes it?
     pub fn is_paused(&self) -> bool {
         self.state == "paused"
     }
 
-    /// Why it is paused or has ended, where somebody said so.
+    /// Why it is paused or has ended, where a reason was given.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -208,7 +208,7 @@ impl RunView {
         self.canary.as_ref().map(CanaryView::words)
     }
 
-    /// A run is finished when nobody is pending or claimed: those in doubt wait for somebody's decision.
+    /// A run is finished when none is pending or claimed: those in doubt wait for a decision.
     pub fn left_in_doubt(&self) -> Option<String> {
         let count = self.counts.in_doubt;
         (count > 0).then(|| {
@@ -304,7 +304,7 @@ impl View for RunView {
             pairs.push(("resent", Cell::count(self.resent.into(), Tone::Notable)));
         }
         if let Some(index) = self.pruned_index {
-            let what = format!("at log index {index}: who got what is not kept any more");
+            let what = format!("at log index {index}: outcomes of recipients are no longer kept");
             pairs.push(("pruned", Cell::toned(what, Tone::Notable)));
         }
         card(pairs, paint)

@@ -42,7 +42,7 @@ pub struct ScheduleView {
     etag: String,
     index: u64,
     labels: BTreeMap<String, String>,
-    /// The cluster's clock when it was told.
+    /// The cluster's clock at the time of the answer.
     #[serde(skip)]
     now: Timestamp,
     /// Only of a schedule that was just created, or checked.

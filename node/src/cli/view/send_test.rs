@@ -20,9 +20,9 @@ pub enum Outcome {
     Expired,
     /// The address has opted out.
     Suppressed,
-    /// Somebody cancelled its run.
+    /// Its run was cancelled.
     Cancelled,
-    /// It was in doubt, and somebody took it as sent.
+    /// It was in doubt, and the operator took it as sent.
     Assumed,
     /// Not settled yet.
     Waiting,
@@ -35,7 +35,7 @@ pub enum Outcome {
 pub struct SendTestView {
     /// Its run; none where it was only checked.
     pub run: Option<String>,
-    /// To whom.
+    /// The recipient.
     pub recipient: String,
     /// What became of it.
     pub outcome: Outcome,
@@ -67,7 +67,7 @@ impl From<v1::ExplainResponse> for SendTestView {
             RecipientState::Assumed => Outcome::Assumed,
             RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified => Outcome::Waiting,
         };
-        // What decided it; of a mail that was not sent in time, what it waited for.
+        // What decided it; of an email that was not sent in time, what it waited for.
         let decisive: &[&str] = match outcome {
             Outcome::Accepted => &["sent", "sent after all"],
             Outcome::Refused => &["refused", "not composed", "given up"],
@@ -77,9 +77,9 @@ impl From<v1::ExplainResponse> for SendTestView {
             Outcome::Cancelled => &["cancelled"],
         };
         let event = story.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
-        // An answer names its relay; of a mail that was not taken the relay is told before.
+        // An answer names its relay; an email that was not taken names it in an earlier event.
         let relay = story.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
-        // Who waits has perhaps not been tried yet: that is no reason.
+        // A waiting recipient has perhaps not been tried yet: that is no reason.
         let event = event.or(story.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
         SendTestView {
             run: some(story.run),
@@ -134,7 +134,7 @@ impl SendTestView {
             },
             Outcome::Refused => format!("refused{}: {why}", self.by(" by ")),
             Outcome::InDoubt => format!("in doubt: it may have arrived{} ({why})", self.by(" at ")),
-            Outcome::Assumed => format!("it was in doubt, and somebody took it as sent ({why})"),
+            Outcome::Assumed => format!("it was in doubt, and was taken as sent by decision ({why})"),
             Outcome::Expired => format!("it was not sent in time, and will not be ({why})"),
             Outcome::Suppressed => format!("not sent: {} has opted out", self.recipient),
             Outcome::Cancelled => "not sent: its run was cancelled".to_owned(),

@@ -11,9 +11,9 @@ pub enum Tone {
     Plain,
     /// As it should be.
     Good,
-    /// Somebody may want to look.
+    /// The operator may want to look.
     Notable,
-    /// Somebody must look.
+    /// The operator must look.
     Bad,
     /// Beside the point.
     Dim,

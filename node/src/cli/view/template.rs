@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::View;
 
-/// A mail as one recipient reads it.
+/// An email as one recipient reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MailView {
-    /// From whom.
+    /// The sender.
     pub sender: String,
-    /// To whom.
+    /// The recipient.
     pub recipient: String,
     /// Where answers go, if elsewhere.
     pub reply_to: Option<String>,

@@ -18,7 +18,7 @@ pub struct TenantView {
     share: u32,
     /// Recipients under way now.
     claimed: u32,
-    /// Null: nobody has set bounds.
+    /// Null: no bounds are recorded.
     index: Option<u64>,
 }
 

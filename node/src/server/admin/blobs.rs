@@ -1,6 +1,6 @@
 //! Contents and audiences on their way from the ledger to an answer.
 //!
-//! Their bytes are copied while the state is looked at and decoded after it was let go: a list of ten
+//! Their bytes are copied under the read lock and decoded after it is released: a list of ten
 //! thousand recipients is not decoded while entries wait to be applied.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ impl Admin {
                 None => None,
             });
         }
-        let site = Arc::clone(&self.site);
+        let context = Arc::clone(&self.context);
         let read = tokio::task::spawn_blocking(move || {
             // A part is read once for all of them, in its order.
             places.sort_unstable_by_key(|(_, place)| *place);
@@ -76,7 +76,7 @@ impl Admin {
             for of_part in places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other) {
                 let Some((_, (part, _))) = of_part.first() else { continue };
                 let wanted: Vec<u16> = of_part.iter().map(|(_, (_, place))| *place).collect();
-                let read = site.parts.read(*part, &wanted).unwrap_or_default();
+                let read = context.parts.read(*part, &wanted).unwrap_or_default();
                 found.extend(of_part.iter().zip(read).map(|((at, _), (_, recipient))| (*at, recipient)));
             }
             found
@@ -98,7 +98,7 @@ impl Admin {
         found.zip(wanted).map(address).collect()
     }
 
-    /// The numbers of those who have these address keys. A sealed audience is read from end to end.
+    /// The numbers of the recipients with these address keys. A sealed audience is read from end to end.
     pub(crate) async fn numbers(
         &self,
         blobs: &Blobs,
@@ -114,11 +114,11 @@ impl Admin {
             }
             Some(Recipients::Sealed(seal)) => seal,
         };
-        let site = Arc::clone(&self.site);
+        let context = Arc::clone(&self.context);
         let read = tokio::task::spawn_blocking(move || {
             let mut found = BTreeMap::new();
             for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
-                let here = site.parts.find(*part, &keys)?;
+                let here = context.parts.find(*part, &keys)?;
                 found.extend(here.into_iter().map(|(place, key)| (key, first + u32::from(place))));
                 if found.len() == keys.len() {
                     break;

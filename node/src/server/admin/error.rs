@@ -101,7 +101,7 @@ impl ApiError {
         self.with("request_id", id.to_owned())
     }
 
-    /// Who leads; nothing when it is not known.
+    /// The leader; none when it is not known.
     pub fn leader(self, leader: Option<&Member>) -> ApiError {
         let Some(leader) = leader else { return self };
         self.with("leader", leader.name.clone()).with("leader_address", leader.address.clone())

@@ -106,7 +106,7 @@ impl Mask {
         let mut paths = mask.unwrap_or_default().paths;
         paths.sort();
         paths.dedup();
-        // Who names the whole has named its parts.
+        // A mask that names the whole has named its parts.
         let wholes: Vec<String> = paths.iter().filter(|path| !path.contains('.')).cloned().collect();
         paths.retain(|path| path.split_once('.').is_none_or(|(whole, _)| !wholes.iter().any(|named| named == whole)));
         if paths.is_empty() {
@@ -209,7 +209,7 @@ mod tests {
         mask(&["labels.env", "labels.team", "labels.a.b"]).lay_over(&mut changed, asked.clone());
         assert_eq!(changed, labelled(&[("env", "prod"), ("a.b", "2")]));
         mask(&["labels", "labels.env"]).lay_over(&mut changed, asked.clone());
-        assert_eq!(changed, asked, "who names the whole replaces it");
+        assert_eq!(changed, asked, "a mask that names the whole replaces it");
     }
 
     #[test]

@@ -47,7 +47,7 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
 /// How the text of `prost` begins for bytes that are no message.
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
-/// How long requests under way may go on after the node was told to stop.
+/// How long requests under way may go on after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 /// Answers on `listener` until `stop`, and a moment longer for what is under way.

@@ -58,23 +58,23 @@ const WATCHERS_MAX: usize = 256;
 const UPLOADS_MAX: usize = 4;
 /// What all services of the API share.
 pub struct Admin {
-    site: Arc<NodeContext>,
+    context: Arc<NodeContext>,
     /// Peer addresses of the other founders, as this node's configuration names them.
     join: Vec<String>,
     dialer: Arc<dyn Dial>,
     watchers: Arc<Semaphore>,
     /// Parts that are received now.
     uploads: Arc<Semaphore>,
-    /// Audiences that are looked at before they are sealed: one.
+    /// Audiences that are checked before they are sealed: one at a time.
     checks: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Admin {
     /// The API of this node. `join`: the founders that `InitCluster` takes where it names none.
-    pub fn new(site: Arc<NodeContext>, join: Vec<String>) -> Admin {
+    pub fn new(context: Arc<NodeContext>, join: Vec<String>) -> Admin {
         Admin {
-            site,
+            context,
             join,
             dialer: Arc::new(TcpDialer::default()),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
@@ -87,7 +87,7 @@ impl Admin {
     /// The same API, for what goes on after its call has been answered.
     fn share(&self) -> Admin {
         Admin {
-            site: Arc::clone(&self.site),
+            context: Arc::clone(&self.context),
             join: self.join.clone(),
             dialer: Arc::clone(&self.dialer),
             watchers: Arc::clone(&self.watchers),
@@ -106,8 +106,8 @@ impl Admin {
 
     /// P15: after this no hand-off that the entry at `index` forbids passes a gate on any node.
     async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> Result<v1::Barrier, ApiError> {
-        let held = barrier::through_leader(&self.site, index, about, deadline).await;
+        let held = barrier::through_leader(&self.context, index, about, deadline).await;
         let report = held.map_err(|error| refusal::not_held(index, error))?;
-        Ok(self.site.replica.read(|ledger| views::barrier(ledger, index, &report)))
+        Ok(self.context.replica.read(|ledger| views::barrier(ledger, index, &report)))
     }
 }

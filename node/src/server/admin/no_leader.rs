@@ -1,4 +1,4 @@
-//! No leader takes it: who is missing, as far as this node finds out, and what to do about it.
+//! No leader takes the request: which nodes are missing, as far as this node finds out, and what to do about it.
 //!
 //! A node that has heard no leader for longer than an election takes says so at once; one that may be in the
 //! middle of an election says it at the deadline, and knows less.
@@ -22,12 +22,12 @@ struct Voters {
 }
 
 impl Admin {
-    /// Nobody leads that a quorum stands behind; nothing happened.
+    /// No leader has a quorum; nothing happened.
     pub(crate) async fn no_leader(&self, asked: CallKind, deadline: Instant) -> ApiError {
-        let Some(silence) = self.site.replica.leaderless_for() else {
+        let Some(silence) = self.context.replica.leaderless_for() else {
             return refusal::no_leader(asked, self.leader().as_ref());
         };
-        let voters: Vec<_> = self.site.replica.members().into_iter().filter(|(_, member)| member.votes).collect();
+        let voters: Vec<_> = self.context.replica.members().into_iter().filter(|(_, member)| member.votes).collect();
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let described = self.descriptions(voters.iter().map(|(node, _)| *node), left).await;
         let missing = voters.iter().filter(|(node, _)| !described.contains_key(node));
@@ -39,7 +39,7 @@ impl Admin {
     /// # Errors
     /// When no leader was heard for longer than an election takes.
     pub(crate) async fn led(&self, deadline: Instant) -> Result<(), ApiError> {
-        match self.site.replica.leaderless_for() {
+        match self.context.replica.leaderless_for() {
             Some(_) => Err(self.no_leader(CallKind::Write, deadline).await),
             None => Ok(()),
         }
@@ -63,7 +63,7 @@ fn fault(asked: CallKind, silence: Duration, voters: &Voters) -> ApiError {
     let message = format!(
         "{silent}: {reached} of {all} voters can be reached, {majority} are needed; not {names}; nothing happened"
     );
-    let next = format!("start {names} (reveille cluster status shows who answers){stale}");
+    let next = format!("start {names} (reveille cluster status shows which nodes answer){stale}");
     ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(next).leaderless(silence)
 }
 
@@ -85,14 +85,14 @@ mod tests {
         let expected =
             "no leader was heard for 12 s: 1 of 3 voters can be reached, 2 are needed; not b, c; nothing happened";
         assert_eq!(message, expected);
-        assert_eq!(next, "start b, c (reveille cluster status shows who answers)");
+        assert_eq!(next, "start b, c (reveille cluster status shows which nodes answer)");
         let (same, next) = told(CallKind::Read, 3, &["b", "c"]);
         assert_eq!(same, message);
         assert!(next.ends_with("; --stale reads what this node knows"), "{next}");
     }
 
     #[test]
-    fn a_majority_that_elects_nobody_is_another_trouble() {
+    fn majority_without_leader_has_its_own_error() {
         let (message, next) = told(CallKind::Write, 3, &["c"]);
         assert_eq!(message, "no leader was heard for 12 s, though 2 of 3 voters answer; nothing happened");
         assert!(next.starts_with("reveille cluster status") && !next.contains("--stale"), "{next}");

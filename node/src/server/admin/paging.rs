@@ -1,7 +1,7 @@
 //! Pages of a list: how many, from where on, and where the next one begins.
 //!
 //! A token holds the key of the last row that was given, so that a page costs what it shows, whatever was
-//! added or removed in between. It is hexadecimal JSON: nobody reads it but the list that wrote it.
+//! added or removed in between. It is hexadecimal JSON: only the list that wrote it reads it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

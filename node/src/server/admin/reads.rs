@@ -12,8 +12,8 @@ use super::views::duration;
 use super::{Admin, ApiError, refusal};
 
 impl Admin {
-    /// Looks at a state that includes every write which was answered before this call; with `stale`, at
-    /// what this node has applied, without asking anybody.
+    /// Reads a state that includes every write which was answered before this call; with `stale`, what
+    /// this node has applied, without a request to another node.
     ///
     /// A stale answer's age counts from the ledger time of the last applied entry; an idle leader commits
     /// one every ten seconds (P18).
@@ -25,35 +25,35 @@ impl Admin {
     ) -> Result<(T, Option<Freshness>), ApiError> {
         self.member()?;
         if !stale {
-            match self.site.replica.linearizable_while_led(deadline).await {
+            match self.context.replica.linearizable_while_led(deadline).await {
                 Ok(_) => {}
                 Err(ReadError::NoLeader) => return Err(self.no_leader(CallKind::Read, deadline).await),
                 Err(error) => return Err(refusal::not_read(error, self.leader().as_ref())),
             }
         }
-        let (value, index, stamped) = self.site.replica.read(|ledger| {
+        let (value, index, stamped) = self.context.replica.read(|ledger| {
             let head = ledger.head();
             (look(ledger), head.applied, head.now.plus_ms(-head.offset_ms()))
         });
-        let age_ms = self.site.clock.wall().since_ms(stamped).max(0);
+        let age_ms = self.context.clock.wall().since_ms(stamped).max(0);
         let age = (stale && index > 0).then(|| duration(age_ms));
         Ok((value, Some(Freshness { index, stale, age })))
     }
 
     /// Ledger time, by what a read has just found.
     pub(crate) fn now(&self, applied: Time) -> Time {
-        self.site.ledger_time(applied)
+        self.context.ledger_time(applied)
     }
 
     /// # Errors
     /// When this node belongs to no cluster.
     pub(crate) fn member(&self) -> Result<(), ApiError> {
-        self.site.replica.cluster().map(|_| ()).ok_or_else(refusal::not_initialized)
+        self.context.replica.cluster().map(|_| ()).ok_or_else(refusal::not_initialized)
     }
 
-    /// Who leads, as far as this node knows.
+    /// The leader, as far as this node knows.
     pub(crate) fn leader(&self) -> Option<Member> {
-        let mut status = self.site.replica.status();
+        let mut status = self.context.replica.status();
         status.members.remove(&status.leader?).map(|known| known.member)
     }
 }

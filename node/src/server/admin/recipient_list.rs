@@ -1,4 +1,4 @@
-//! The lists of recipients that need somebody to look: dead letters and doubts.
+//! The lists of recipients that wait for a decision: dead letters and doubts.
 //!
 //! Both are asked for in the same words (a tenant, perhaps one run, a page) and collect a page in the same
 //! way; how the state is walked through is each list's own.
@@ -44,7 +44,7 @@ pub struct RecipientPage<R, K> {
     /// Contents and audiences of the rows.
     pub blobs: Blobs,
     pub looked: usize,
-    /// The last key that was looked at.
+    /// The last key that was read.
     pub last: Option<K>,
     /// Is there more after it?
     pub more: bool,
@@ -79,7 +79,7 @@ impl Admin {
         let (found, freshness) = self
             .read(question.stale, deadline, |ledger| {
                 check_schedule(ledger, &tenant, question.schedule)?;
-                let only = run.map(|run| run.find(ledger, &self.site.zones, &tenant)).transpose()?;
+                let only = run.map(|run| run.find(ledger, &self.context.zones, &tenant)).transpose()?;
                 look(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
                 Ok::<_, ApiError>(())
             })

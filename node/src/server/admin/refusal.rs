@@ -30,7 +30,7 @@ pub fn not_initialized() -> ApiError {
     ApiError::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next(INIT)
 }
 
-/// Nobody leads by the deadline, as far as this node knows; an election may be going on.
+/// No leader by the deadline, as far as this node knows; an election may be going on.
 pub fn no_leader(kind: CallKind, leader: Option<&Member>) -> ApiError {
     let next = match kind {
         CallKind::Read => "reveille cluster status; --stale reads what this node knows",
@@ -56,7 +56,7 @@ pub fn request_too_large(said: &str, most: usize) -> ApiError {
     ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(next)
 }
 
-/// Why a command has no reply. `leader`: who leads, as far as this node knows.
+/// Why a command has no reply. `leader`: the leader, as far as this node knows.
 pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> ApiError {
     let fault = match error {
         ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
@@ -76,7 +76,7 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &
     fault.leader(leader).request(request_id)
 }
 
-/// Why a read that must be fresh was not possible. `leader`: who leads, as far as this node knows.
+/// Why a read that must be fresh was not possible. `leader`: the leader, as far as this node knows.
 pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
     const STALE: &str = "ask again with --stale for what this node knows";
     let fault = match error {
@@ -135,7 +135,7 @@ pub fn already_initialized(message: impl Into<String>) -> ApiError {
     ApiError::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(LOOK_AT_CLUSTER)
 }
 
-/// A name as somebody gave it, on one line whatever it holds.
+/// A name from a request, on one line whatever it holds.
 fn quoted(name: &str) -> String {
     let one = |one: char| if one.is_control() { one.escape_default().to_string() } else { one.to_string() };
     format!("'{}'", name.chars().map(one).collect::<String>())
@@ -183,8 +183,8 @@ pub fn not_in_doubt(address: &str, run: RunId) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
 }
 
-/// None of those who are named is in doubt: who they are, in words, and where they stand.
-pub fn nobody_in_doubt(named: &[String], run: RunId, standings: &str) -> ApiError {
+/// None of the named recipients is in doubt; `standings`: their states, in words.
+pub fn none_in_doubt(named: &[String], run: RunId, standings: &str) -> ApiError {
     let message = match named {
         [one] => format!("{one} is not in doubt in run {run}: it is {standings}"),
         more => format!("none of these {} is in doubt in run {run}: {standings}", more.len()),
@@ -199,9 +199,9 @@ pub fn out_of_memory() -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next("ask another node: --endpoint a,b,c")
 }
 
-/// The named recipients are in doubt for a later hand-off than the decision looked at.
+/// The named recipients are in doubt for a later hand-off than the decision names.
 pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
-    let message = format!("in doubt for a later hand-off, {later}, than the one that was looked at");
+    let message = format!("in doubt for a later hand-off, {later}, than the one that the decision names");
     not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
 }
 
@@ -238,7 +238,7 @@ pub fn no_test_clock() -> ApiError {
     not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
 }
 
-/// Somebody else was faster with this schedule.
+/// Another client changed this schedule first.
 pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).next(format!("reveille schedule show {name}"))
 }
@@ -256,7 +256,7 @@ pub fn no_audience(name: &str) -> ApiError {
         .next("reveille audience list")
 }
 
-/// Somebody who has not opted out.
+/// The recipient has not opted out.
 pub fn not_opted_out(key: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, format!("{key} has not opted out"))
         .next("reveille optout list")
@@ -293,7 +293,7 @@ pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> ApiError {
     }
 }
 
-/// Nothing belongs to such a tenant, and nobody has set its bounds.
+/// Nothing belongs to such a tenant, and no bounds are recorded.
 pub fn no_tenant(name: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
         .next("reveille tenant list")
@@ -319,7 +319,7 @@ pub fn refused(refusal: &Refusal) -> ApiError {
         Refusal::RelayNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille relay show {name}")),
         Refusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
-        // It has no name here: who knows it says it (`refused_of`).
+        // The name is added by the caller that knows it (`refused_of`).
         Refusal::StalePlan => {
             ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
         }
@@ -347,8 +347,9 @@ pub fn refused(refusal: &Refusal) -> ApiError {
         Refusal::SentBefore { run, .. } => {
             not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
         }
-        Refusal::CanaryHeld(_) => not_possible(message)
-            .next("reveille dead-letter list names who failed; then the same with --without-canary, or cancel it"),
+        Refusal::CanaryHeld(_) => not_possible(message).next(
+            "reveille dead-letter list names the failed recipients; then the same with --without-canary, or cancel it",
+        ),
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_told_who_leads_where_that_is_known() {
+    fn error_names_the_known_leader() {
         let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
         let hint = |fault: ApiError| {
             let info = tonic::Status::from(fault).get_details_error_info().expect("a reason");

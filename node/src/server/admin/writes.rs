@@ -49,7 +49,7 @@ impl Admin {
         Ok(self.try_write(command, request_id, deadline).await?.map(Some))
     }
 
-    /// The same for who looks again when the ledger refuses it.
+    /// The same for a caller that reads the state again when the ledger refuses it.
     pub(crate) async fn try_write(
         &self,
         command: Command,
@@ -57,7 +57,7 @@ impl Admin {
         deadline: Instant,
     ) -> Result<Result<CommandReply, Refusal>, ApiError> {
         self.member()?;
-        let reply = match self.site.replica.propose_while_led(&command, deadline).await {
+        let reply = match self.context.replica.propose_while_led(&command, deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
                 return Err(self.no_leader(CallKind::Write, deadline).await.request(request_id));
@@ -67,7 +67,7 @@ impl Admin {
         if let CommandOutcome::Refused(refusal) = reply.outcome {
             return Ok(Err(refusal));
         }
-        let applied = self.site.replica.wait_applied(reply.index, deadline).await;
+        let applied = self.context.replica.wait_applied(reply.index, deadline).await;
         applied.ok_or_else(|| refusal::not_seen(reply.index, request_id))?;
         crash::point("admin.after-commit-before-reply");
         Ok(Ok(reply))

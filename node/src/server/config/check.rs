@@ -36,7 +36,7 @@ impl Settings {
         let [admin, peers, pages] = listeners;
         match unsubscribe.url.is_empty() {
             true => apart(&listeners)?,
-            // Strangers may reach this one: whoever has no link that was signed is told nothing there.
+            // This listener is public: a request without a signed link gets no information.
             false => apart(&[admin, peers, pages, ("unsubscribe.listen", unsubscribe.listen)])?,
         }
         let advertise = advertised(self.advertise, peer_listen)?;
@@ -98,7 +98,7 @@ fn rules_of(relay: &str, file: &Path) -> Result<ReplyRules, ConfigError> {
 }
 
 impl CredentialSettings {
-    /// What they are found in is looked at when a session opens, and by `reveille config check`.
+    /// The files that hold them are read when a session opens, and by `reveille config check`.
     fn check(self, name: &str) -> Result<Binding, ConfigError> {
         if !(1..=64).contains(&name.len()) || !name.bytes().all(CredentialStore::may_name) {
             let message = format!("'{name}' cannot be the name of credentials");
@@ -153,7 +153,7 @@ impl RaftSettings {
 }
 
 impl UnsubscribeSettings {
-    /// The address and the keys are looked at when the node starts, and by `reveille config check`: a key may lie in a file.
+    /// The address and the keys are read when the node starts, and by `reveille config check`: a key may lie in a file.
     fn check(self) -> Result<UnsubscribeConfig, ConfigError> {
         let url = self.url.unwrap_or_default();
         let mailto = self.mailto.unwrap_or_default();
@@ -211,7 +211,7 @@ impl ReturnPathConfig {
     }
 }
 
-/// The address and the keys are looked at when the node starts: a key may lie in a file.
+/// The address and the keys are read when the node starts: a key may lie in a file.
 fn return_path(address: String, keys: &[String]) -> Result<ReturnPathConfig, ConfigError> {
     let keys = references("return_path_keys", keys)?;
     if address.is_empty() != keys.is_empty() {
@@ -283,7 +283,7 @@ fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len()) && label.bytes().all(plain) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// Nobody has to prove who they are yet: what others reach must be asked for in so many words.
+/// No listener authenticates its callers yet: an address that others can reach needs `insecure`.
 fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<(), ConfigError> {
     let open = listeners.iter().find(|(_, address)| !address.ip().is_loopback());
     match open {
@@ -314,7 +314,7 @@ fn advertised(advertise: Option<String>, peer_listen: SocketAddr) -> Result<Stri
     match advertise {
         Some(address) => host_and_port("advertise", &address).map(|()| address),
         None if peer_listen.ip().is_unspecified() => {
-            let message = format!("it is not set, and nobody can connect to {}", peer_listen.ip());
+            let message = format!("it is not set, and no peer can connect to {}", peer_listen.ip());
             Err(setting("advertise", message, next))
         }
         None => Ok(peer_listen.to_string()),

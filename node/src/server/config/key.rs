@@ -43,7 +43,7 @@ pub struct ConfigKey {
 }
 
 impl ConfigKey {
-    /// Must somebody say it?
+    /// Must the operator set it?
     pub fn is_required(&self) -> bool {
         matches!(self.name.as_str(), "name" | "data_dir")
     }

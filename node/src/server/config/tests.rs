@@ -111,7 +111,7 @@ fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
         ("listen = \"0.0.0.0:7600\"", "listen: 0.0.0.0:7600 can be reached by others"),
         (
             "insecure = true\npeer_listen = \"0.0.0.0:7601\"",
-            "advertise: it is not set, and nobody can connect to 0.0.0.0",
+            "advertise: it is not set, and no peer can connect to 0.0.0.0",
         ),
         ("http = \"127.0.0.1:7600\"", "http: 127.0.0.1:7600 is that of `listen` too"),
         ("join = [\"b\"]", "join: 'b' is no address (FILE:3); write HOST:PORT"),

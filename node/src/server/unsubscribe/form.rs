@@ -1,7 +1,7 @@
 //! The body of a POST: is it the one that RFC 8058 asks for?
 //!
 //! It comes as `multipart/form-data` from most mail programs and as `application/x-www-form-urlencoded` from others
-//! and from the page's button. Nothing else of it is looked at.
+//! and from the page's button. Nothing else of it is read.
 
 use axum::body::to_bytes;
 use axum::extract::Request;

@@ -36,30 +36,31 @@ use form::Form;
 use page::UnsubscribePage;
 use single_flight::SingleFlight;
 
-/// Opt-outs at work: each is an entry and a question to every node. Further ones are told to come again.
+/// Opt-outs at work: each costs an entry and a question to every node. Further ones get 503 with `Retry-After`.
 const AT_WORK_MAX: usize = 64;
 /// How long an opt-out may take: a barrier that waits out a lost node takes some five seconds.
 const OPT_OUT_WITHIN: Duration = Duration::from_secs(15);
-/// Seconds after which whoever was not served may ask again.
+/// Seconds after which a caller that was not served may ask again.
 const RETRY_AFTER_SECONDS: &str = "10";
 
 /// The listener, with what it needs.
 #[derive(Clone)]
 struct Desk {
     admin: Arc<Admin>,
-    site: Arc<NodeContext>,
+    context: Arc<NodeContext>,
     at_work: Arc<Semaphore>,
     turns: Arc<SingleFlight<Outcome>>,
 }
 
 /// Answers on `listener` until `stop`.
-pub async fn serve(admin: Arc<Admin>, site: Arc<NodeContext>, listener: TcpListener, stop: CancellationToken) {
-    http::serve("unsubscribe", router(admin, site, AT_WORK_MAX), listener, stop).await;
+pub async fn serve(admin: Arc<Admin>, context: Arc<NodeContext>, listener: TcpListener, stop: CancellationToken) {
+    http::serve("unsubscribe", router(admin, context, AT_WORK_MAX), listener, stop).await;
 }
 
 /// Whatever stands before the token in the path is the proxy's business.
-fn router(admin: Arc<Admin>, site: Arc<NodeContext>, at_work: usize) -> Router {
-    let desk = Desk { admin, site, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(SingleFlight::new()) };
+fn router(admin: Arc<Admin>, context: Arc<NodeContext>, at_work: usize) -> Router {
+    let desk =
+        Desk { admin, context, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(SingleFlight::new()) };
     Router::new().fallback(answer).with_state(desk)
 }
 
@@ -109,7 +110,7 @@ async fn answer(State(desk): State<Desk>, request: Request) -> Response {
         return (StatusCode::METHOD_NOT_ALLOWED, allowed, "405: GET shows the page, POST opts out\n").into_response();
     }
     let token = request.uri().path().rsplit('/').next().unwrap_or_default();
-    let leaver = desk.site.unsubscribe().and_then(|unsubscribe| unsubscribe.read(token));
+    let leaver = desk.context.unsubscribe().and_then(|unsubscribe| unsubscribe.read(token));
     let (outcome, page) = match leaver {
         None => (Outcome::Unknown, UnsubscribePage::Unknown),
         Some(leaver) if method == Method::POST => desk.opt_out(leaver, request).await,
@@ -136,7 +137,7 @@ impl Desk {
     }
 
     async fn opt_out_now(&self, tenant: &str, key: &str, deadline: Instant) -> Outcome {
-        // Only once it is said, and its turn: whoever says nothing or waits keeps nobody's seat.
+        // Taken only with a complete request whose turn it is: a silent or waiting client occupies no place.
         let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
         match self.admin.opt_out(tenant, [key.to_owned()].into(), "", deadline).await {
             Ok(_) => Outcome::OptedOut,
@@ -154,7 +155,7 @@ fn respond(outcome: Outcome, page: &UnsubscribePage) -> Response {
     let headers = response.headers_mut();
     let mut say = |name, value| headers.insert(name, header::HeaderValue::from_static(value));
     say(header::CONTENT_TYPE, "text/html; charset=utf-8");
-    // The address of this page is a key: it is kept nowhere and told to nobody.
+    // The address of this page is a key: no cache keeps it, and no referrer contains it.
     say(header::CACHE_CONTROL, "no-store");
     say(header::REFERRER_POLICY, "no-referrer");
     say(header::HeaderName::from_static("x-robots-tag"), "noindex");

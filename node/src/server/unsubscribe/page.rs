@@ -1,4 +1,4 @@
-//! What people see who follow the link: one small page, without a script, an image or a font of its own.
+//! The page behind the link: one small page, without a script, an image or a font of its own.
 
 use std::fmt::Write;
 
@@ -59,12 +59,12 @@ impl UnsubscribePage {
             UnsubscribePage::Unknown => (
                 "This link is not complete",
                 "<p>It may have been cut when it was copied.</p>\
-                 <p class=\"soft\">Please open it from the mail itself, or answer that mail.</p>"
+                 <p class=\"soft\">Please open it from the email itself, or answer that mail.</p>"
                     .to_owned(),
             ),
             UnsubscribePage::Malformed => (
                 "That did not work",
-                "<p>Please open the link from the mail again and press the button.</p>".to_owned(),
+                "<p>Please open the link from the email again and press the button.</p>".to_owned(),
             ),
             UnsubscribePage::Later => (
                 "Please try again in a moment",

@@ -1,8 +1,8 @@
-//! One link is asked for once at a time: whoever presses its button again and again, or makes a machine do so, costs
+//! Runs one opt-out of a link at a time: repeated clicks, by hand or by a machine, cost
 //! the cluster an entry and a barrier a second, and not one each time.
 //!
-//! Whoever comes while an opt-out of the same recipient is at work does not share its answer: that entry may be older
-//! than the click, and somebody may take it back who had looked in between (P15). All who wait share the next one,
+//! A request that comes while an opt-out of the same recipient is at work does not share its answer: that entry may be
+//! older than the click, and an operator may take it back in between (P15). All waiting requests share the next one,
 //! which begins after each of them came. It begins [`APART`] after the former one began.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct SingleFlight<A> {
     lines: Mutex<BTreeMap<RequestKey, Arc<Line<A>>>>,
 }
 
-/// Those who wait for one recipient's turn, first come first.
+/// The waiting requests of one recipient, first come first.
 struct Line<A> {
     turn: tokio::sync::Mutex<()>,
     latest: Mutex<Option<Latest<A>>>,
@@ -32,18 +32,18 @@ struct Line<A> {
 /// What was done last.
 struct Latest<A> {
     began: Instant,
-    /// None while it is at work, and where whoever did it has left.
+    /// None while it is at work, and where its caller was cancelled.
     answer: Option<A>,
 }
 
 impl<A: Clone> SingleFlight<A> {
-    /// Nobody waits.
+    /// Without waiters.
     pub fn new() -> SingleFlight<A> {
         SingleFlight { lines: Mutex::new(BTreeMap::new()) }
     }
 
-    /// The answer of an `act` that began after this was called: that of somebody who waited too, or one's own. None
-    /// where it is nobody's turn by `deadline`. An `act` that is given up is nobody's answer.
+    /// The answer of an `act` that began after this call: shared with another waiter, or this call's own. None
+    /// where its turn does not come by `deadline`. An `act` that is cancelled gives no answer.
     pub async fn take(&self, place: RequestKey, deadline: Instant, act: impl Future<Output = A>) -> Option<A> {
         let came = Instant::now();
         let line = self.line(place);
@@ -64,7 +64,7 @@ impl<A: Clone> SingleFlight<A> {
         Some(answer)
     }
 
-    /// Of the lines that nobody stands in only those are kept whose next turn is still to come.
+    /// Lines without waiters are dropped, except those whose next turn is still to come.
     fn line(&self, place: RequestKey) -> Arc<Line<A>> {
         let mut lines = self.lines.lock();
         let now = Instant::now();
@@ -142,11 +142,11 @@ mod tests {
         assert_eq!(turns.take(place("ann"), Instant::now(), async {}).await, None, "not by then");
         tokio::time::sleep(2 * APART).await;
         turns.take(place("eve"), soon(), async {}).await.expect("a turn");
-        assert_eq!(turns.lines.lock().len(), 1, "what nobody waits for is not kept");
+        assert_eq!(turns.lines.lock().len(), 1, "a line without waiters is dropped");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_given_up_is_nobodys_answer_and_still_counts() {
+    async fn cancelled_act_gives_no_answer_and_still_counts() {
         let turns = SingleFlight::new();
         let begun = Instant::now();
         let left = turns.take(place("ann"), soon(), std::future::pending::<u32>());

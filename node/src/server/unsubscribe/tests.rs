@@ -24,7 +24,7 @@ impl Desk {
     /// Before the real listener.
     async fn open() -> Desk {
         let (desk, listener, admin) = Desk::bound().await;
-        tokio::spawn(serve(admin, desk.node.shared_site(), listener, desk.stop.clone()));
+        tokio::spawn(serve(admin, desk.node.shared_context(), listener, desk.stop.clone()));
         desk
     }
 
@@ -32,8 +32,8 @@ impl Desk {
         let node = node("").await;
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let admin = Arc::new(Admin::new(node.shared_site(), Vec::new()));
-        let link = node.site().unsubscribe().expect("configured").link("default", "ann@example.com");
+        let admin = Arc::new(Admin::new(node.shared_context(), Vec::new()));
+        let link = node.context().unsubscribe().expect("configured").link("default", "ann@example.com");
         let path = link.strip_prefix("https://news.example.org").expect(UNSUBSCRIBE).to_owned();
         (Desk { node, address, path, stop: CancellationToken::new() }, listener, admin)
     }
@@ -57,7 +57,7 @@ impl Desk {
         let keys = |ledger: &reveille_ledger::Ledger| {
             ledger.opted_out().iter().map(|((tenant, key), _)| format!("{tenant}/{key}")).collect()
         };
-        self.node.site().replica.read(keys)
+        self.node.context().replica.read(keys)
     }
 
     async fn close(self) {
@@ -117,10 +117,10 @@ async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_finds_it_full_is_told_when_to_come_again() {
+async fn full_page_answers_with_retry_after() {
     let (desk, listener, admin) = Desk::bound().await;
-    let nobody = router(admin, desk.node.shared_site(), 0);
-    tokio::spawn(async move { axum::serve(listener, nobody).await });
+    let full = router(admin, desk.node.shared_context(), 0);
+    tokio::spawn(async move { axum::serve(listener, full).await });
     let full = desk.asked("POST", &desk.path, &format!("{FORM}Connection: close\r\n"), ONE_CLICK).await;
     assert!(full.starts_with("HTTP/1.1 503 ") && full.contains("\r\nretry-after: 10\r\n"), "{full}");
     assert_eq!(desk.opted_out(), [""; 0]);

@@ -9,7 +9,8 @@ use super::bounds::bounded;
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CommandOutcome, Impossible, Ledger, Refusal, SealedAudience, Stage,
+    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, Impossible, Ledger, Refusal,
+    SealedAudience,
 };
 
 impl Ledger {
@@ -69,7 +70,7 @@ impl Ledger {
         let from = self.campaigns.range((tenant.clone(), String::new())..);
         let mine = from.take_while(|((of, _), _)| of == tenant);
         let mut users = mine.filter(|(_, campaign)| {
-            let is_over = matches!(campaign.stage, Stage::Cancelled { opened: None, .. });
+            let is_over = matches!(campaign.stage, CampaignStage::Cancelled { opened: None, .. });
             campaign.audience == *audience && !is_over
         });
         let named = users.by_ref().take(CAMPAIGNS_NAMED);

@@ -5,8 +5,8 @@ use super::bounds::{bounded, gap_needs_a_list, labelled};
 use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
-    Armed, AudienceChoice, Bounded, Campaign, CommandOutcome, Content, Hash, Impossible, Launch, Ledger, MissedCause,
-    NamedAudience, NextInstant, Nominal, Policies, Refusal, RunId, ScheduleId, SealedAudience, Stage, Time,
+    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, Content, Hash, Impossible, Launch, Ledger,
+    MissedCause, NamedAudience, NextInstant, Nominal, Policies, Refusal, RunId, ScheduleId, SealedAudience, Time,
 };
 
 impl Ledger {
@@ -47,7 +47,7 @@ impl Ledger {
                     labels: asked.labels.clone(),
                     body,
                     index: context.index,
-                    stage: Stage::Draft,
+                    stage: CampaignStage::Draft,
                 };
                 self.store_blob(content);
                 self.campaigns.put(place, campaign);
@@ -87,8 +87,8 @@ impl Ledger {
             self.schedule_delete(context, former)?;
         }
         launched.stage = match create {
-            Some((create, sealed)) => Stage::Armed(self.arm(context, &create, launch, sealed)?),
-            None => Stage::Waiting(launch),
+            Some((create, sealed)) => CampaignStage::Armed(self.arm(context, &create, launch, sealed)?),
+            None => CampaignStage::Waiting(launch),
         };
         self.campaigns.put(place, launched);
         Ok(CommandOutcome::Done)
@@ -98,11 +98,13 @@ impl Ledger {
     pub fn may_launch(&self, asked: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, Refusal> {
         let campaign = self.campaign(&asked.campaign)?;
         match &campaign.stage {
-            Stage::Armed(armed) if self.missed_because(campaign, armed).is_some() => {}
-            Stage::Waiting(launch) | Stage::Armed(Armed { launch, .. }) if campaign.due == asked.due => {
+            CampaignStage::Armed(armed) if self.missed_because(campaign, armed).is_some() => {}
+            CampaignStage::Waiting(launch) | CampaignStage::Armed(Armed { launch, .. })
+                if campaign.due == asked.due =>
+            {
                 return Ok(Some(launch));
             }
-            Stage::Draft | Stage::Missed { .. } => {}
+            CampaignStage::Draft | CampaignStage::Missed { .. } => {}
             other => return Err(Refusal::CampaignIs(other.kind())),
         }
         let over = asked.due.plus_ms(campaign.policies.start_within_ms);
@@ -123,7 +125,7 @@ impl Ledger {
     pub(super) fn campaign_arm(&mut self, context: &mut Context, arm: &CampaignArm) -> Result<CommandOutcome, Refusal> {
         let asked = &arm.campaign;
         let mut campaign = self.campaign(asked)?.clone();
-        let Stage::Waiting(launch) = campaign.stage.clone() else {
+        let CampaignStage::Waiting(launch) = campaign.stage.clone() else {
             return Err(Refusal::CampaignIs(campaign.stage.kind()));
         };
         let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
@@ -149,10 +151,10 @@ impl Ledger {
         };
         campaign.index = context.index;
         campaign.stage = match armed {
-            Ok(armed) => Stage::Armed(armed),
+            Ok(armed) => CampaignStage::Armed(armed),
             Err(cause) => {
                 context.alarm(format!("campaign {} does not fire: {cause}", asked.name));
-                Stage::Missed { at: context.now, cause, launch }
+                CampaignStage::Missed { at: context.now, cause, launch }
             }
         };
         self.campaigns.put(asked.place(), campaign);
@@ -226,7 +228,7 @@ impl Ledger {
     /// A campaign whose run has ended cannot be cancelled.
     pub(super) fn check_campaign_cancel(&self, asked: &CampaignName) -> Result<(), Refusal> {
         match &self.campaign(asked)?.stage {
-            Stage::Armed(armed) => {
+            CampaignStage::Armed(armed) => {
                 self.run_of_campaign(armed.schedule).map_or(Ok(()), |run| self.check_run_cancel(run))
             }
             _ => Ok(()),
@@ -241,17 +243,19 @@ impl Ledger {
     ) -> Result<CommandOutcome, Refusal> {
         let campaign = self.campaign(asked)?.clone();
         let (outcome, opened) = match &campaign.stage {
-            Stage::Cancelled { .. } => {
+            CampaignStage::Cancelled { .. } => {
                 context.repeats = Some(campaign.index);
                 return Ok(CommandOutcome::Done);
             }
-            Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => (CommandOutcome::Done, None),
-            Stage::Armed(armed) => match self.run_of_campaign(armed.schedule) {
+            CampaignStage::Draft | CampaignStage::Waiting(_) | CampaignStage::Missed { .. } => {
+                (CommandOutcome::Done, None)
+            }
+            CampaignStage::Armed(armed) => match self.run_of_campaign(armed.schedule) {
                 Some(run) => (self.run_cancel(context, run, None)?, Some(armed.clone())),
                 None => (self.schedule_delete(context, armed.schedule)?, None),
             },
         };
-        let stage = Stage::Cancelled { at: context.now, launch: campaign.stage.launch().cloned(), opened };
+        let stage = CampaignStage::Cancelled { at: context.now, launch: campaign.stage.launch().cloned(), opened };
         self.campaigns.put(asked.place(), Campaign { index: context.index, stage, ..campaign });
         Ok(outcome)
     }
@@ -261,14 +265,16 @@ impl Ledger {
         let campaign = self.campaign(asked)?;
         let schedule = campaign.stage.schedule();
         let is_over = match (&campaign.stage, schedule.map(|schedule| self.run_of_campaign(schedule))) {
-            (Stage::Waiting(_), _) => false,
+            (CampaignStage::Waiting(_), _) => false,
             (_, Some(Some(run))) => self.run(run).is_none_or(|run| run.counts.is_finished()),
-            (Stage::Armed(armed), _) => self.schedules.get(&armed.schedule).is_none_or(|one| one.plan.next.is_none()),
+            (CampaignStage::Armed(armed), _) => {
+                self.schedules.get(&armed.schedule).is_none_or(|one| one.plan.next.is_none())
+            }
             _ => true,
         };
         match (is_over, &campaign.stage) {
             (true, _) => Ok(()),
-            (false, Stage::Cancelled { .. }) => Err(Impossible::CampaignStillClaimed.into()),
+            (false, CampaignStage::Cancelled { .. }) => Err(Impossible::CampaignStillClaimed.into()),
             (false, _) => Err(Impossible::CampaignNotOver.into()),
         }
     }
@@ -338,7 +344,7 @@ impl Ledger {
         now: Time,
     ) -> impl Iterator<Item = (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)> {
         self.campaigns.iter().filter_map(move |((tenant, name), campaign)| {
-            let Stage::Waiting(_) = campaign.stage else { return None };
+            let CampaignStage::Waiting(_) = campaign.stage else { return None };
             let sealed = self.audiences.get(&(tenant.clone(), campaign.audience.clone()));
             let tried = sealed.and_then(|sealed| Some((sealed.seal, self.seal(&sealed.seal)?.columns)));
             let named = || CampaignName { tenant: tenant.clone(), name: name.clone() };

@@ -77,7 +77,7 @@ impl Ledger {
         Ok(CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: u64::from(moved), inside_gap })]))
     }
 
-    /// P17: who got a mail of another run too near to this one stays in doubt: sent again they would be suppressed,
+    /// P17: who got an email of another run too near to this one stays in doubt: sent again they would be suppressed,
     /// and evidence that is still to come would find them closed. How many these are.
     fn leave_near(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
         let mut lookups = GapLookups::default();

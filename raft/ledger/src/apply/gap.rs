@@ -104,8 +104,8 @@ impl Ledger {
         batch
     }
 
-    /// May an instant of a backfill open (P17)? It may if it mails at least one recipient: one that got no email of a
-    /// run within the gap, and gets none of an open run or an instant of the batch within the gap. An instant next to a
+    /// May an instant of a backfill open (P17)? It may if it sends to at least one recipient: one without an email of a
+    /// run, an open run or an instant of the batch within the gap. An instant next to a
     /// run whose recipients are forgotten stays closed.
     ///
     /// `apply` and the dry run ask this for each instant of the batch in order.

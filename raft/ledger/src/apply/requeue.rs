@@ -26,8 +26,8 @@ impl Ledger {
         Ok(CommandOutcome::MovedOf(moved.collect()))
     }
 
-    /// Who got a mail too near to this run is not moved (P17): suppressed at the claim would be the end of the
-    /// letter, and nobody would have been told.
+    /// A recipient that got an email too near to this run is not moved (P17): its claim would suppress it, and the dead
+    /// letter would end without a report.
     fn requeue_of(
         &mut self,
         context: &mut Context,

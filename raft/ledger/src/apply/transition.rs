@@ -131,9 +131,9 @@ impl Ledger {
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
         }
-        for (mails, run) in mailed {
-            // P17: what the gap looks at.
-            let _ = if mails { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
+        for (has_sent, run) in mailed {
+            // P17: the index that the gap reads.
+            let _ = if has_sent { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
         }
         for (run, schedule, event) in judged {
             if let RunEventKind::Paused(reason) = &event {

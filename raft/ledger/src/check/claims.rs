@@ -11,7 +11,7 @@ use crate::model::{
 /// What was read of sheets of closed claims. A sheet that is the same as then says the same; of one that is not, it is
 /// read again. It holds a copy of each block of the state that was checked last.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct CheckedState {
     blocks: BTreeMap<ClosedClaimKey, Told>,
 }
 
@@ -25,7 +25,7 @@ struct Told {
     wrong: Vec<InvariantViolation>,
 }
 
-impl Seen {
+impl CheckedState {
     /// Reads what it does not know yet, and forgets what is no longer there.
     pub(super) fn read(&mut self, ledger: &Ledger) {
         self.blocks.retain(|place, _| ledger.closed_claim_blocks().contains(place));
@@ -63,7 +63,7 @@ fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
 }
 
 /// Every accept that a claim has seen is a sent recipient, a known duplicate or a contradiction (P14).
-pub(super) fn check_accepts(ledger: &Ledger, seen: &Seen, found: &mut Vec<InvariantViolation>) {
+pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
     let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
     let told = seen.blocks.iter().flat_map(|((page, chunk, _), told)| {
@@ -118,7 +118,7 @@ pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 }
 
 /// P4: a closed claim lies on the sheet on which it is looked for, and is not open too.
-pub(super) fn check_closed(ledger: &Ledger, seen: &Seen, found: &mut Vec<InvariantViolation>) {
+pub(super) fn check_closed(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut former = None;
     for ((page, chunk, first), told) in &seen.blocks {
         for fence in &told.fences {
@@ -166,7 +166,5 @@ fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation
         format!("row {fence} tells of {sent:?} accepted, {:?} are", claim.sent)
     });
     let held = claim.in_doubt.and_not(&in_doubt).is_empty() && claim.assumed.and_not(&assumed).is_empty();
-    report(found, "P14", held, || {
-        format!("row {fence} holds somebody in doubt or assumed, and does not say since when")
-    });
+    report(found, "P14", held, || format!("row {fence} has a recipient in doubt or assumed, and no time since when"));
 }

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::storage::ROW_BYTES_MAX;
 
-pub use claims::Seen;
+pub use claims::CheckedState;
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,12 +26,12 @@ pub struct InvariantViolation {
 
 /// Every rule that the state breaks; none in a sound one. Costs a walk over the state.
 pub fn check(ledger: &Ledger) -> Vec<InvariantViolation> {
-    check_again(ledger, &mut Seen::default())
+    check_again(ledger, &mut CheckedState::default())
 }
 
 /// The same for repeated checks, also of replicas: what was read of closed claims, which are most of a
 /// state and change no more, is read once.
-pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<InvariantViolation> {
+pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantViolation> {
     let mut found = Vec::new();
     seen.read(ledger);
     for (id, page) in ledger.pages().iter() {
@@ -218,7 +218,7 @@ fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 /// window. P16: it remembers what stood in the way of its next instant, and of no other.
 fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (one, other) in ledger.claimed_beside() {
-        report(found, "P17", false, || format!("somebody is claimed in {one} and in {other}, inside the min_gap"));
+        report(found, "P17", false, || format!("a recipient is claimed in {one} and in {other}, inside the min_gap"));
     }
     for (id, schedule) in ledger.schedules().iter() {
         let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.policies.jitter_ms));
@@ -234,7 +234,7 @@ fn check_due(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let derived = ledger.derive();
     report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
     let mailed = derived.mailed == ledger.derived.mailed && derived.forgotten == ledger.derived.forgotten;
-    report(found, "P17", mailed, || "the index of runs that mailed somebody is wrong".to_owned());
+    report(found, "P17", mailed, || "the index of runs that sent an email is wrong".to_owned());
     for (own, other, table) in ledger.derived.mappings.iter() {
         let lists = (ledger.blob(&own), ledger.blob(&other));
         let is_kept = lists.0.is_some() && lists.1.is_some();

@@ -181,7 +181,7 @@ fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&NextInstan
 }
 
 /// Instants that did not open for one reason, with none in between that did, are one range: an outage of hours
-/// is told in some bytes.
+/// takes some bytes.
 #[derive(Default)]
 struct Ranges {
     /// What had opened when the last range began.

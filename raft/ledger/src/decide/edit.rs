@@ -79,8 +79,8 @@ pub fn retime(
 }
 
 /// What a schedule that does not fire has missed up to `through`, or what waits there: as a rule one range, which
-/// begins after names that have opened already. There are such after an edit of its zone: nine o'clock is told
-/// there too, later. They stay on record as runs.
+/// begins after names that have opened already. Such names exist after an edit of the zone: nine o'clock falls due
+/// again, later. They stay on record as runs.
 fn missed(
     schedule: &Schedule,
     former: Option<Calendar<'_>>,

@@ -4,7 +4,7 @@ use crate::model::{Access, DAY_MS, MINUTE_MS, Relay, Tenant};
 /// Ten o'clock on a day long after 1970.
 const TEN: Time = Time(20_000 * DAY_MS + 10 * HOUR_MS);
 
-/// A ledger whose pool `bulk` has relays of these rates and late rates, in mails a second; zero is no bound.
+/// A ledger whose pool `bulk` has relays of these rates and late rates, in emails a second; zero is no bound.
 fn ledger(rates: &[(u64, u64)]) -> Ledger {
     let mut ledger = Ledger::default();
     for (number, (rate, late)) in rates.iter().enumerate() {

@@ -35,7 +35,7 @@ pub struct Campaign {
     /// Log index of its last change.
     pub index: u64,
     /// How far it has come.
-    pub stage: Stage,
+    pub stage: CampaignStage,
 }
 
 /// The launch of a campaign.
@@ -64,7 +64,7 @@ pub struct Armed {
 
 /// How far a campaign has come. What its run does is the run's to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stage {
+pub enum CampaignStage {
     /// It does nothing before it is launched.
     Draft,
     /// Launched, and its audience is not sealed yet.
@@ -94,15 +94,15 @@ pub enum Stage {
 /// How far a campaign has come, without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StageKind {
-    /// See [`Stage::Draft`].
+    /// See [`CampaignStage::Draft`].
     Draft,
-    /// See [`Stage::Waiting`].
+    /// See [`CampaignStage::Waiting`].
     Waiting,
-    /// See [`Stage::Armed`].
+    /// See [`CampaignStage::Armed`].
     Launched,
-    /// See [`Stage::Missed`].
+    /// See [`CampaignStage::Missed`].
     Missed,
-    /// See [`Stage::Cancelled`].
+    /// See [`CampaignStage::Cancelled`].
     Cancelled,
 }
 
@@ -119,15 +119,15 @@ impl StageKind {
     }
 }
 
-impl Stage {
+impl CampaignStage {
     /// The stage without its details.
     pub fn kind(&self) -> StageKind {
         match self {
-            Stage::Draft => StageKind::Draft,
-            Stage::Waiting(_) => StageKind::Waiting,
-            Stage::Armed(_) => StageKind::Launched,
-            Stage::Missed { .. } => StageKind::Missed,
-            Stage::Cancelled { .. } => StageKind::Cancelled,
+            CampaignStage::Draft => StageKind::Draft,
+            CampaignStage::Waiting(_) => StageKind::Waiting,
+            CampaignStage::Armed(_) => StageKind::Launched,
+            CampaignStage::Missed { .. } => StageKind::Missed,
+            CampaignStage::Cancelled { .. } => StageKind::Cancelled,
         }
     }
 
@@ -139,19 +139,19 @@ impl Stage {
     /// What it has made of itself.
     pub fn armed(&self) -> Option<&Armed> {
         match self {
-            Stage::Armed(armed) => Some(armed),
-            Stage::Cancelled { opened, .. } => opened.as_ref(),
-            Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => None,
+            CampaignStage::Armed(armed) => Some(armed),
+            CampaignStage::Cancelled { opened, .. } => opened.as_ref(),
+            CampaignStage::Draft | CampaignStage::Waiting(_) | CampaignStage::Missed { .. } => None,
         }
     }
 
     /// Its launch, where there was one.
     pub fn launch(&self) -> Option<&Launch> {
         match self {
-            Stage::Draft => None,
-            Stage::Waiting(launch) | Stage::Missed { launch, .. } => Some(launch),
-            Stage::Armed(armed) => Some(&armed.launch),
-            Stage::Cancelled { launch, .. } => launch.as_ref(),
+            CampaignStage::Draft => None,
+            CampaignStage::Waiting(launch) | CampaignStage::Missed { launch, .. } => Some(launch),
+            CampaignStage::Armed(armed) => Some(&armed.launch),
+            CampaignStage::Cancelled { launch, .. } => launch.as_ref(),
         }
     }
 

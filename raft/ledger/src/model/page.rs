@@ -57,7 +57,7 @@ pub struct Chunk {
     /// Who was being prepared when its owner died, and has not come past a gate since (P12): pending, or
     /// held by a row of its own.
     pub crash_suspects: Bitmap,
-    /// Of those suppressed: who got a mail of another run too near to this one (P17).
+    /// Of those suppressed: who got an email of another run too near to this one (P17).
     pub suppressed_by_gap: Bitmap,
     /// Recipients that a requeue moved to another pool than their page's: by pool, disjoint, none empty,
     /// whatever they stand at.

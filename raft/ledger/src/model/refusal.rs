@@ -99,7 +99,7 @@ pub enum Refusal {
     RunOpen(RunId),
     /// No recipient would get an email (P17).
     #[error(
-        "min_gap: each recipient got a mail of this schedule too short a time ago, the last one in run {run}; the next one is allowed at {until}"
+        "min_gap: each recipient got an email of this schedule too short a time ago, the last one in run {run}; the next one is allowed at {until}"
     )]
     InsideGap {
         /// A run that sent one.

@@ -71,7 +71,7 @@ pub enum CommandOutcome {
 pub struct MovedRecipients {
     /// How many moved.
     pub recipients: u64,
-    /// How many were left where they stood: sent again they would be suppressed at once, for they got a mail of
+    /// How many were left where they stood: sent again they would be suppressed at once, for they got an email of
     /// another run less than the `min_gap` away (P17).
     pub inside_gap: u64,
 }

@@ -239,7 +239,7 @@ fn turn() -> impl Strategy<Value = Turn> {
 proptest! {
     #![proptest_config(seeds::cases(200))]
 
-    /// Late is what nobody was there for, in time: an outage of more than a minute has ended between its instant
+    /// A run is late if no leader opened it in time: an outage of more than a minute has ended between its instant
     /// and its run. All else is on time, or says for which run it waited.
     #[test]
     fn late_is_what_an_outage_went_over_and_nothing_else(

@@ -22,7 +22,7 @@ const SLOTS_MAX: u32 = 16_384;
 const MOVED_MAX: usize = 24;
 
 /// Recipients of both states, each with its state.
-fn everybody(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientState>; 2] {
+fn all_recipients(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientState>; 2] {
     let mut all = [BTreeMap::new(), BTreeMap::new()];
     let keys: BTreeSet<(RunId, u32)> =
         [before, after].iter().flat_map(|of| of.chunks().iter().map(|(key, _)| *key)).collect();
@@ -58,10 +58,10 @@ fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
     looked_at
 }
 
-/// Panics when somebody stands where the rules do not put them.
+/// Panics when a recipient has a state that the rules exclude.
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     judge_places(before, entry, after);
-    let [was, is] = everybody(before, after);
+    let [was, is] = all_recipients(before, after);
     for (seat, state) in &is {
         if *state == RecipientState::Claimed && was.get(seat) != Some(state) {
             let near = beside(after, *seat);
@@ -92,7 +92,7 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         judge_pruned(page, run, after, id, entry.now);
     }
     let is_left = |seat: &Seat| is.contains_key(seat) || pruned.contains(&seat.0);
-    assert!(was.keys().all(is_left), "somebody is gone after {entry:?}");
+    assert!(was.keys().all(is_left), "a recipient is gone after {entry:?}");
     for (id, _, run) in before.runs().filter(|(id, ..)| !pruned.contains(id)) {
         let now = after.run(id).expect("a run stays");
         let told = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
@@ -107,7 +107,7 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     }
 }
 
-/// P25: a claim takes a pool up to today's cap and not beyond, and whoever is sent or in doubt has used it up.
+/// P25: a claim takes a pool up to today's cap and not beyond; each recipient that is sent or in doubt has used it up.
 fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
     let used = |ledger: &Ledger, pool: &str| {
         let warm_up = ledger.pools().get(&pool.to_owned())?;
@@ -216,7 +216,7 @@ fn judge_places(before: &Ledger, entry: &Entry, after: &Ledger) {
     }
 }
 
-/// Does somebody who stands so count for the gap?
+/// Does a recipient in this state count for the gap?
 fn counts(state: RecipientState) -> bool {
     matches!(state, RecipientState::Sent | RecipientState::Assumed | RecipientState::InDoubt)
 }
@@ -249,7 +249,7 @@ fn is_crash_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
     ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
 }
 
-/// P12: is somebody a suspect afterwards? None for entries that settle several rows at once.
+/// P12: is a recipient a suspect afterwards? None for entries that settle several rows at once.
 fn suspicion(
     before: &Ledger,
     entry: &Entry,
@@ -291,10 +291,10 @@ fn grows(before: &Ledger, after: &Ledger) {
     }
 }
 
-/// P15: what a run may become by a command. A cancel is for ever, and nobody takes a pause back but who
-/// resumes it, as long as somebody may come back to the run.
+/// P15: what a run may become by a command. A cancel is for ever, and only a resume takes a pause back,
+/// as long as the run may have recipients to send.
 fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
-    // P6: only whoever says so overrules a canary that has held the run.
+    // P6: only an explicit resume overrules a canary that has held the run.
     let is_held = was.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Held);
     let resumed = *command == Command::RunResume(RunResume { run: id, without_canary: is_held });
     let sent_again = match command {
@@ -346,8 +346,8 @@ fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool
     }
 }
 
-/// Where a recipient may stand, for the commands that are foretold: in one place, but for whoever may be granted and
-/// is one of more than there is room for.
+/// The states that a recipient may have, for the commands whose outcome is predicted: one, except where more recipients
+/// may be granted than there is room for.
 fn may_be(
     before: &Ledger,
     entry: &Entry,
@@ -411,7 +411,7 @@ fn is_sendable(ledger: &Ledger, (page, chunk, slot): Seat, now: Time) -> bool {
     let waves = ledger.chunks().get(&(page, chunk)).map(|chunk| chunk.waves.clone()).unwrap_or_default();
     let waits = waves.iter().any(|(bucket, slots)| bucket * WAVE_MS > now.0 && slots.contains(slot));
     let run = run_of(ledger, (page, chunk, slot));
-    // P6: nobody is taken before the canary, as its numbers say.
+    // P6: none is claimed before the canary, as its numbers say.
     let number = ledger.recipient_at((page, chunk), slot).map_or(0, |(_, number)| number);
     let is_behind = |run: &Run| run.waits_for_canary() && !run.is_of_canary(number);
     !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now && !is_behind(run))

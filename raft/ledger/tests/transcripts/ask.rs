@@ -218,7 +218,7 @@ impl World {
         self.ledger.audiences().get(&(named.tenant.clone(), audience)).map(|sealed| sealed.seal)
     }
 
-    /// A sealed audience as a create names it; one that is not there as somebody would who saw it before.
+    /// A sealed audience as a create names it; one that does not exist as a client would that read it before.
     fn sealed(&self, name: &str) -> Told<AudienceChoice> {
         let known = self.ledger.audiences().get(&("default".to_owned(), name.to_owned()));
         let (seal, rows) = known.map_or((Hash([0; 32]), 1), |known| (known.seal, known.rows));
@@ -685,7 +685,7 @@ impl World {
     }
 
     /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`; from a
-    /// journal that was left behind: `settle f source=journal released=3,4 was_open=4 alone=yes`; and why somebody
+    /// journal that was left behind: `settle f source=journal released=3,4 was_open=4 alone=yes`; and why a recipient
     /// was released: `why=Paced`.
     fn settle(&mut self, words: &mut Words) -> Told<Command> {
         let mut outcomes = Vec::new();

@@ -28,7 +28,7 @@ macro_rules! scripts {
             let listed = [$(concat!(stringify!($name), ".txt")),*];
             for file in std::fs::read_dir("tests/scripts").expect("tests/scripts") {
                 let name = file.expect("a file").file_name().into_string().expect("a plain name");
-                assert!(listed.contains(&name.as_str()), "{name} is run by nobody");
+                assert!(listed.contains(&name.as_str()), "{name} is run by no test");
             }
         }
     };

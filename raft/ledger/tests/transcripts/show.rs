@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::crash_backoff::allowances;
@@ -35,7 +35,7 @@ impl World {
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
-            other => Err(format!("nobody knows '{other}'").into()),
+            other => Err(format!("unknown word '{other}'").into()),
         }
     }
 
@@ -244,11 +244,11 @@ impl World {
             let run = one.stage.schedule().and_then(|schedule| self.ledger.run_of_campaign(schedule));
             let run = run.map_or("no run".to_owned(), |run| format!("run {run}"));
             let cause = match &one.stage {
-                Stage::Missed { cause, .. } => format!(": {cause}"),
+                CampaignStage::Missed { cause, .. } => format!(": {cause}"),
                 _ => String::new(),
             };
             let launch = match &one.stage {
-                Stage::Missed { .. } | Stage::Cancelled { .. } => one.stage.launch(),
+                CampaignStage::Missed { .. } | CampaignStage::Cancelled { .. } => one.stage.launch(),
                 _ => None,
             };
             let launch = launch.map(|launch| format!(", launched by {}", launch.index)).unwrap_or_default();

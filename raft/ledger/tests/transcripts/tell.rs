@@ -16,7 +16,7 @@ use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, 
 use crate::words::ranges;
 use crate::world::World;
 
-/// Lines of one kind that are told in full; of more only the first ones.
+/// Lines of one kind that are printed in full; of more only the first ones.
 const LINES_MAX: usize = 16;
 
 pub fn reaction(world: &World, before: &Ledger, applied: &ApplyResult) -> String {
@@ -98,7 +98,7 @@ fn effect_words(world: &World, effect: &Effect) -> String {
         Effect::NodeUp(owner) => format!("{owner} may hold claims"),
         Effect::DueChanged { schedule, due } => {
             let due = due.map_or("nothing".to_owned(), |due| world.time(due));
-            format!("wheel: schedule {} is due {due}", schedule.0)
+            format!("timer: schedule {} is due {due}", schedule.0)
         }
         Effect::WorkAppeared(page) => format!("dispatcher: work on {page}"),
         Effect::ClaimGranted { fence, owner } => format!("lane of {owner}: row {}", world.fence_name(*fence)),

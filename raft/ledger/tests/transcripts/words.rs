@@ -10,7 +10,7 @@ use reveille_ledger::bitmap::Bitmap;
 
 pub type Told<T> = Result<T, Box<dyn Error>>;
 
-/// The arguments of one command; whatever nobody asked for is an error.
+/// The arguments of one command; an unused argument is an error.
 pub struct Words<'a> {
     positional: Vec<&'a str>,
     keyed: Vec<(&'a str, &'a str)>,
@@ -74,8 +74,8 @@ impl<'a> Words<'a> {
 
     pub fn end(self) -> Told<()> {
         match (self.positional.first(), self.keyed.first()) {
-            (Some(word), _) => Err(format!("nobody asked for '{word}'").into()),
-            (_, Some((key, _))) => Err(format!("nobody asked for '{key}='").into()),
+            (Some(word), _) => Err(format!("unexpected argument '{word}'").into()),
+            (_, Some((key, _))) => Err(format!("unexpected argument '{key}='").into()),
             _ => Ok(()),
         }
     }

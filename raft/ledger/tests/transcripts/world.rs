@@ -47,7 +47,7 @@ impl World {
         self.commit_entry(Entry { epoch, now, command })
     }
 
-    /// Commits one of many that are told together.
+    /// Commits one of many whose effects are printed together.
     pub fn commit_unseen(&mut self, command: reveille_ledger::command::Command) {
         self.index += 1;
         let head = self.ledger.head();

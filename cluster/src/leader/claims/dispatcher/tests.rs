@@ -517,24 +517,24 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
         let work = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
         work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
     };
-    let nobody = BTreeSet::new();
+    let none = BTreeSet::new();
     let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
-    assert_eq!(offered(&world, &lacking), [(0, nobody.clone())], "a chunk is more than both may hold");
+    assert_eq!(offered(&world, &lacking), [(0, none.clone())], "a chunk is more than both may hold");
     let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
     let claim =
         |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: holder(1, 1) };
     world.put(Command::Claim(slices.map(claim).collect()));
-    assert_eq!(offered(&world, &lacking), [(0, nobody.clone()), (1, nobody.clone())], "and a slice is less");
+    assert_eq!(offered(&world, &lacking), [(0, none.clone()), (1, none.clone())], "and a slice is less");
     // P20: what a node lacks is not for it, and what few have is not all that is offered.
     lacking.insert(NodeId(2), [part(1)].into());
     assert_eq!(
         offered(&world, &lacking),
-        [(0, nobody.clone()), (1, [NodeId(2)].into()), (2, nobody.clone())],
+        [(0, none.clone()), (1, [NodeId(2)].into()), (2, none.clone())],
         "the chunk behind it is for both"
     );
     // A part that no node has takes no place in the offers, and does not keep the dispatcher awake.
     lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
-    assert_eq!(offered(&world, &lacking), [(2, nobody)]);
+    assert_eq!(offered(&world, &lacking), [(2, none)]);
 }
 
 #[test]

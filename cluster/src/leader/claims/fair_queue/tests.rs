@@ -159,8 +159,8 @@ fn a_node_that_lacks_a_part_serves_other_offers_and_others_serve_this_one() {
     let mut who: Vec<(u64, u64)> = grants.iter().map(|grant| (grant.page.index, grant.node.0)).collect();
     who.dedup();
     assert_eq!(who, [(1, 1), (2, 2)], "an offer that no node may serve delays nothing");
-    let nobody = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
-    assert_eq!(FairQueue::new().grants(&[nobody], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
+    let barred = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
+    assert_eq!(FairQueue::new().grants(&[barred], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
 }
 
 #[test]

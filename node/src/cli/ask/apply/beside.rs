@@ -52,7 +52,7 @@ pub async fn draft(desk: &Desk<'_>, asked: CreateCampaignRequest) -> Result<(Cam
     Ok((answer.campaign.unwrap_or_default(), answer.warnings))
 }
 
-/// Of a tenant that nobody has bounded all is new.
+/// A tenant without recorded bounds is a creation: no former values exist to compare.
 pub async fn plan_tenant(desk: &Desk<'_>, wanted: &Tenant) -> Result<Plan, Failure> {
     set_tenant(desk, wanted, String::new(), true).await?;
     let former = match tenant::get(desk, wanted.name.clone()).await {

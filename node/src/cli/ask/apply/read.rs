@@ -1,5 +1,5 @@
-//! All documents, with the files that they name, before anybody is asked. What is wrong with any of them is told
-//! at once, and then nothing is done.
+//! Reads all documents, with the files that they name, before the first request. All problems are reported
+//! together, and then nothing is sent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::cli::manifest::export;
 use crate::cli::manifest::tree::{self, Fault, Node};
 use crate::cli::recipients::Recipients;
 
-/// Bytes of a file that is looked at.
+/// Longest file that is read. Bytes.
 const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// What is read of a folder.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// Problems that are told; the others are counted.
-const PROBLEMS_TOLD: usize = 20;
+/// An error names this many problems; the others are counted.
+const PROBLEMS_SHOWN: usize = 20;
 
 /// A document, and what it asks for.
 pub struct Asked {
@@ -80,7 +80,7 @@ impl Asked {
             return create::at_line(failure, &args.recipients, recipients);
         }
         let message = match &failure.field {
-            // The place says where it stands; the API's path says nothing to who wrote a document.
+            // The error names the line of the document; the path of the API means nothing to its author.
             Some(field) if !field.starts_with("--") => failure.message.replace(&format!("{field}: "), ""),
             _ => failure.message.clone(),
         };
@@ -218,10 +218,10 @@ fn told(problems: &[Problem]) -> Option<Failure> {
         1 => format!("{message}; nothing was changed"),
         count => {
             let mut message = format!("{count} problems, so nothing was changed");
-            for (place, problem) in problems.iter().take(PROBLEMS_TOLD) {
+            for (place, problem) in problems.iter().take(PROBLEMS_SHOWN) {
                 message.push_str(&format!("\n  {place}: {problem}"));
             }
-            if let Some(more) = count.checked_sub(PROBLEMS_TOLD).filter(|more| *more > 0) {
+            if let Some(more) = count.checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
                 message.push_str(&format!("\n  and {more} more"));
             }
             message

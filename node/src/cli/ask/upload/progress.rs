@@ -17,7 +17,7 @@ pub struct Progress {
     pub sent: AtomicU32,
     /// Parts that were there.
     pub there: AtomicU32,
-    /// Parts that were looked at once more before the seal.
+    /// Parts that were checked again before the seal.
     pub checked: AtomicU32,
     /// What waits, and why; parts travel side by side.
     waiting: Mutex<BTreeMap<String, Failure>>,

@@ -108,7 +108,7 @@ fn released(why: Option<ReleaseReason>) -> &'static str {
         Some(ReleaseReason::JournalFailed) => "the journal of this node could not be written, so its gates were shut",
         Some(ReleaseReason::Stopping) => "this node was stopping",
         Some(ReleaseReason::OwnerDied) => "this node died before the hand-off began, as its journal proves",
-        Some(ReleaseReason::OwnerDiedPreparing) => "this node died while it prepared the mail, as its journal proves",
+        Some(ReleaseReason::OwnerDiedPreparing) => "this node died while it prepared the email, as its journal proves",
     }
 }
 

@@ -1,7 +1,7 @@
 //! One recipient's story as events, in the order of log indices.
 //!
-//! Told from what the ledger keeps beside the run, so it is there after the log was purged: the rows, with
-//! what became of whom in each; the rulings that befell it without a row; its dead letter and its opt-out.
+//! Read from what the ledger keeps beside the run, so it is there after the log was purged: the rows, with
+//! each recipient's outcome in each; the run's events without a row; its dead letter and its opt-out.
 
 mod event;
 mod waits;
@@ -43,7 +43,7 @@ pub fn tell(
     complete_with_letter(&story, run, &mut events);
     events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
     events.extend(key.and_then(|key| taken_back(ledger, &page.tenant, key)));
-    // Stable: what one entry did stays in the order in which it is told here.
+    // A stable sort: events of one log entry keep the order in which they were collected.
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
     let waits = waits::told(ledger, (id, number), (page, run, &story), around);
@@ -61,7 +61,7 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
         OpeningCause::CatchUp => "missed and caught up; it was due",
         OpeningCause::Trigger => "triggered",
         OpeningCause::Backfill => "backfilled; it was due",
-        OpeningCause::Test => "a test mail of",
+        OpeningCause::Test => "a test email of",
     };
     let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
     let canary = match run.canary {
@@ -164,11 +164,11 @@ fn canary(run: &Run) -> String {
     format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
 }
 
-/// P17: which mail it was too near to; the run that sent it may be pruned.
+/// P17: which email it was too near to; the run that sent it may be pruned.
 fn too_near(story: &RecipientExplanation, run: &Run) -> String {
     let gap = in_words(run.policies.min_gap_ms);
     let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
-    format!("min_gap: it got a mail{of}, or may have, less than {gap} from this run's instant")
+    format!("min_gap: it got an email{of}, or may have, less than {gap} from this run's instant")
 }
 
 /// The letter tells of the last death more than its event knows by itself.

@@ -50,7 +50,7 @@ pub fn told(
         _ => match story.waits_until.filter(|until| *until > now) {
             Some(until) if story.kept_apart_by.is_some() => {
                 let other = story.kept_apart_by.map(|run| run.to_string()).unwrap_or_default();
-                format!("min_gap: it is claimed in {other}, less than the gap away; looked at again at {until}")
+                format!("min_gap: it is claimed in {other}, less than the gap away; tried again at {until}")
             }
             Some(until) => {
                 let also = obstacle(ledger, pool, around).map(|obstacle| format!("; and {obstacle}"));
@@ -61,7 +61,7 @@ pub fn told(
     })
 }
 
-/// P6: how those who go before it fare.
+/// P6: the progress of the canary.
 fn for_canary(run: &Run) -> String {
     let Some(CanaryState { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
     format!(

@@ -165,7 +165,7 @@ impl Admin {
     /// The run that is meant.
     pub(crate) async fn find_run(&self, tenant: &str, run: &str, deadline: Instant) -> Result<RunId, ApiError> {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
-        self.read(false, deadline, |ledger| argument.find(ledger, &self.site.zones, &tenant)).await?.0
+        self.read(false, deadline, |ledger| argument.find(ledger, &self.context.zones, &tenant)).await?.0
     }
 
     /// The run and the recipients that are meant by a list, or all of them.
@@ -233,7 +233,7 @@ impl Admin {
         let mut blobs = Blobs::default();
         let (found, _) = self
             .read(stale, deadline, |ledger| {
-                let run = argument.find(ledger, &self.site.zones, &tenant)?;
+                let run = argument.find(ledger, &self.context.zones, &tenant)?;
                 let known = ledger.run(run).ok_or_else(|| absent(ledger, run))?;
                 blobs.take(ledger, known.audience);
                 Ok::<_, ApiError>((run, known.audience, known.count))

@@ -49,7 +49,7 @@ pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), A
     if name.is_empty() || name == TEST_NAME || ledger.schedule_named(tenant, name).is_some() {
         return Ok(());
     }
-    // Among more runs than one answer looks through, nobody can say that there is none.
+    // A run may exist beyond the runs that one answer reads, so absence cannot be reported.
     let mut pages = ledger.pages().iter();
     let of_name = pages
         .by_ref()

@@ -33,7 +33,7 @@ pub(crate) const WAITING_MAX: usize = 2;
 /// How long the seal is waited for, once the parts are written.
 const SEAL_WITHIN: Duration = Duration::from_secs(15);
 
-/// An audience that somebody wants.
+/// An audience that a request names.
 pub(crate) struct AudienceRequest {
     pub tenant: String,
     pub name: String,
@@ -88,8 +88,8 @@ impl Admin {
         let request_id = request.clone().unwrap_or_default();
         let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
         self.write(command, &request_id, Instant::now() + SEAL_WITHIN).await?;
-        let lacking = self.site.parts.lacking().into_iter().collect();
-        let shown = self.site.replica.read(|ledger| {
+        let lacking = self.context.parts.lacking().into_iter().collect();
+        let shown = self.context.replica.read(|ledger| {
             let known = ledger.audiences().get(&(tenant.clone(), name.clone()))?;
             Some(shown(ledger, (&tenant, &name), known, &lacking))
         });
@@ -154,7 +154,7 @@ impl AudienceService for Admin {
                 let _ = words.try_send(Ok(GenerateAudienceResponse { written, parts, audience: None }));
             };
             let written = tokio::select! {
-                written = audience::seal(&admin.site, &recipe, tell) => written,
+                written = audience::seal(&admin.context, &recipe, tell) => written,
                 () = words.closed() => return,
                 () = stop.cancelled() => return drop(words.send(Err(stopping().into())).await),
             };
@@ -164,7 +164,7 @@ impl AudienceService for Admin {
             };
             let last =
                 last.map(|audience| GenerateAudienceResponse { written: parts, parts, audience: Some(audience) });
-            // A caller who is gone needs no last word.
+            // The caller may be gone.
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(Response::new(ReceiverStream::new(heard)))
@@ -198,7 +198,7 @@ impl AudienceService for Admin {
         let request = request.into_inner();
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("audiences", request.page_size, &request.page_token)?;
-        let lacking: BTreeSet<Hash> = self.site.parts.lacking().into_iter().collect();
+        let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
         let first = match &paging.after {
             Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
@@ -222,7 +222,7 @@ impl AudienceService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let place = (validate::tenant(&request.tenant)?, request.name);
-        let lacking: BTreeSet<Hash> = self.site.parts.lacking().into_iter().collect();
+        let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
         let look = self.read(request.stale, deadline, |ledger| {
             let known = ledger.audiences().get(&place).ok_or_else(|| absent_audience(ledger, &place.0, &place.1))?;
             Ok::<_, ApiError>(shown(ledger, (&place.0, &place.1), known, &lacking))

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use reveille_cluster::node::peer_messages::BarrierSubject;
-use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{RunId, ScheduleId};
@@ -31,7 +31,7 @@ use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 impl Admin {
     /// As it is here now.
     fn campaign(&self, named: &CampaignName) -> Result<v1::Campaign, ApiError> {
-        self.site.replica.read(|ledger| match ledger.campaigns().get(&named.place()) {
+        self.context.replica.read(|ledger| match ledger.campaigns().get(&named.place()) {
             Some(known) => Ok(views::campaign(ledger, named, known)),
             None => Err(absent_campaign(ledger, &named.tenant, &named.name)),
         })
@@ -39,7 +39,7 @@ impl Admin {
 
     /// All that it is made of.
     fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, ApiError> {
-        self.site.replica.read(|ledger| {
+        self.context.replica.read(|ledger| {
             let known = ledger.campaigns().get(&named.place()).ok_or_else(|| refusal::no_campaign(&named.name))?;
             let content = ledger.blob(&known.content).and_then(Content::from_blob);
             let content =
@@ -66,13 +66,13 @@ impl Admin {
         Ok((named, campaign, made))
     }
 
-    /// What a campaign has made of itself is no schedule that somebody fills up, edits or triggers (P7).
+    /// The schedule of a campaign is not filled up, edited or triggered by its own name (P7).
     pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), ApiError> {
-        let may = self.site.replica.read(|ledger| ledger.not_of_a_campaign(id));
+        let may = self.context.replica.read(|ledger| ledger.not_of_a_campaign(id));
         may.map_err(|refusal| refusal::refused(&refusal))
     }
 
-    /// Proposes a change of a campaign; what the ledger refuses is told as one of it.
+    /// Proposes a change of a campaign; an error of the ledger names the campaign, not its schedule.
     async fn change(
         &self,
         named: &CampaignName,
@@ -178,7 +178,7 @@ impl CampaignService for Admin {
                 let pause = SchedulePause { schedule, reason: reason.clone() };
                 self.change(&named, Command::SchedulePause(pause), deadline).await?;
                 // What opened in the moment before goes on unless it is paused, too.
-                self.site.replica.read(|ledger| ledger.run_of_campaign(schedule))
+                self.context.replica.read(|ledger| ledger.run_of_campaign(schedule))
             }
             Made { .. } => return Err(not_launched(&named.name, &campaign, "pause").into()),
         };
@@ -208,7 +208,7 @@ impl CampaignService for Admin {
             .into());
         }
         let look = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
-        let command = match (made.schedule, self.site.replica.read(look)) {
+        let command = match (made.schedule, self.context.replica.read(look)) {
             (None, _) => return Err(not_launched(&named.name, &campaign, "resume").into()),
             (Some(_), Some(command)) => command,
             (Some(_), None) => {
@@ -277,11 +277,11 @@ fn word(state: CampaignState) -> String {
 /// What has not been launched is neither paused nor resumed.
 fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
     let next = match &campaign.stage {
-        Stage::Draft => format!("reveille campaign launch {name}"),
-        Stage::Waiting(_) => format!("reveille campaign cancel {name}"),
+        CampaignStage::Draft => format!("reveille campaign launch {name}"),
+        CampaignStage::Waiting(_) => format!("reveille campaign cancel {name}"),
         _ => format!("reveille campaign status {name}"),
     };
-    let stage = if campaign.stage == Stage::Draft { "a draft" } else { campaign.stage.word() };
+    let stage = if campaign.stage == CampaignStage::Draft { "a draft" } else { campaign.stage.word() };
     let message = format!("campaign {name} is {stage}: there is nothing to {verb}");
     refusal::not_possible(message).next(next)
 }

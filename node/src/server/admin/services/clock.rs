@@ -53,21 +53,21 @@ impl ClockService for Admin {
     ) -> Result<Response<Self::AdvanceClockStream>, Status> {
         self.test_clock(false, deadline::of(&request)).await?;
         let AdvanceClockRequest { target, jump } = request.into_inner();
-        let now = self.now(self.site.replica.read(|ledger| ledger.head().now));
+        let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let to = validate::clock_target(target, now)?;
         let (words, heard) = mpsc::channel(WAITING_MAX);
-        let (site, stop) = (Arc::clone(&self.site), self.stop.clone());
+        let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
         tokio::spawn(async move {
             let tell = |walked: AdvanceProgress| {
                 // Where it stood does not matter any more when the next word comes.
                 let _ = words.try_send(Ok(told(to, &walked, false)));
             };
             let last = tokio::select! {
-                walked = advance(&site, to, jump, tell) => walked.map(|walked| told(to, &walked, true)).map_err(fault),
+                walked = advance(&context, to, jump, tell) => walked.map(|walked| told(to, &walked, true)).map_err(fault),
                 () = words.closed() => return,
                 () = stop.cancelled() => Err(stopping()),
             };
-            // A caller who is gone needs no last word.
+            // The caller may be gone.
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(Response::new(ReceiverStream::new(heard)))

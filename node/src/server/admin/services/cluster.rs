@@ -34,8 +34,8 @@ pub(crate) struct Described {
 }
 
 impl Admin {
-    /// Asks every member how it stands, all at once. Another node that answers at a member's address is not that
-    /// member, whoever put it there.
+    /// Asks every member for its state, all at once. A node with another identity that answers at a member's
+    /// address is not that member.
     pub(crate) async fn descriptions(
         &self,
         nodes: impl Iterator<Item = NodeId>,
@@ -44,16 +44,16 @@ impl Admin {
         let within = within.min(DESCRIBED_WITHIN);
         let mut asked = JoinSet::new();
         for node in nodes {
-            let site = std::sync::Arc::clone(&self.site);
+            let context = std::sync::Arc::clone(&self.context);
             asked.spawn(async move {
                 let begun = Instant::now();
-                let said = peer_messages::ask(&site.replica.peer(node)?, Describe, within).await.ok()?;
+                let said = peer_messages::ask(&context.replica.peer(node)?, Describe, within).await.ok()?;
                 if said.node != node {
                     tracing::warn!(member = %node, other = %said.node, "another node answers at a member's address");
                     return None;
                 }
                 let half_ms = i64::try_from(begun.elapsed().as_millis() / 2).unwrap_or_default();
-                let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(site.clock.wall());
+                let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(context.clock.wall());
                 Some((node, Described { said, clock_offset_ms }))
             });
         }
@@ -62,13 +62,13 @@ impl Admin {
 
     /// The members; before there is a cluster, this node alone.
     fn all_members(&self) -> BTreeMap<NodeId, Member> {
-        let members = self.site.replica.members();
+        let members = self.context.replica.members();
         if !members.is_empty() {
             return members;
         }
-        let own = &self.site.introduction;
+        let own = &self.context.introduction;
         BTreeMap::from([(
-            self.site.me.node,
+            self.context.me.node,
             Member { name: own.name.clone(), address: own.address.clone(), votes: false },
         )])
     }
@@ -76,19 +76,19 @@ impl Admin {
     async fn status(&self) -> GetClusterStatusResponse {
         let members = self.all_members();
         let mut described = self.descriptions(members.keys().copied(), DESCRIBED_WITHIN).await;
-        let raft = self.site.replica.status();
+        let raft = self.context.replica.status();
         let name = |node: NodeId| members.get(&node).map_or_else(|| node.to_string(), |member| member.name.clone());
         let leader = raft.leader.map(name).unwrap_or_default();
-        let head = self.site.replica.read(|ledger| ledger.head().clone());
+        let head = self.context.replica.read(|ledger| ledger.head().clone());
         let epoch = head.epoch;
-        let (blocked, blocked_count) = self.site.replica.read(blocked);
-        let backoffs = self.site.replica.read(crash_backoffs);
+        let (blocked, blocked_count) = self.context.replica.read(blocked);
+        let backoffs = self.context.replica.read(crash_backoffs);
         let shown = members.iter().map(|(node, member)| MemberStatus {
             crash_backoff_until: backoffs.get(node).copied().map(views::timestamp),
             ..standing(*node, member, described.remove(node), &raft)
         });
         GetClusterStatusResponse {
-            cluster: self.site.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
+            cluster: self.context.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
             incarnation: head.cluster_incarnation,
             group: head.group,
             leader,
@@ -96,30 +96,30 @@ impl Admin {
             term: raft.term,
             commit_index: raft.committed_index,
             clocks_agree: epoch.is_some_and(|epoch| epoch.clocks_agree),
-            answered_by: self.site.introduction.name.clone(),
+            answered_by: self.context.introduction.name.clone(),
             members: shown.collect(),
             leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
-            backlogs: self.site.backlogs().into_iter().map(backlog).collect(),
+            backlogs: self.context.backlogs().into_iter().map(backlog).collect(),
             blocked,
             blocked_count,
-            pools_used_up: self.site.replica.read(pool::used_up),
+            pools_used_up: self.context.replica.read(pool::used_up),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
     }
 
     /// The member that is meant by a name or an id; without either, the voter that is closest to the leader.
     async fn successor(&self, to: &str) -> Result<NodeId, ApiError> {
-        let members = self.site.replica.members();
+        let members = self.context.replica.members();
         if !to.is_empty() {
             let mut named = members.iter().filter(|(node, member)| member.name == to || node.to_string() == to);
             return named.next().map(|(node, _)| *node).ok_or_else(|| refusal::no_member(to));
         }
-        let leader = self.site.replica.status().leader;
+        let leader = self.context.replica.status().leader;
         let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
         let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
         let closest = described.into_iter().max_by_key(|(_, described)| described.said.applied);
-        let nobody = || refusal::not_possible("no other voter answers; leadership stays where it is");
-        closest.map(|(node, _)| node).ok_or_else(|| nobody().next("reveille cluster status"))
+        let no_voter = || refusal::not_possible("no other voter answers; leadership stays where it is");
+        closest.map(|(node, _)| node).ok_or_else(|| no_voter().next("reveille cluster status"))
     }
 }
 
@@ -147,7 +147,7 @@ fn crash_backoffs(ledger: &Ledger) -> BTreeMap<NodeId, Time> {
     ledger.nodes().iter().filter_map(|(id, node)| Some((*id, until(node)?))).collect()
 }
 
-/// P20: runs of which something waits for what no live node has, as many as are told, and how many there are.
+/// P20: runs that wait for audience parts which no live node has; the first of them, and their number.
 fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
         run: id.to_string(),
@@ -218,9 +218,9 @@ impl ClusterService for Admin {
     }
 
     async fn list_members(&self, _: Request<ListMembersRequest>) -> Result<Response<ListMembersResponse>, Status> {
-        let members = self.site.replica.members();
+        let members = self.context.replica.members();
         let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
-        let index = self.site.replica.read(|ledger| ledger.head().applied);
+        let index = self.context.replica.read(|ledger| ledger.head().applied);
         let freshness = Some(Freshness { index, stale: true, age: None });
         Ok(Response::new(ListMembersResponse { members, freshness }))
     }
@@ -233,8 +233,8 @@ impl ClusterService for Admin {
         self.member()?;
         self.led(deadline).await?;
         let to = self.successor(&request.into_inner().to).await?;
-        transfer::to(&self.site, to, deadline).await.map_err(|error| refusal::not_handed_over(&error))?;
-        let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
+        transfer::to(&self.context, to, deadline).await.map_err(|error| refusal::not_handed_over(&error))?;
+        let leader = self.context.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(Response::new(TransferLeaderResponse { leader }))
     }
 
@@ -263,7 +263,7 @@ mod tests {
 
     /// A status is to be had in the very trouble that it is for.
     #[test]
-    fn of_blocked_runs_the_first_are_told_and_all_are_counted() {
+    fn first_blocked_runs_are_listed_and_all_are_counted() {
         let (mut ledger, now) = (Ledger::new(), Time(1_772_409_600_000));
         let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let mut play = |command| {

@@ -36,7 +36,7 @@ struct Group {
     newest: Letter,
 }
 
-/// Whom a requeue or a discard means, as the request says it.
+/// Which dead letters a requeue or a discard means, as the request names them.
 struct Meant {
     tenant: String,
     run: String,
@@ -48,19 +48,19 @@ struct Meant {
     cancelled: bool,
 }
 
-/// Whom it means, as the state has them.
+/// Which dead letters it means, as the state has them.
 #[derive(Default)]
 struct Batch {
     picked: Vec<command::PickedRecipients>,
-    /// Of those, who is on the list.
+    /// How many of them are dead letters.
     count: u64,
-    /// Who was left out, because their run is cancelled.
+    /// Those left out because their run is cancelled.
     cancelled: u64,
     next_page_token: String,
 }
 
 impl Admin {
-    /// Those who are named, or a page of all that are let through.
+    /// The named recipients, or a page of all that the filter selects.
     async fn letters(&self, meant: Meant, deadline: Instant) -> Result<Batch, ApiError> {
         let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
         if !all || !recipients.is_empty() {
@@ -140,7 +140,7 @@ impl Admin {
     }
 }
 
-/// How many of those who are picked a requeue would leave, for they got a mail too near (P17).
+/// How many of the picked recipients a requeue would leave, because they got an email too near (P17).
 fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
     let mut look = GapLookups::default();
     let of_run = |picked: &command::PickedRecipients| {

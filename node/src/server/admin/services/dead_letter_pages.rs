@@ -14,7 +14,7 @@ use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 /// Run and number of a dead letter.
 pub type DeadLetterKey = (RunId, u32);
 
-/// Of what somebody died: the codes of the relay's answer, or the cause where no relay answered. Letters of one
+/// The reason of a dead letter: the codes of the relay's answer, or the cause where no relay answered. Letters of one
 /// reason are one group.
 pub fn reason(letter: &DeadLetter) -> String {
     match (letter.code, letter.enhanced) {

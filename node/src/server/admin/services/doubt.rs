@@ -77,7 +77,7 @@ impl RecipientPage<DoubtRow, Key> {
 
 /// The messages, with addresses and Message-IDs.
 async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt> {
-    let cluster = admin.site.cluster();
+    let cluster = admin.context.cluster();
     let wanted: Vec<(Hash, u32)> = held.iter().map(|held| (held.audience, held.number)).collect();
     let addresses = admin.addresses(blobs, &wanted).await;
     let doubts = held.iter().zip(addresses).map(|(held, address)| {
@@ -95,7 +95,7 @@ async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt>
 struct Rehearsal {
     /// What it would resolve, by cause and node, most first.
     groups: Vec<DoubtGroup>,
-    /// How many it would leave, for they got a mail too near (P17).
+    /// How many it would leave, for they got an email too near (P17).
     inside_gap: u64,
     /// The newest hand-off of all these.
     newest: Option<Fence>,
@@ -138,7 +138,7 @@ fn rehearse(
         if let Some(later) = later {
             return Err(refusal::later_doubt(picked.run, later));
         }
-        return Err(refusal::nobody_in_doubt(named, picked.run, &standings(ledger, picked.run, &picked.numbers)));
+        return Err(refusal::none_in_doubt(named, picked.run, &standings(ledger, picked.run, &picked.numbers)));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
@@ -229,7 +229,7 @@ impl DoubtService for Admin {
         let request = fields.request_id(&request_id);
         let up_to = (!fence.is_empty()).then(|| fence.parse::<Fence>());
         if !validate_only && up_to.is_none() {
-            let next = "give the newest that you looked at: validate_only and ListDoubts name it";
+            let next = "give the newest that you have read: validate_only and ListDoubts name it";
             fields.refuse("fence", format!("is missing; {next}"));
         }
         let up_to = up_to.and_then(|parsed| parsed.map_err(|error| fields.refuse("fence", error.to_string())).ok());

@@ -16,7 +16,7 @@ use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, refusal, views};
 use crate::server::config::Config;
 
-/// How long a founder may take to say who it is.
+/// How long a founder may take to describe itself.
 const INTRODUCED_WITHIN: Duration = Duration::from_secs(3);
 /// Founders beyond this gain no safety and cost every write.
 const FOUNDERS_MAX: usize = 7;
@@ -35,7 +35,7 @@ pub async fn found(
 ) -> Result<InitClusterResponse, ApiError> {
     let named = if request.peers.is_empty() { &admin.join } else { &request.peers };
     let peers = addresses(named)?;
-    if let Some(cluster) = admin.site.replica.cluster() {
+    if let Some(cluster) = admin.context.replica.cluster() {
         let made = again(admin, cluster, &peers, deadline).await?;
         keep_time(admin, cluster, &request, deadline).await?;
         return Ok(InitClusterResponse { existed: true, ..made });
@@ -45,7 +45,7 @@ pub async fn found(
         return Ok(answer(String::new(), &members));
     }
     let cluster = ClusterId(uuid::Uuid::new_v4().as_u128());
-    let made = admin.site.replica.initialize(cluster, &members).await;
+    let made = admin.context.replica.initialize(cluster, &members).await;
     made.map_err(|error| refusal::not_changed(&error).request(&request.request_id))?;
     tracing::info!(%cluster, founders = members.len(), "a cluster was made");
     known_members(admin, deadline).await;
@@ -67,7 +67,7 @@ async fn keep_time(
 ) -> Result<(), ApiError> {
     if request.test_clock && !request.validate_only {
         admin.write(Command::TestClock, &request.request_id, deadline).await?;
-    } else if !request.test_clock && admin.site.replica.read(|ledger| ledger.head().test_clock.is_some()) {
+    } else if !request.test_clock && admin.context.replica.read(|ledger| ledger.head().test_clock.is_some()) {
         let message = format!("this node belongs to cluster {cluster}, whose clock is a test's for good");
         return Err(refusal::already_initialized(message));
     }
@@ -78,7 +78,7 @@ async fn keep_time(
 async fn known_members(admin: &Admin, deadline: Instant) -> Members {
     let end = deadline.min(Instant::now() + MEMBERS_WITHIN);
     loop {
-        let known = admin.site.replica.members();
+        let known = admin.context.replica.members();
         if !known.is_empty() || Instant::now() >= end {
             return known;
         }
@@ -101,7 +101,7 @@ async fn again(
         );
         return Err(refusal::already_initialized(message));
     }
-    let own = &admin.site.introduction.address;
+    let own = &admin.context.introduction.address;
     let wanted: BTreeSet<&String> = peers.iter().chain([own]).collect();
     let founders: BTreeSet<&String> = known.values().map(|member| &member.address).collect();
     if wanted == founders {
@@ -137,18 +137,18 @@ fn is_address(text: &str) -> bool {
 
 /// This node and all founders, once each of them has said that it belongs to no cluster.
 async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant) -> Result<Members, ApiError> {
-    let own = &admin.site.introduction;
+    let own = &admin.context.introduction;
     let myself = Member { name: own.name.clone(), address: own.address.clone(), votes: true };
-    let mut members = Members::from([(admin.site.me.node, myself)]);
+    let mut members = Members::from([(admin.context.me.node, myself)]);
     let limit = INTRODUCED_WITHIN.min(deadline.saturating_duration_since(Instant::now()));
     let mut asked = JoinSet::new();
     for address in peers {
-        let replica = admin.site.replica.clone();
+        let replica = admin.context.replica.clone();
         asked.spawn(async move {
             let end = Instant::now() + limit;
             let answer = loop {
                 match replica.identify(&address, end.saturating_duration_since(Instant::now())).await {
-                    // It listens a moment before it can say who it is.
+                    // It listens a moment before it can describe itself.
                     Err(PeerError::Rejected(Rejection::Unavailable(_))) if Instant::now() < end => {
                         tokio::time::sleep(LOOK_EVERY).await;
                     }
@@ -175,7 +175,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
                 continue;
             }
         };
-        if description.node == admin.site.me.node {
+        if description.node == admin.context.me.node {
             continue;
         }
         if let Some(cluster) = description.cluster {

@@ -67,7 +67,7 @@ impl OptOutService for Admin {
         let mut barrier = self.opt_out(&tenant, keys, &request.request_id, deadline).await?.barrier;
         // A repeat is another entry; the one that forbids is the first.
         let place = (tenant, key);
-        let first = self.site.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
+        let first = self.context.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
         barrier.index = first.unwrap_or(barrier.index);
         Ok(Response::new(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) }))
     }
@@ -121,7 +121,7 @@ impl OptOutService for Admin {
         let (tenant, key) = place.clone();
         let back = OptOutTakeBack { tenant, key, last, reason };
         self.write(Command::OptOutTakeBack(back), "", deadline).await?;
-        let (_, taken_back) = self.site.replica.read(known);
+        let (_, taken_back) = self.context.replica.read(known);
         Ok(Response::new(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back }))
     }
 

@@ -74,10 +74,10 @@ impl PoolService for Admin {
         let set = validate::pool(request, self.limits())?;
         let name = set.pool.clone();
         self.write_unless(validate_only, Command::PoolSet(set), &request_id, deadline).await?;
-        let (pool, warnings) = self.site.replica.read(|ledger| {
+        let (pool, warnings) = self.context.replica.read(|ledger| {
             let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
-            let nobody = format!("no relay is in pool {name}: nothing goes by it, and no mail keeps to this");
-            (shown(ledger, name), (!has_relay).then_some(nobody).into_iter().collect())
+            let unused = format!("no relay is in pool {name}: nothing goes by it, and no email is limited by this");
+            (shown(ledger, name), (!has_relay).then_some(unused).into_iter().collect())
         });
         Ok(Response::new(SetPoolResponse { pool: Some(pool), warnings }))
     }

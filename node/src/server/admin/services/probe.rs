@@ -1,4 +1,4 @@
-//! One look at a relay: connect, encrypt, greet, say who we are, leave. No mail is offered (P3): the session
+//! Probes a relay: connect, encrypt, EHLO, AUTH, QUIT. No email is offered (P3): the session
 //! that a lane would use is opened and closed, and what it found on the way is kept.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// What came of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ProbeResult {
-    /// Did somebody answer there, whatever came of it?
+    /// Did a server answer there, whatever came of it?
     pub reachable: bool,
     /// Where and why it failed; empty when it did not.
     pub problem: String,
@@ -46,7 +46,7 @@ pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeRe
     }
 }
 
-/// A greeting, or words of TLS: somebody is there.
+/// An SMTP greeting or a TLS handshake: a server is there.
 fn has_answered(verdict: &DialogueResult, tls: &Tls) -> bool {
     match verdict {
         DialogueResult::Refused { stage, .. } => *stage != Stage::Banner,
@@ -66,7 +66,7 @@ fn in_words(verdict: &DialogueResult) -> String {
         DialogueResult::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
         DialogueResult::InDoubt { cause } => format!("failed: {cause}"),
         DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } | DialogueResult::Accepted { .. } => {
-            "an answer to a mail that was not offered".to_owned()
+            "an answer to an email that was not offered".to_owned()
         }
     }
 }

@@ -40,15 +40,15 @@ impl Admin {
 
     /// Refused at once rather than at the first login: another node may still lack what this one has.
     fn may_log_in(&self, relay: &Relay) -> Result<(), ApiError> {
-        let (Some(relays), Some(name)) = (self.site.relays(), &relay.access.credentials) else { return Ok(()) };
+        let (Some(relays), Some(name)) = (self.context.relays(), &relay.access.credentials) else { return Ok(()) };
         let found = relays.credentials().find(name, &relay.host, relay.port);
         found.map(drop).map_err(|why| ApiError::of_field("relay.credentials", why))
     }
 
     /// A relay with what this node makes of it.
     fn relay_view(&self, relay: &Relay) -> v1::Relay {
-        let status = self.site.relays().and_then(|relays| relays.status_of(&relay.name));
-        let (node, now) = (&self.site.introduction.name, self.site.clock.wall());
+        let status = self.context.relays().and_then(|relays| relays.status_of(&relay.name));
+        let (node, now) = (&self.context.introduction.name, self.context.clock.wall());
         let health = status.map(|status| views::health(node, now, status));
         v1::Relay { health, ..views::relay(relay) }
     }
@@ -104,10 +104,10 @@ impl RelayService for Admin {
         let deadline = deadline::of(&request);
         let TestRelayRequest { name, stale, authenticate } = request.into_inner();
         let (relay, _) = self.find_relay(&name, stale, deadline).await?;
-        let node = self.site.introduction.name.clone();
+        let node = self.context.introduction.name.clone();
         let credentials = relay.access.credentials.clone().filter(|_| authenticate);
         let asked = Relay { access: Access { credentials, ..relay.access.clone() }, ..relay.clone() };
-        let target = match self.site.relays() {
+        let target = match self.context.relays() {
             Some(relays) => relays.target(&asked),
             None => Target::new(&asked.host, asked.port, None, &asked.access),
         };
@@ -144,7 +144,7 @@ impl RelayService for Admin {
         let pool = self.find_relay(&name, false, deadline).await?.0.pool;
         let reply = self.write(Command::RelayRemove(name), "", deadline).await?;
         let warnings = self
-            .site
+            .context
             .replica
             .read(|ledger| if is_used(ledger, &pool) { create::warnings(ledger, &pool) } else { Vec::new() });
         Ok(Response::new(RemoveRelayResponse { index: reply.index, warnings }))

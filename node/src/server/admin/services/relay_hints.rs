@@ -1,12 +1,12 @@
-//! What to do about a relay that could not be used: a command that can be given, where one would mend it.
+//! What to do about a relay that could not be used: a command, where a command fixes it.
 //!
-//! Called by the probe. What is wrong says where it is mended ([`Mend`]), whatever its words are; the command that does
-//! it, with all else as it is and quoted for a shell, stands here.
+//! Called by the probe. The problem names the place of its fix ([`Fix`]), whatever its words are; the command that
+//! applies it, with all other settings unchanged and quoted for a shell, is made here.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use reveille_cluster::smtp::{Cause, DialogueResult, Mend, Stage};
+use reveille_cluster::smtp::{Cause, DialogueResult, Fix, Stage};
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::command::Relay;
@@ -18,8 +18,8 @@ const IMPLICIT_PORT: u16 = 465;
 pub fn of(verdict: &DialogueResult, relay: &Relay) -> String {
     let again = format!("reveille relay test {}", relay.name);
     match verdict {
-        DialogueResult::Broken { cause: Cause::Tls(trouble) | Cause::Credentials(trouble), .. } => {
-            mended(trouble.mend, relay, &again)
+        DialogueResult::Broken { cause: Cause::Tls(problem) | Cause::Credentials(problem), .. } => {
+            fix_of(problem.fix, relay, &again)
         }
         DialogueResult::Refused { stage, .. } | DialogueResult::Broken { stage, .. } => of_stage(*stage, relay, &again),
         DialogueResult::InDoubt { .. }
@@ -29,23 +29,23 @@ pub fn of(verdict: &DialogueResult, relay: &Relay) -> String {
     }
 }
 
-fn mended(mend: Mend, relay: &Relay, again: &str) -> String {
+fn fix_of(fix: Fix, relay: &Relay, again: &str) -> String {
     let trust = relay.access.tls.trust().cloned().unwrap_or_default();
     let with = |tls: Tls| Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() };
     let believing = |trust: Trust| with(renewed(&relay.access.tls, trust));
-    match mend {
-        Mend::TlsName => replace(&believing(Trust { name: Some("NAME".to_owned()), ..trust })),
-        Mend::Ca => replace(&believing(Trust { ca: Some("FILE".to_owned()), ..trust })),
-        Mend::CaFile => format!("mend that file on this node, then: {again}"),
-        Mend::ImplicitTls => replace(&Relay { port: IMPLICIT_PORT, ..with(Tls::Implicit(trust)) }),
-        Mend::StartTls if !matches!(relay.access.tls, Tls::StartTls(_)) => replace(&with(Tls::StartTls(trust))),
-        Mend::LoginAfterStartTls => replace(&with(Tls::StartTls(trust))),
-        Mend::NoLogin => {
-            "ask who runs it which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
+    match fix {
+        Fix::TlsName => replace(&believing(Trust { name: Some("NAME".to_owned()), ..trust })),
+        Fix::Ca => replace(&believing(Trust { ca: Some("FILE".to_owned()), ..trust })),
+        Fix::CaFile => format!("fix that file on this node, then: {again}"),
+        Fix::ImplicitTls => replace(&Relay { port: IMPLICIT_PORT, ..with(Tls::Implicit(trust)) }),
+        Fix::StartTls if !matches!(relay.access.tls, Tls::StartTls(_)) => replace(&with(Tls::StartTls(trust))),
+        Fix::LoginAfterStartTls => replace(&with(Tls::StartTls(trust))),
+        Fix::NoLogin => {
+            "ask the relay's operator which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
                 .to_owned()
         }
-        Mend::Reference => format!("correct [credentials] in this node's configuration, then: {again} --auth"),
-        Mend::StartTls | Mend::Relay => format!("see to it at the relay, then: {again}"),
+        Fix::Reference => format!("correct [credentials] in this node's configuration, then: {again} --auth"),
+        Fix::StartTls | Fix::Relay => format!("see to it at the relay, then: {again}"),
     }
 }
 
@@ -64,7 +64,9 @@ fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
             let tls = Tls::Implicit(relay.access.tls.trust().cloned().unwrap_or_default());
             return replace(&Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() });
         }
-        Stage::Banner => "the relay may refuse this node's address; a port of implicit TLS greets nobody in the clear",
+        Stage::Banner => {
+            "the relay may refuse this node's address; a port of implicit TLS accepts no plaintext connection"
+        }
         Stage::Tls => "look into the relay's log; its TLS may not be set up",
         Stage::Auth => "check the user and the password that this node reads, and that the relay knows them",
         _ => "look into the relay's log",
@@ -118,7 +120,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 pub mod tests {
-    use reveille_cluster::smtp::Trouble;
+    use reveille_cluster::smtp::SetupProblem;
 
     use super::*;
 
@@ -147,35 +149,35 @@ pub mod tests {
     }
 
     #[test]
-    fn each_failure_has_a_next_step_that_mends_it() {
+    fn each_failure_has_a_next_step_that_fixes_it() {
         // Whatever the words are.
-        let trouble = |mend| Trouble { words: "something is wrong".to_owned(), mend };
-        let tls = |mend| broken(Stage::Tls, Cause::Tls(trouble(mend)));
-        let login = |mend| broken(Stage::Auth, Cause::Credentials(trouble(mend)));
+        let problem = |fix| SetupProblem { message: "something is wrong".to_owned(), fix };
+        let tls = |fix| broken(Stage::Tls, Cause::Tls(problem(fix)));
+        let login = |fix| broken(Stage::Auth, Cause::Credentials(problem(fix)));
         let (starttls, implicit) = (secured(Tls::StartTls, 587), secured(Tls::Implicit, 587));
         let silent = broken(Stage::Banner, Cause::TimedOut);
         let all = "reveille relay add main --replace --host 127.0.0.1 --port 587 --pool bulk --tls";
         for (verdict, relay, next) in [
-            (tls(Mend::TlsName), &starttls, format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10")),
-            (tls(Mend::Ca), &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
-            (tls(Mend::StartTls), &implicit, format!("{all} starttls --rate 1.5 --sessions 10")),
+            (tls(Fix::TlsName), &starttls, format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10")),
+            (tls(Fix::Ca), &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
+            (tls(Fix::StartTls), &implicit, format!("{all} starttls --rate 1.5 --sessions 10")),
             (
-                tls(Mend::ImplicitTls),
+                tls(Fix::ImplicitTls),
                 &starttls,
                 "reveille relay add main --replace --host 127.0.0.1 --port 465 --pool bulk --tls implicit --rate 1.5 \
                  --sessions 10"
                     .to_owned(),
             ),
-            (tls(Mend::StartTls), &starttls, "see to it at the relay, then: reveille relay test main".to_owned()),
-            (tls(Mend::CaFile), &implicit, "mend that file on this node, then: reveille relay test main".to_owned()),
-            (tls(Mend::Relay), &implicit, "see to it at the relay, then: reveille relay test main".to_owned()),
+            (tls(Fix::StartTls), &starttls, "see to it at the relay, then: reveille relay test main".to_owned()),
+            (tls(Fix::CaFile), &implicit, "fix that file on this node, then: reveille relay test main".to_owned()),
+            (tls(Fix::Relay), &implicit, "see to it at the relay, then: reveille relay test main".to_owned()),
             (
-                login(Mend::LoginAfterStartTls),
+                login(Fix::LoginAfterStartTls),
                 &relay(),
                 "reveille relay add main --replace --host 127.0.0.1 --port 25 --tls starttls --sessions 10".to_owned(),
             ),
             (
-                login(Mend::Reference),
+                login(Fix::Reference),
                 &implicit,
                 "correct [credentials] in this node's configuration, then: reveille relay test main --auth".to_owned(),
             ),
@@ -194,7 +196,8 @@ pub mod tests {
         let trust = Trust { ca: Some("/etc/Our CA/it's.pem".to_owned()), name: None };
         let credentials = Some("$(reboot)".to_owned());
         let odd = Relay { host: "a;b".into(), access: Access { tls: Tls::StartTls(trust), credentials }, ..relay() };
-        let next = of(&broken(Stage::Tls, Cause::Tls(Trouble { words: String::new(), mend: Mend::TlsName })), &odd);
+        let next =
+            of(&broken(Stage::Tls, Cause::Tls(SetupProblem { message: String::new(), fix: Fix::TlsName })), &odd);
         assert_eq!(
             next,
             "reveille relay add main --replace --host 'a;b' --port 25 --tls starttls --tls-name NAME \

@@ -31,7 +31,7 @@ struct Filter {
     since: Option<Time>,
 }
 
-/// Runs, latest first, and the last one that was looked at if there are more.
+/// Runs, latest first, and the last one that was read if there are more.
 fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, Option<RunId>) {
     let (mut runs, mut last) = (Vec::new(), None);
     let upper = paging.after.map_or(Bound::Unbounded, Bound::Included);
@@ -61,7 +61,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, 
 
 impl Admin {
     fn shown(&self, run: RunId) -> Result<Option<Run>, ApiError> {
-        self.site.replica.read(|ledger| look(ledger, run)).map(Some)
+        self.context.replica.read(|ledger| look(ledger, run)).map(Some)
     }
 }
 
@@ -97,7 +97,7 @@ impl RunService for Admin {
         let request = request.into_inner();
         let (tenant, argument) = (validate::tenant(&request.tenant)?, RunArgument::parse(&request.run)?);
         let (run, freshness) = self
-            .read(request.stale, deadline, |ledger| look(ledger, argument.find(ledger, &self.site.zones, &tenant)?))
+            .read(request.stale, deadline, |ledger| look(ledger, argument.find(ledger, &self.context.zones, &tenant)?))
             .await?;
         Ok(Response::new(GetRunResponse { run: Some(run?), freshness }))
     }
@@ -106,7 +106,7 @@ impl RunService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let (tenant, argument) = (validate::tenant(&request.tenant)?, RunArgument::parse(&request.run)?);
-        let find = |ledger: &Ledger| argument.find(ledger, &self.site.zones, &tenant);
+        let find = |ledger: &Ledger| argument.find(ledger, &self.context.zones, &tenant);
         let run = self.read(request.stale, deadline, find).await?.0?;
         Ok(Response::new(self.watch(run)?))
     }
@@ -148,15 +148,15 @@ impl RunService for Admin {
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.run.as_str());
         let (run, number, recipient) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
-        let relays = self.site.relays().map(|relays| relays.status()).unwrap_or_default();
+        let relays = self.context.relays().map(|relays| relays.status()).unwrap_or_default();
         let around = explain::WaitContext {
-            node: self.site.introduction.name.clone(),
+            node: self.context.introduction.name.clone(),
             relays,
-            lacking: self.site.parts.lacking().into_iter().collect(),
+            lacking: self.context.parts.lacking().into_iter().collect(),
         };
         let key = Address::parse(&recipient).ok().map(|address| address.key());
-        let whom = (run, number, key.as_deref());
-        let told = self.read(request.stale, deadline, |ledger| explain::tell(ledger, whom, &around));
+        let subject = (run, number, key.as_deref());
+        let told = self.read(request.stale, deadline, |ledger| explain::tell(ledger, subject, &around));
         let (told, freshness) = told.await?;
         let (standing, events) = told.ok_or_else(|| refusal::no_recipient(&request.recipient, run))?;
         let state = views::recipient_state(standing).into();

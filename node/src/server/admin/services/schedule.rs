@@ -77,7 +77,7 @@ impl Admin {
     pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, ApiError> {
         let look =
             |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), Beside::of(ledger, id), ledger.head().now));
-        let (schedule, beside, now) = self.site.replica.read(look).ok_or_else(|| refusal::no_schedule(name))?;
+        let (schedule, beside, now) = self.context.replica.read(look).ok_or_else(|| refusal::no_schedule(name))?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
         Ok(beside.told(shown))
@@ -85,7 +85,7 @@ impl Admin {
 
     /// All that a schedule is made of. Blobs never change: those of another index are the same or gone.
     fn body_of(&self, schedule: &Schedule) -> Result<v1::ScheduleBody, ApiError> {
-        let made = self.site.replica.read(|ledger| {
+        let made = self.context.replica.read(|ledger| {
             let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
             let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
             Some(views::body(schedule, &content, &audience))
@@ -95,7 +95,7 @@ impl Admin {
 
     /// The limits by which what is proposed now is applied.
     pub(crate) fn limits(&self) -> &'static Limits {
-        self.site.replica.read(|ledger| ledger.limits())
+        self.context.replica.read(|ledger| ledger.limits())
     }
 
     /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.
@@ -103,8 +103,8 @@ impl Admin {
         &self,
         walk: impl FnOnce(&reveille_cluster::ops::zones::Zones) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let site = Arc::clone(&self.site);
-        let walked = tokio::task::spawn_blocking(move || walk(&site.zones)).await;
+        let context = Arc::clone(&self.context);
+        let walked = tokio::task::spawn_blocking(move || walk(&context.zones)).await;
         walked.map_err(|error| refusal::broken(format!("walking a calendar failed: {error}")))
     }
 }
@@ -120,7 +120,7 @@ struct Filter {
     with_campaigns: bool,
 }
 
-/// Schedules in the order of their creation, and the last one that was looked at if there are more.
+/// Schedules in the order of their creation, and the last one that was read if there are more.
 fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<Listed>, Option<ScheduleId>) {
     let (mut listed, mut last) = (Vec::new(), None);
     let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -275,7 +275,7 @@ impl ScheduleService for Admin {
         let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
             return Err(refusal::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
-        let (run, warnings) = self.site.replica.read(|ledger| {
+        let (run, warnings) = self.context.replica.read(|ledger| {
             let mut warnings = create::warnings(ledger, &found.schedule.pool);
             warnings.extend(views::inside_gap(ledger, opened));
             (run::look(ledger, opened), warnings)
@@ -306,7 +306,7 @@ impl ScheduleService for Admin {
         let delete = Command::ScheduleDelete(found.id);
         let reply = self.write_unless(request.validate_only, delete, "", deadline).await?;
         let index = reply.map_or(0, |reply| reply.index);
-        let open_runs = self.site.replica.read(|ledger| open_runs(ledger, found.id));
+        let open_runs = self.context.replica.read(|ledger| open_runs(ledger, found.id));
         Ok(Response::new(DeleteScheduleResponse { index, open_runs }))
     }
 

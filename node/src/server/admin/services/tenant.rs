@@ -35,7 +35,7 @@ impl TenantService for Admin {
         let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
         let name = set.name.clone();
         self.write_unless(validate_only, Command::TenantSet(set), &request_id, deadline).await?;
-        let tenant = Some(self.site.replica.read(|ledger| shown(ledger, name)));
+        let tenant = Some(self.context.replica.read(|ledger| shown(ledger, name)));
         Ok(Response::new(SetTenantResponse { tenant }))
     }
 

@@ -89,8 +89,8 @@ impl Admin {
     }
 
     fn levels(&self) -> Levels {
-        let members = self.site.replica.members();
-        self.site.replica.read(|ledger| Levels::of(ledger, &members))
+        let members = self.context.replica.members();
+        self.context.replica.read(|ledger| Levels::of(ledger, &members))
     }
 
     /// Raises the ledger's level.

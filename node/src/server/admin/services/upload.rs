@@ -1,7 +1,7 @@
 //! What an import asks (P20): what is missing, here is a part, now seal.
 //!
-//! No node knows of an upload: it is some files that no seal names yet. So whichever node is asked next goes on with
-//! it, and one that is given up leaves nothing. What a client says is not believed: each recipient is looked at when
+//! No node keeps a state of an upload: it is some files that no seal names yet. So any node can continue
+//! it, and an abandoned upload leaves nothing. Clients are not trusted: each recipient is checked when
 //! its part comes, and all together before they are sealed.
 
 use std::io::ErrorKind;
@@ -24,14 +24,14 @@ use tonic::{Code, Request, Status, Streaming};
 use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
 use crate::server::admin::{Admin, ApiError, deadline};
 
-/// Bytes of a part that somebody sends: a recipient has one KiB on average.
+/// Longest part of an upload: a recipient has one KiB on average. Bytes.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the next piece of a part is waited for.
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// How long all of a part may take: one of the largest at a megabit a second. No other time-out of a call bounds it
 /// (`listen`).
 const PART_WITHIN: Duration = Duration::from_secs(600);
-/// How often it is told how many parts were looked at.
+/// How often the progress of the check is sent.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// What to do where a part is not what it was.
 const AGAIN: &str = "the same import again: it sends what is missing";
@@ -49,7 +49,7 @@ impl Admin {
         )?;
         let parts = hashes(&parts)?;
         self.free(&order, deadline).await?;
-        let missing = spread(&self.site, &parts).await.map_err(|error| not_written(&error))?;
+        let missing = spread(&self.context, &parts).await.map_err(|error| not_written(&error))?;
         Ok(PrepareAudienceResponse { missing: missing.into_iter().map(|part| part.0.to_vec()).collect() })
     }
 
@@ -58,15 +58,15 @@ impl Admin {
         let one = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
         let _one = one.ok().and_then(Result::ok).ok_or_else(busy)?;
         let Sent { part, number, bytes } = sent(pieces, PIECE_WITHIN, PART_WITHIN).await?;
-        let site = Arc::clone(&self.site);
-        let kept = tokio::task::spawn_blocking(move || site.parts.admit(part, &bytes)).await;
+        let context = Arc::clone(&self.context);
+        let kept = tokio::task::spawn_blocking(move || context.parts.admit(part, &bytes)).await;
         match kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Err(ApiError::of_field("piece", format!("part {number}: {error}")).into());
             }
             Err(error) => {
-                let name = &self.site.introduction.name;
+                let name = &self.context.introduction.name;
                 let message = format!("{name} cannot write part {number}: {error}");
                 let next = match error.kind() {
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
@@ -75,9 +75,9 @@ impl Admin {
                 return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next).into());
             }
         }
-        let missing = spread(&self.site, &[part]).await.map_err(|error| not_written(&error))?;
+        let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
         if !missing.is_empty() {
-            // P20: nobody of a majority has said that it has it, this node among them.
+            // P20: no majority has confirmed the part, this node included.
             let message = format!("part {number} is not on a majority yet");
             return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN).into());
         }
@@ -99,7 +99,7 @@ impl Admin {
         if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(ApiError::of_field("parts", wrong.to_string()));
         }
-        // What is sealed has been looked at. Who has it is asked each time: it may be taken away just now, and its
+        // A sealed audience was checked before. Its holders are asked each time: it may be removed just now, and its
         // parts be as old as they are.
         let is_new = self.free(&order, deadline).await? != Some(seal.blob().hash);
         let (words, heard) = mpsc::channel(WAITING_MAX);
@@ -122,7 +122,7 @@ impl Admin {
             };
             let last =
                 last.map(|audience| SealAudienceResponse { checked: count, parts: count, audience: Some(audience) });
-            // A caller who is gone needs no last word.
+            // The caller may be gone.
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(heard)
@@ -130,7 +130,7 @@ impl Admin {
 
     /// Are all parts on a majority, and as young as if they were new?
     async fn check_held(&self, seal: &Seal) -> Result<(), ApiError> {
-        let missing = spread(&self.site, &seal.parts).await.map_err(|error| not_written(&error))?;
+        let missing = spread(&self.context, &seal.parts).await.map_err(|error| not_written(&error))?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -138,18 +138,18 @@ impl Admin {
         Err(ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(AGAIN))
     }
 
-    /// Is each recipient what the seal says, and nobody there twice?
+    /// Is each recipient what the seal says, and none there twice?
     async fn check(
         &self,
         seal: &Seal,
         words: mpsc::Sender<Result<SealAudienceResponse, Status>>,
     ) -> Result<(), ApiError> {
-        for part in seal.parts.iter().filter(|part| !self.site.parts.has(**part)) {
-            fetch(&self.site, *part).await;
+        for part in seal.parts.iter().filter(|part| !self.context.parts.has(**part)) {
+            fetch(&self.context, *part).await;
         }
         // One at a time on a node: each reads a whole audience, and keeps a mark a row in a file.
         let turn = Arc::clone(&self.checks).acquire_owned().await;
-        let (site, seal) = (Arc::clone(&self.site), seal.clone());
+        let (context, seal) = (Arc::clone(&self.context), seal.clone());
         let parts = seal.parts.len() as u32;
         let mut told = Instant::now();
         let tell = move |checked: u32| {
@@ -161,9 +161,9 @@ impl Admin {
             !words.is_closed()
         };
         let checked = tokio::task::spawn_blocking(move || {
-            // Kept until the thread is through: whoever asked may have gone.
+            // Kept until the thread ends: the caller may be gone before.
             let _turn = turn;
-            site.parts.check(&seal, tell)
+            context.parts.check(&seal, tell)
         });
         let checked = checked.await;
         checked.unwrap_or_else(|panic| Err(AudienceFault::Disk(panic.to_string()))).map_err(|unfit| match unfit {
@@ -175,7 +175,7 @@ impl Admin {
     }
 }
 
-/// A part as somebody sent it.
+/// A part as a client sends it.
 #[derive(Debug)]
 struct Sent {
     part: Hash,
@@ -183,7 +183,7 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// Takes in the pieces of a part: each within its time, and all within theirs. Whoever sends slowly has a place that
+/// Takes in the pieces of a part: each within its time, and all within theirs. A slow sender occupies a place that
 /// others wait for.
 async fn sent(
     mut pieces: impl Stream<Item = Result<PutPartRequest, Status>> + Unpin,
@@ -248,9 +248,9 @@ mod tests {
         assert_eq!(nothing.message(), "part: is missing");
     }
 
-    /// One of four places is taken by whoever sends; it may not be kept by a byte now and then.
+    /// A sender occupies one of four places; a byte now and then must not keep it.
     #[tokio::test]
-    async fn whoever_sends_slowly_is_sent_away() {
+    async fn slow_sender_is_disconnected() {
         let (minute, soon) = (Duration::from_secs(60), Duration::from_millis(100));
         let drip = || {
             Box::pin(tokio_stream::iter(std::iter::repeat_with(|| piece(0))).then(|piece| async move {

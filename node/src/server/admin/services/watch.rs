@@ -1,4 +1,4 @@
-//! A run as it is, and as it changes, for whoever watches it.
+//! Streams the state of a run to a watcher.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +41,11 @@ impl Admin {
             ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
         })?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (site, stop) = (Arc::clone(&self.site), self.stop.clone());
+        let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
         tokio::spawn(async move {
             let (_permit, gone) = (permit, sender.clone());
             tokio::select! {
-                () = follow(&site, run, &sender) => {}
+                () = follow(&context, run, &sender) => {}
                 () = gone.closed() => {}
                 () = stop.cancelled() => {
                     let message = "this node is stopping";
@@ -59,16 +59,16 @@ impl Admin {
     }
 }
 
-async fn follow(site: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
-    let mut applied = site.replica.applied();
+async fn follow(context: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
+    let mut applied = context.replica.applied();
     let mut known = None;
     loop {
         let look_again = Instant::now() + LOOK_EVERY;
         applied.mark_unchanged();
-        let state = match site.replica.read(|ledger| look(ledger, run)) {
+        let state = match context.replica.read(|ledger| look(ledger, run)) {
             Ok(state) => state,
             Err(gone) => {
-                // Nobody left to tell is fine.
+                // The watcher may be gone.
                 let _ = watcher.send(Err(gone.into())).await;
                 return;
             }

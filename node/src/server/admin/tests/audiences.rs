@@ -99,7 +99,7 @@ async fn what_is_wrong_is_said_before_anything_is_written() {
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
         assert!(refused.message().starts_with(field), "{refused:?}");
     }
-    let name = "nobody".to_owned();
+    let name = "missing".to_owned();
     let unknown = GetAudienceRequest { name: name.clone(), ..GetAudienceRequest::default() };
     let unknown = node.audiences().get_audience(unknown).await.expect_err("it is not there");
     assert_eq!(reason(&unknown), (Code::NotFound, "AUDIENCE_NOT_FOUND".to_owned()));
@@ -107,8 +107,8 @@ async fn what_is_wrong_is_said_before_anything_is_written() {
     let unknown = node.audiences().delete_audience(delete).await.expect_err("it is not there");
     assert_eq!(reason(&unknown), (Code::NotFound, "AUDIENCE_NOT_FOUND".to_owned()));
 
-    let unknown = ScheduleBody { audience: to("nobody"), ..yearly("report", &[]) };
-    let unknown = node.schedules().create_schedule(creation(unknown)).await.expect_err("nobody to send to");
+    let unknown = ScheduleBody { audience: to("missing"), ..yearly("report", &[]) };
+    let unknown = node.schedules().create_schedule(creation(unknown)).await.expect_err("no such audience");
     assert!(unknown.message().starts_with("schedule.audience.sealed: "), "{unknown:?}");
     made(&node, "all").await;
     let both =
@@ -179,7 +179,7 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
     assert!(used.message().contains("'report'"), "{used:?}");
     let request = DeleteScheduleRequest { name, ..DeleteScheduleRequest::default() };
     node.schedules().delete_schedule(request).await.expect("deleted");
-    node.audiences().delete_audience(delete()).await.expect("nobody sends to it");
+    node.audiences().delete_audience(delete()).await.expect("no schedule sends to it");
     let list = node.audiences().list_audiences(ListAudiencesRequest::default()).await.expect("a list").into_inner();
     assert_eq!(list.audiences, []);
     let story = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();
@@ -220,7 +220,7 @@ async fn who_has_the_parts_is_asked_before_every_seal() {
     };
     let missing = async || node.audiences().prepare_audience(prepare()).await.expect("asked").into_inner().missing;
     assert_eq!(missing().await, [part.0.to_vec()]);
-    let early = sealed(&node, &part.0).await.expect_err("nobody has it");
+    let early = sealed(&node, &part.0).await.expect_err("no node has it");
     assert!(early.message().contains("1 of 1 parts are on no node"), "{early:?}");
     node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept");
     assert_eq!(missing().await, Vec::<Vec<u8>>::new());

@@ -61,7 +61,7 @@ async fn a_name_or_an_audience_that_a_campaign_has_leads_to_the_campaign() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_paused_is_not_resumed_and_nobody_fills_it_up() {
+async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     let node = node("").await;
     seal(&node, "all").await;
     node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");
@@ -80,7 +80,7 @@ async fn what_is_not_paused_is_not_resumed_and_nobody_fills_it_up() {
     assert_eq!(next(&refused), status_next);
     assert_eq!(refused.message(), "campaign spring is launched, not paused: there is nothing to resume");
 
-    // By its schedule nobody moves it, and a dry run says so as well.
+    // A backfill of its schedule is refused, and so is the dry run.
     let past = |hours| Some(at(SignedDuration::from_hours(hours)));
     for validate_only in [true, false] {
         let (name, request_id) = ("spring".to_owned(), "once".to_owned());
@@ -127,10 +127,10 @@ async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
     seal(&node, "all").await;
     node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");
     launched(&node, "spring", None).await.expect("launched");
-    let id = node.site().replica.read(|ledger| ledger.schedule_named("default", "spring").map(|(id, _)| id));
+    let id = node.context().replica.read(|ledger| ledger.schedule_named("default", "spring").map(|(id, _)| id));
     let (item, cause) = (Quarantined::Schedule(id.expect("armed")), "its fire was refused twice".to_owned());
     let block = Command::Quarantine(Quarantine { item, cause });
-    let reply = node.site().replica.propose(&block, Instant::now() + PATIENCE).await.expect("an answer");
+    let reply = node.context().replica.propose(&block, Instant::now() + PATIENCE).await.expect("an answer");
     assert_eq!(reply.outcome, CommandOutcome::Done);
 
     let blocked = status(&node, "spring").await;

@@ -72,7 +72,7 @@ pub async fn becomes(node: &Node, name: &str, state: CampaignState) -> Campaign 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_goes_out_once_whoever_launches_it_again() {
+async fn repeated_launch_sends_once() {
     let node = node("").await;
     seal(&node, "all").await;
     let request = body("spring", "all", at(SignedDuration::from_hours(1)));
@@ -157,14 +157,14 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
     let hour = at(SignedDuration::from_hours(1));
     let mut daily = body("daily", "all", hour);
     daily.schedule.as_mut().expect("a body").when = Some(When { pattern: Some(when::Pattern::Cron("@daily".into())) });
-    let mut nobody = body("nobody", "", hour);
-    nobody.schedule.as_mut().expect("a body").audience = None;
+    let mut no_audience = body("no-audience", "", hour);
+    no_audience.schedule.as_mut().expect("a body").audience = None;
     let mut misfit = body("misfit", "all", hour);
     let subject = |content: &mut Content| content.subject = "Hello {{ nam }}".into();
     misfit.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
     for (request, words) in [
         (daily, "is no instant"),
-        (nobody, "a campaign goes to an audience"),
+        (no_audience, "a campaign goes to an audience"),
         (misfit, "unknown variable 'nam'"),
         (body("never", "no such!", hour), "is not a name"),
         (body("past", "all", at(SignedDuration::from_hours(-1))), "is in the past"),
@@ -175,7 +175,7 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
     }
     assert_eq!(reason(&launched(&node, "missing", None).await.expect_err("unknown")).1, "CAMPAIGN_NOT_FOUND");
 
-    // Of an audience that is sealed later nobody knew the columns.
+    // The columns of an audience that is sealed later are unknown.
     let mut later = body("later", "tomorrow", hour);
     later.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
     node.campaigns().create_campaign(later).await.expect("a draft");
@@ -206,7 +206,7 @@ async fn what_is_shown_of_a_campaign_asks_for_it_after_another_instant_too() {
             assert_eq!((same.created, same.campaign.and_then(|known| known.at)), (false, Some(second)));
         }
         let other = CreateCampaignRequest { validate_only, ..body("spring", "all", third) };
-        let refused = node.campaigns().create_campaign(other).await.expect_err("nobody gave that instant");
+        let refused = node.campaigns().create_campaign(other).await.expect_err("another instant");
         assert_eq!(reason(&refused).1, "NAME_TAKEN");
     }
     node.stop().await;

@@ -41,7 +41,7 @@ async fn is_of_canary(node: &Node, campaign: &Campaign, recipient: &str) -> bool
 /// By the order in which the first emails came, thirty at most: is their recipient of the canary?
 async fn arrived(node: &Node, campaign: &Campaign) -> Vec<bool> {
     let mut first = Vec::new();
-    for (_, mail) in node.sink.mails().iter().take(30) {
+    for (_, mail) in node.sink.emails().iter().take(30) {
         first.push(is_of_canary(node, campaign, &mail.recipient).await);
     }
     first
@@ -61,8 +61,8 @@ async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_goes_well_goes_on_by_itself() {
-    let node = node("rcpt:550=5.1.1 nobody here#2").await;
+async fn good_canary_continues_by_itself() {
+    let node = node("rcpt:550=5.1.1 no such user#2").await;
     launched_now(&node).await;
     let done = becomes(&node, "spring", CampaignState::Finished).await;
     let counts = done.run.as_ref().and_then(|run| run.counts).expect("counts");
@@ -71,19 +71,19 @@ async fn what_goes_well_goes_on_by_itself() {
     assert_eq!((recipients, bad_max, canary(&done).verdict()), (30, 3, CanaryVerdict::Passed), "{done:?}");
     assert!(bad + undecided <= bad_max);
     // One may be on its way when nothing can change the verdict any more.
-    assert!(arrived(&node, &done).await[..27].iter().all(|first| *first), "nobody else is sent before");
+    assert!(arrived(&node, &done).await[..27].iter().all(|first| *first), "no other recipient is sent before");
     node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_goes_badly_is_held_until_somebody_lets_it_go_on() {
-    let node = node("rcpt:550=5.1.1 nobody here#4").await;
+async fn failed_canary_is_held_until_resumed() {
+    let node = node("rcpt:550=5.1.1 no such user#4").await;
     launched_now(&node).await;
     let held = becomes(&node, "spring", CampaignState::Paused).await;
     assert!(held.reason.starts_with("canary: of 30 recipients 4 are dead or in doubt and 3 may be"), "{held:?}");
     assert_eq!((canary(&held).bad, canary(&held).verdict()), (4, CanaryVerdict::Held));
     assert_eq!(last_word(&node, &held, "#0").await, format!("waits: the run is paused: {}", held.reason));
-    assert!(arrived(&node, &held).await.iter().all(|first| *first), "nobody else is sent");
+    assert!(arrived(&node, &held).await.iter().all(|first| *first), "no other recipient is sent");
 
     let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
     let refused =
@@ -100,7 +100,7 @@ async fn what_goes_badly_is_held_until_somebody_lets_it_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_for_it_is_told_so() {
+async fn waiting_recipient_explains_canary() {
     let node = node("").await;
     // Its relay goes before it opens: without one it would not be launched.
     let relay = Some(Relay { name: "away".into(), pool: "no-relay-here".into(), ..node.relay() });

@@ -68,15 +68,15 @@ async fn create(node: &Node, name: &str, pattern: when::Pattern, zone: &str, pol
     node.schedules().create_schedule(creation(body)).await.expect("created");
 }
 
-/// The only recipient of a schedule; nobody else writes there.
+/// The only recipient of a schedule; no other schedule sends to it.
 fn address(schedule: &str) -> String {
     format!("{schedule}@example.net")
 }
 
-/// The instants that the mails to a schedule's recipient name as theirs, in the order of their arrival.
+/// The instants that the emails to a schedule's recipient name as theirs, in the order of their arrival.
 fn dates(node: &Node, schedule: &str) -> Vec<Timestamp> {
-    let (address, mails) = (address(schedule), node.sink.mails());
-    let own = mails.iter().filter(|(_, mail)| mail.recipient == address);
+    let (address, emails) = (address(schedule), node.sink.emails());
+    let own = emails.iter().filter(|(_, mail)| mail.recipient == address);
     own.map(|(number, _)| {
         let text = node.sink.text(number).expect("its text is kept");
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -167,12 +167,12 @@ async fn a_year_brings_one_mail_a_local_date_in_zones_with_odd_clock_changes() {
     let walked = walk(&node, at(noon(year + 1).as_second())).await;
     let last = date(year + 1, 1, 1);
     let dates_of_year: Vec<Date> = date(year, 1, 2).series(1.day()).take_while(|date| *date <= last).collect();
-    let mails = 3 * dates_of_year.len() as u64;
-    assert_eq!((walked.fired, node.sink.accepted_count()), (mails, mails), "{walked:?}");
+    let emails = 3 * dates_of_year.len() as u64;
+    assert_eq!((walked.fired, node.sink.accepted_count()), (emails, emails), "{walked:?}");
     for (name, zone, _, usual, moved) in zones {
         let rules = TimeZoneDatabase::bundled().get(zone).expect("a zone");
         let local: Vec<Zoned> = dates(&node, name).into_iter().map(|at| at.to_zoned(rules.clone())).collect();
-        assert_eq!(local.iter().map(Zoned::date).collect::<Vec<_>>(), dates_of_year, "{zone}: one mail a date");
+        assert_eq!(local.iter().map(Zoned::date).collect::<Vec<_>>(), dates_of_year, "{zone}: one email a date");
         let times: BTreeSet<String> = local.iter().map(|at| at.strftime("%H:%M").to_string()).collect();
         let allowed: BTreeSet<String> = std::iter::once(usual).chain(moved).map(str::to_owned).collect();
         assert!(times.is_subset(&allowed), "{zone}: at the usual time, or at the end of a gap: {times:?}");
@@ -191,16 +191,16 @@ async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_agai
     let nine = when::Pattern::Cron("0 9 * * *".to_owned());
     let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &people) };
     node.schedules().create_schedule(creation(body.clone())).await.expect("created");
-    let mails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
+    let emails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
     walk(&node, at(day + 10 * HOUR)).await;
-    mails(3);
+    emails(3);
     // The same body again, and time that passes: nothing more on that day.
     for _ in 0..3 {
         let again = node.schedules().create_schedule(creation(body.clone())).await.expect("the same").into_inner();
         assert!(!again.created);
         walk(&node, by(HOUR)).await;
     }
-    mails(3);
+    emails(3);
     // One that is triggered is one occurrence, however often its request comes.
     let (name, request_id) = ("morning".to_owned(), "by-hand".to_owned());
     let trigger = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
@@ -208,9 +208,9 @@ async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_agai
         node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered");
         walk(&node, by(MINUTE)).await;
     }
-    mails(6);
+    emails(6);
     walk(&node, by(20 * HOUR)).await;
-    mails(9);
+    emails(9);
     node.stop().await;
 }
 
@@ -301,9 +301,9 @@ async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() 
     let gone = node.runs().explain(explain()).await.expect_err("pruned");
     assert!(gone.message().contains("was pruned on"), "{gone:?}");
 
-    // The run is as it was for whoever asks for it again, and no instant at or below the last opens again.
-    let mails = node.sink.accepted_count();
-    assert_eq!(mails, 4, "by hand, and at nine on three days");
+    // A repeated request gets the same run, and no instant at or below the last opens again.
+    let emails = node.sink.accepted_count();
+    assert_eq!(emails, 4, "by hand, and at nine on three days");
     let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
     assert_eq!(again.run.map(|run| run.run), Some(by_hand));
     let from = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
@@ -317,7 +317,7 @@ async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() 
     assert_eq!((backfilled.opened, backfilled.opened_before), (0, 1));
     assert_eq!(accounts(&node, "daily").await, (4, 0), "the history names what was pruned");
     walk(&node, by(HOUR)).await;
-    assert_eq!(node.sink.accepted_count(), mails);
+    assert_eq!(node.sink.accepted_count(), emails);
     node.stop().await;
 }
 
@@ -326,8 +326,9 @@ async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
     let people = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
     let (node, run) = node_that_rests(&people).await;
     let before = now(&node).await;
-    // A rest is ten minutes of ledger time; of ours it would be more than anybody waits here.
-    let walked = tokio::time::timeout(PATIENCE, walk(&node, by(HOUR))).await.expect("nobody waits for a rest");
+    // The backoff is ten minutes of ledger time; in real time that would exceed the test's patience.
+    let walked =
+        tokio::time::timeout(PATIENCE, walk(&node, by(HOUR))).await.expect("the backoff passes in ledger time");
     assert!((HOUR..HOUR + 2 * MINUTE).contains(&(now(&node).await - before)), "{walked:?}");
     let request = GetRunRequest { run, ..GetRunRequest::default() };
     let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
@@ -337,7 +338,7 @@ async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schedule_is_told_with_the_clock_of_the_cluster() {
+async fn schedule_is_shown_with_the_clock_of_the_cluster() {
     let node = node_with_test_clock("").await;
     jump(&node, by(400 * DAY)).await;
     create(&node, "daily", when::Pattern::Cron("@daily".to_owned()), "UTC", Policies::default()).await;

@@ -22,7 +22,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use super::node::{PATIENCE, creation, founder, reason, yearly};
 use crate::server::admin::{Admin, serve};
 
-/// What a caller waits for who will not get what it asks for.
+/// How long a caller waits for an answer that will not come.
 const SHORT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,12 +34,12 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let early = ScheduleServiceClient::new(one.channel.clone()).list_schedules(ListSchedulesRequest::default()).await;
     assert_eq!(reason(&early.expect_err("no cluster")), (Code::FailedPrecondition, "NOT_INITIALIZED".to_owned()));
 
-    let peer = two.site.introduction.address.clone();
+    let peer = two.context.introduction.address.clone();
     let (peers, request_id) = (vec![peer], "a".to_owned());
     let request = InitClusterRequest { peers, request_id, validate_only: true, ..InitClusterRequest::default() };
     let seen = cluster.init_cluster(request.clone()).await.expect("founders answer").into_inner();
     assert_eq!((seen.cluster.as_str(), seen.members.len()), ("", 2));
-    assert_eq!(one.site.replica.cluster(), None);
+    assert_eq!(one.context.replica.cluster(), None);
 
     let request = InitClusterRequest { validate_only: false, ..request };
     let made = cluster.init_cluster(request.clone()).await.expect("a cluster").into_inner();
@@ -50,7 +50,7 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let alone = cluster.init_cluster(InitClusterRequest::default()).await.expect_err("made already");
     assert_eq!(reason(&alone), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
 
-    let taken = one.site.introduction.address.clone();
+    let taken = one.context.introduction.address.clone();
     let request = InitClusterRequest { peers: vec![taken, "nowhere".to_owned()], ..InitClusterRequest::default() };
     let mut cluster = ClusterServiceClient::new(other.channel.clone());
     let wrong = cluster.init_cluster(request.clone()).await.expect_err("no address");
@@ -59,39 +59,39 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let listener = tokio::net::TcpListener::bind(loopback).await.expect("a port");
     let admin_port = listener.local_addr().expect("an address").to_string();
-    let admin = Admin::new(Arc::clone(&two.site), Vec::new());
+    let admin = Admin::new(Arc::clone(&two.context), Vec::new());
     tokio::spawn(serve(admin, listener, CancellationToken::new()));
     let mistaken = InitClusterRequest { peers: vec![admin_port], ..InitClusterRequest::default() };
     let mistaken = cluster.init_cluster(mistaken).await.expect_err("no peer port");
     assert!(mistaken.message().contains("answers, but is no peer port"), "{mistaken:?}");
-    // Nobody listens there: not a mistake in the request.
+    // No process listens there: not a mistake in the request.
     let silent = InitClusterRequest { peers: vec!["127.0.0.1:1".to_owned()], ..InitClusterRequest::default() };
-    let silent = cluster.init_cluster(silent).await.expect_err("nobody answers");
+    let silent = cluster.init_cluster(silent).await.expect_err("no peer answers");
     assert_eq!(reason(&silent), (Code::Unavailable, "NO_QUORUM".to_owned()));
     assert!(silent.message().contains("127.0.0.1:1 does not answer"), "{silent:?}");
     let request = InitClusterRequest { peers: request.peers.into_iter().take(1).collect(), ..request };
     let foreign = cluster.init_cluster(request).await.expect_err("its peer belongs to a cluster");
     assert!(foreign.message().contains("belongs to cluster"), "{foreign:?}");
-    assert_eq!(other.site.replica.cluster(), None);
+    assert_eq!(other.context.replica.cluster(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_node_answers_for_all_and_hands_leadership_over() {
     let (one, two) = (founder(1).await, founder(2).await);
-    let peers = vec![two.site.introduction.address.clone()];
+    let peers = vec![two.context.introduction.address.clone()];
     let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
     ClusterServiceClient::new(one.channel.clone()).init_cluster(request).await.expect("a cluster");
     for node in [&one, &two] {
         let leads = async {
-            while node.site.replica.status().leader.is_none()
-                || node.site.replica.read(|ledger| ledger.head().epoch).is_none()
+            while node.context.replica.status().leader.is_none()
+                || node.context.replica.read(|ledger| ledger.head().epoch).is_none()
             {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         tokio::time::timeout(PATIENCE, leads).await.expect("a leader");
     }
-    // Reads and writes work on both, whoever leads.
+    // Reads and writes work on both, whichever leads.
     for node in [&one, &two] {
         let mut schedules = ScheduleServiceClient::new(node.channel.clone());
         let listed = schedules.list_schedules(ListSchedulesRequest::default());
@@ -114,7 +114,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     assert_ne!(moved.leader, status.leader);
 
     // Half of a cluster answers nothing that could be wrong, and says how it stands.
-    assert!(two.site.replica.shutdown(Instant::now() + PATIENCE).await);
+    assert!(two.context.replica.shutdown(Instant::now() + PATIENCE).await);
     let mut schedules = ScheduleServiceClient::new(one.channel.clone());
     let mut fresh = Request::new(ListSchedulesRequest::default());
     fresh.set_timeout(SHORT);
@@ -135,8 +135,8 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     assert_eq!(leads, !status.leader.is_empty(), "the status does not contradict itself: {status:?}");
 
     assert!(!status.members.iter().any(|member| member.stopping));
-    one.site.begin_stop();
-    assert_eq!(crate::server::health::readiness(&one.site), (false, "stopping".to_owned()));
+    one.context.begin_stop();
+    assert_eq!(crate::server::health::readiness(&one.context), (false, "stopping".to_owned()));
     let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
     assert!(status.members.iter().any(|member| member.stopping), "{status:?}");
 }

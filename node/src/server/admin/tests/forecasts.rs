@@ -50,7 +50,7 @@ async fn the_least_of_rates_and_caps_decides_and_is_named() {
     let (bound, fits, warning) = told(&node, None).await;
     assert_eq!((bound, fits), (ForecastBound::Tenant, false));
     let warning = warning.expect("it does not fit");
-    for words in ["needs 5 mails/s", "the rate of tenant default gives 4: would end at", "expires"] {
+    for words in ["needs 5 emails/s", "the rate of tenant default gives 4: would end at", "expires"] {
         assert!(warning.contains(words), "{warning}");
     }
     relay_with(&node, 2.0).await;
@@ -63,7 +63,7 @@ async fn the_least_of_rates_and_caps_decides_and_is_named() {
     let (bound, fits, warning) = told(&node, None).await;
     assert_eq!((bound, fits), (ForecastBound::WarmUp, false));
     let warning = warning.expect("it does not fit");
-    for words in ["has 300 mails, and the warm-up of pool default lets", "and the rest later: would end at", "expires"]
+    for words in ["has 300 emails, and the warm-up of pool default lets", "and the rest later: would end at", "expires"]
     {
         assert!(warning.contains(words), "{warning}");
     }
@@ -87,7 +87,7 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
     for validate_only in [true, false] {
         let request =
             LaunchCampaignRequest { name: "spring".into(), validate_only, ..LaunchCampaignRequest::default() };
-        let refused = node.campaigns().launch_campaign(request).await.expect_err("nobody would send it");
+        let refused = node.campaigns().launch_campaign(request).await.expect_err("no relay would send it");
         assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
         assert!(refused.message().contains("no relay is in pool bulk"), "{refused}");
         let next = refused.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());

@@ -1,4 +1,4 @@
-//! At most one mail within a `min_gap`, whoever asks and however often (P17).
+//! At most one email within a `min_gap`, however many clients ask and how often (P17).
 
 use std::sync::Arc;
 
@@ -86,14 +86,14 @@ async fn a_thousand_triggers_at_once_are_one_mail() {
         runs.sort();
         runs.dedup();
         assert!(!runs.is_empty() && (ids > 1 || runs.len() == 1), "{name}: {runs:?}");
-        // Who waited for another run's row is looked at again with the next wave.
+        // A recipient that waited for another run's row is tried again with the next wave.
         walk(&node, by(2 * MINUTE)).await;
         assert_eq!(node.sink.accepted_count() - before, 1, "{name}");
         for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
             assert_eq!(reason(refused).1, "NOT_POSSIBLE", "{name}: {refused:?}");
         }
     }
-    Arc::into_inner(node).expect("nobody asks any more").stop().await;
+    Arc::into_inner(node).expect("no request is left").stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +117,7 @@ async fn a_daily_schedule_mails_once_a_day_whatever_is_invoked() {
     walk(&node, at(day + DAY + 10 * HOUR)).await;
     assert_eq!(node.sink.accepted_count(), 2, "and the next day again");
 
-    // A change of the pattern is none of the gap, and what it means is told with the instants to come.
+    // A change of the pattern does not change the gap; its effect is shown with the next instants.
     let update = |policies, pattern, paths: &[&str]| UpdateScheduleRequest {
         schedule: Some(ScheduleBody {
             name: "morning".to_owned(),

@@ -80,7 +80,7 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_of_a_cancelled_run_goes_again_and_all_can_be_discarded() {
+async fn dead_letters_of_cancelled_run_cannot_be_requeued_but_discarded() {
     let node = node("rcpt:550=5.1.1 no such user#1,rcpt:450=4.2.1 busy#1,rcpt:550=5.1.1 no such user").await;
     let stopped = node.triggered("stopped", &["ada@x.example", "bob@x.example"], "").await.run;
     node.until(&stopped, |run| run.counts.is_some_and(|counts| counts.dead == 1 && counts.pending == 1)).await;
@@ -126,7 +126,7 @@ async fn requeue_of_recipient_that_is_not_dead_is_refused_and_writes_nothing() {
     let node = node("").await;
     let run = node.triggered("report", &["ada@x.example"], "").await.run;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
-    let before = node.site().replica.read(|ledger| ledger.head().applied);
+    let before = node.context().replica.read(|ledger| ledger.head().applied);
     for validate_only in [true, false] {
         let recipients = vec!["ada@x.example".to_owned()];
         let request = RequeueDeadLettersRequest {

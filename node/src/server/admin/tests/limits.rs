@@ -1,4 +1,4 @@
-//! Relays as they are: too fast, full for the day, not yet. Nobody's attempts are used up by it, and nobody is lost.
+//! Relays that throttle, have a daily quota or defer: this uses up no attempts and loses no recipient.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_is_full_for_the_day_is_parked_and_who_waits_for_it_is_told_so() {
+async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
     let node = node_with_test_clock("mail:454=Throttling failure: Daily message quota exceeded.").await;
     let run = opened(&node, "full", &["ada@x.example", "bob@x.example"]).await;
     let parked = tokio::time::timeout(PATIENCE, async {

@@ -37,7 +37,7 @@ use reveille_proto::admin::v1::{
     InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, RelayTls, Run, ScheduleBody,
     TriggerScheduleRequest, TriggerScheduleResponse, When, when,
 };
-use reveille_raft::{GrpcTransport, Options, Replica};
+use reveille_raft::{GrpcTransport, Replica, ReplicaOptions};
 use reveille_sink::{Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -52,8 +52,8 @@ use crate::server::admin::{Admin, serve};
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Where its recipients opt out.
 pub const UNSUBSCRIBE: &str = "https://news.example.org/u";
-/// Mails whose text the mailbox keeps: those of three schedules in a year.
-const MAILS_KEPT: usize = 2_000;
+/// Emails whose text the mailbox keeps: those of three schedules in a year.
+const EMAILS_KEPT: usize = 2_000;
 
 /// The machine's clocks, with a wall clock that can be set.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub struct SetClock {
 }
 
 impl SetClock {
-    /// As somebody would who corrects it. No time passes.
+    /// An operator corrects the clock: no time passes.
     pub fn set_ahead(&self, by: Duration) {
         self.ahead_ms.store(by.as_millis() as i64, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl Clock for SetClock {
 
 /// A node before there is a cluster, with its API.
 pub struct Founder {
-    pub site: Arc<NodeContext>,
+    pub context: Arc<NodeContext>,
     pub channel: Channel,
     leading: Candidacy,
     stop: CancellationToken,
@@ -107,7 +107,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     };
     let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
     let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(incarnation) };
-    let mut options = Options::new(folder.path().join("data"), me, Arc::new(transport));
+    let mut options = ReplicaOptions::new(folder.path().join("data"), me, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
     let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
@@ -116,18 +116,18 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     std::fs::write(&key, "k".repeat(32)).expect("written");
     let key = Secret::File(key.to_string_lossy().into_owned());
     let unsubscribe = Unsubscribe::new(UNSUBSCRIBE, None, &[key]).expect("an address and a key");
-    let site = NodeContext::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
-    let site = Arc::new(site.unsubscribe_by(Some(unsubscribe)));
-    desk.open(&site);
-    let leading = NodeRuntime::lead(&site);
+    let context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
+    let context = Arc::new(context.unsubscribe_by(Some(unsubscribe)));
+    desk.open(&context);
+    let leading = NodeRuntime::lead(&context);
     let listener = TcpListener::bind(loopback).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
-    let admin = Admin::new(Arc::clone(&site), Vec::new()).dial_by(Arc::new(TcpDialer::default()));
+    let admin = Admin::new(Arc::clone(&context), Vec::new()).dial_by(Arc::new(TcpDialer::default()));
     tokio::spawn(serve(admin, listener, stop.clone()));
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
     let channel = channel.connect().await.expect("a connection");
-    Founder { site, channel, leading, stop, folder }
+    Founder { context, channel, leading, stop, folder }
 }
 
 /// A cluster of one that works, and a mailbox as its relay.
@@ -150,10 +150,10 @@ impl Founder {
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(TcpDialer::default()),
         };
-        let (site, cancel) = (Arc::clone(&self.site), CancellationToken::new());
-        let station = NodeRuntime::start(site, self.leading, options, &cancel).await.expect("a station");
+        let (context, cancel) = (Arc::clone(&self.context), CancellationToken::new());
+        let station = NodeRuntime::start(context, self.leading, options, &cancel).await.expect("a station");
         let faults = faults.parse().expect("a fault plan");
-        let options = SinkOptions { faults, keep_bodies: MAILS_KEPT, ..SinkOptions::default() };
+        let options = SinkOptions { faults, keep_bodies: EMAILS_KEPT, ..SinkOptions::default() };
         let sink = Sink::start(options).expect("a mailbox");
         let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, folder: self.folder };
         let relay = node.relay();
@@ -191,13 +191,13 @@ pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
     let run = triggered.run.expect("a run");
     let page = run.run.parse().expect("a run");
     for life in 1..=DEATHS {
-        let holder = ClaimOwner { incarnation: Incarnation(life), ..founder.site.me };
+        let holder = ClaimOwner { incarnation: Incarnation(life), ..founder.context.me };
         let up = NodeUp { owner: holder, name: "node-1".to_owned(), level: LEVEL, process_nonce: life };
         let slice = Bitmap::range(life as u32 - 1, 1);
         for command in
             [Command::NodeUp(up), Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner: holder }])]
         {
-            let reply = founder.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer");
+            let reply = founder.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer");
             assert!(matches!(reply.outcome, CommandOutcome::Done | CommandOutcome::Claimed(_)), "{reply:?}");
         }
     }
@@ -279,12 +279,12 @@ impl Node {
     }
 
     /// What its actors share.
-    pub fn site(&self) -> &NodeContext {
+    pub fn context(&self) -> &NodeContext {
         &self.station.as_ref().expect("it is at work").context
     }
 
     /// The same, to be kept.
-    pub fn shared_site(&self) -> Arc<NodeContext> {
+    pub fn shared_context(&self) -> Arc<NodeContext> {
         Arc::clone(&self.station.as_ref().expect("it is at work").context)
     }
 
@@ -295,10 +295,10 @@ impl Node {
 
     pub async fn stop(mut self) {
         if let Some(station) = self.station.take() {
-            let site = Arc::clone(&station.context);
+            let context = Arc::clone(&station.context);
             station.stop(Duration::from_secs(10)).await;
             self.stop.cancel();
-            assert!(site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica ends");
+            assert!(context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica ends");
         }
         self.sink.stop().await;
     }

@@ -109,7 +109,7 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     assert_eq!(told.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
-    // The run is over: of those that waited the latest opens at once, and the others are told.
+    // The run is over: the latest waiting instant opens at once, and the others are recorded as skipped.
     let cancel = CancelRunRequest { run: first.run.clone(), ..CancelRunRequest::default() };
     node.runs().cancel_run(cancel).await.expect("cancelled");
     walk(&node, by(1)).await;

@@ -31,11 +31,14 @@ async fn used_up(node: &Node) -> Vec<Pool> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_beyond_the_days_cap_waits_and_is_told_of_until_there_is_none() {
+async fn recipients_beyond_daily_cap_wait_and_are_reported() {
     let node = node("").await;
     let known = get(&node, "default").await.expect("it has a relay");
     assert_eq!((known.relays.as_slice(), known.cap_today, known.index), (["mailbox".to_owned()].as_slice(), None, 0));
-    assert_eq!(reason(&get(&node, "bulk").await.expect_err("nobody")), (Code::NotFound, "POOL_NOT_FOUND".to_owned()));
+    assert_eq!(
+        reason(&get(&node, "bulk").await.expect_err("no such pool")),
+        (Code::NotFound, "POOL_NOT_FOUND".to_owned())
+    );
     let known = put(&node, set("default", &[2, 9])).await.expect("set");
     assert_eq!((known.cap_today, known.used_today, known.warm_up.as_slice()), (Some(2), 0, [2, 9].as_slice()));
     let run = node.triggered("news", &["a@x.example", "b@x.example", "c@x.example"], "").await;
@@ -111,7 +114,7 @@ async fn a_warm_up_that_cannot_be_is_refused_and_a_first_day_may_lie_behind() {
     let remove = RemovePoolRequest { name: "bulk".to_owned() };
     node.pools().remove_pool(remove.clone()).await.expect("removed");
     node.pools().remove_pool(remove).await.expect("asked again by a client that lost its answer, it is done");
-    let gone = get(&node, "bulk").await.expect_err("nobody knows it any more");
+    let gone = get(&node, "bulk").await.expect_err("it was removed");
     assert_eq!(reason(&gone), (Code::NotFound, "POOL_NOT_FOUND".to_owned()));
     node.stop().await;
 }

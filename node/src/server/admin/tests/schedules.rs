@@ -133,7 +133,7 @@ async fn lists_of_schedules_and_runs_are_chosen_by_labels_page_by_page() {
                 ..ListSchedulesRequest::default()
             };
             let page = node.schedules().list_schedules(request).await.expect("a page").into_inner();
-            assert_eq!(page.selector, selector, "what was heeded is told");
+            assert_eq!(page.selector, selector, "the answer names the selector");
             names.extend(page.schedules.into_iter().map(|schedule| schedule.name));
             page_token = page.next_page_token;
             if page_token.is_empty() {
@@ -302,7 +302,7 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
     let nothing = node.schedules().backfill_schedule(request(0, "", false)).await.expect("nothing").into_inner();
     assert_eq!((nothing.opened, nothing.opened_before), (0, 4));
 
-    // Asked again, it is the first answer whole: who lost that one still learns where the rest begins.
+    // A repeated request gets the first answer whole: a client that lost it still learns where the rest begins.
     let again = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("stored").into_inner();
     assert_eq!(again, first);
     let more = || BackfillScheduleRequest { from: at("2019-01-01T00:00:00Z"), ..request(0, "more", false) };
@@ -361,19 +361,19 @@ async fn a_backfill_that_is_asked_twice_at_once_is_answered_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plan_by_another_zone_database_is_mended_by_the_leader() {
+async fn plan_by_another_zone_database_is_corrected_by_leader() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let plan = || {
         let look =
             |ledger: &Ledger| ledger.schedule_named("default", "report").map(|(id, known)| (id, known.plan.clone()));
-        node.site().replica.read(look).expect("a schedule")
+        node.context().replica.read(look).expect("a schedule")
     };
     let (schedule, right) = plan();
     let from = right.next.clone().expect("it is planned");
     let next = Some(NextInstant { due: from.due.plus_ms(3_600_000), ..from.clone() });
     let older = Replan { schedule, plan_version: right.version, from, next, tzdb: "2025a".to_owned() };
-    let reply = node.site().replica.propose(&Command::Replan(vec![older]), Instant::now() + PATIENCE).await;
+    let reply = node.context().replica.propose(&Command::Replan(vec![older]), Instant::now() + PATIENCE).await;
     assert_eq!(reply.expect("an answer").outcome, CommandOutcome::Moved(1));
     let end = Instant::now() + PATIENCE;
     while plan().1.next != right.next {
@@ -392,12 +392,12 @@ async fn a_filter_that_names_no_schedule_says_so_and_a_deleted_one_is_still_mean
     for (name, message) in
         [("mornin", "no schedule named 'mornin'; did you mean morning?"), ("a\nb", "no schedule named 'a\\nb'")]
     {
-        let nobody = node.runs().list_runs(runs_of(name)).await.expect_err("no schedule");
-        assert_eq!((nobody.message(), reason(&nobody)), (message, (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned())));
+        let refused = node.runs().list_runs(runs_of(name)).await.expect_err("no schedule");
+        assert_eq!((refused.message(), reason(&refused)), (message, (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned())));
         let letters = v1::DeadLetterFilter { schedule: name.to_owned(), ..Default::default() };
         let letters = v1::ListDeadLettersRequest { filter: Some(letters), ..Default::default() };
-        let nobody = node.dead_letters().list_dead_letters(letters).await.expect_err("no schedule");
-        assert_eq!(nobody.message(), message);
+        let refused = node.dead_letters().list_dead_letters(letters).await.expect_err("no schedule");
+        assert_eq!(refused.message(), message);
         let get = GetScheduleRequest { name: name.to_owned(), ..GetScheduleRequest::default() };
         assert_eq!(node.schedules().get_schedule(get).await.expect_err("no schedule").message(), message);
     }
@@ -405,7 +405,7 @@ async fn a_filter_that_names_no_schedule_says_so_and_a_deleted_one_is_still_mean
     node.schedules().delete_schedule(delete).await.expect("deleted");
     let left = node.runs().list_runs(runs_of("morning")).await.expect("its runs stay").into_inner();
     assert_eq!(left.runs.len(), 1);
-    let none = node.runs().list_runs(runs_of("send-test")).await.expect("test mails have no schedule").into_inner();
+    let none = node.runs().list_runs(runs_of("send-test")).await.expect("test emails have no schedule").into_inner();
     assert_eq!(none.runs.len(), 0);
     node.stop().await;
 }

@@ -38,11 +38,11 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
     let answer = [taken.enhanced.as_str(), taken.text.as_str()].join(" ");
     let answer = answer.trim_start();
     assert!(!taken.text.is_empty() && taken.detail == format!("mailbox answered 250 {answer}"), "{taken:?}");
-    assert!(!taken.text.starts_with("2."), "its code is told apart, as a refusal's is: {taken:?}");
+    assert!(!taken.text.starts_with("2."), "its code is a field of its own, as a refusal's is: {taken:?}");
 
     let again = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!((again.run, node.sink.accepted_count()), (story.run.clone(), 1), "the same request is the same mail");
-    let other = node.schedules().send_test(mail("one", "bob@example.net")).await.expect_err("another mail");
+    let other = node.schedules().send_test(mail("one", "bob@example.net")).await.expect_err("another email");
     assert_eq!(reason(&other), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
 
     let schedules =
@@ -68,7 +68,7 @@ async fn the_first_refusal_is_the_answer_and_what_is_not_sent_in_time_expires() 
         finish_within: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
         ..mail("two", "ada@example.net")
     };
-    let body = unserved.schedule.clone().map(|body| ScheduleBody { pool: "nobody".to_owned(), ..body });
+    let body = unserved.schedule.clone().map(|body| ScheduleBody { pool: "unserved".to_owned(), ..body });
     let story = sent(&node, SendTestRequest { schedule: body, ..unserved }).await;
     assert_eq!(story.state(), RecipientState::Expired, "{story:?}");
     node.stop().await;
@@ -95,7 +95,7 @@ async fn an_opt_out_holds_and_what_is_wrong_is_named() {
     let none = SendTestRequest { schedule: Some(none), ..mail("x", "") };
     assert!(wrong(none).await.starts_with("schedule.audience.recipients: 0 are given"));
     assert!(wrong(mail("", "a@example.net")).await.starts_with("request_id: is missing"));
-    assert!(wrong(mail("x", "nobody")).await.starts_with("schedule.audience.recipients[0].address: "));
+    assert!(wrong(mail("x", "postmaster")).await.starts_with("schedule.audience.recipients[0].address: "));
     let long = Some(prost_types::Duration { seconds: 3_601, nanos: 0 });
     let long = SendTestRequest { finish_within: long, ..mail("x", "a@example.net") };
     assert!(wrong(long).await.starts_with("finish_within: is 3601 s"));

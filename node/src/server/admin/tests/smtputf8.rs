@@ -131,7 +131,7 @@ async fn relay_that_refuses_ehlo_makes_recipient_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sender_beyond_ascii_in_pool_without_smtputf8_pauses_the_run_and_kills_nobody() {
+async fn sender_beyond_ascii_in_pool_without_smtputf8_pauses_the_run_without_dead_letters() {
     let (node, bare) = (node("").await, Bare::start().await);
     remove(&node, "mailbox").await;
     add(&node, bare.relay()).await;

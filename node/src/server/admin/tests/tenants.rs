@@ -41,11 +41,14 @@ async fn names(node: &Node, page_size: i32) -> Vec<String> {
 async fn bounds_are_set_one_by_one_and_taken_away_together() {
     let node = node("").await;
     assert_eq!(names(&node, 10).await, ["default"]);
-    assert_eq!(get(&node, "default").await.expect("there").index, 0, "nobody has set anything");
-    assert_eq!(reason(&get(&node, "acme").await.expect_err("nobody")), (Code::NotFound, "TENANT_NOT_FOUND".to_owned()));
+    assert_eq!(get(&node, "default").await.expect("there").index, 0, "no bounds are set");
+    assert_eq!(
+        reason(&get(&node, "acme").await.expect_err("no such tenant")),
+        (Code::NotFound, "TENANT_NOT_FOUND".to_owned())
+    );
     let dry = SetTenantRequest { rate_per_second: Some(2.5), validate_only: true, ..set("acme") };
     node.tenants().set_tenant(dry).await.expect("it can be set");
-    let unset = node.site().replica.read(|ledger| ledger.tenants().iter().count());
+    let unset = node.context().replica.read(|ledger| ledger.tenants().iter().count());
     assert_eq!(unset, 0, "a dry run sets nothing");
     put(&node, SetTenantRequest { rate_per_second: Some(2.5), ..set("acme") }).await.expect("set");
     let known =
@@ -56,7 +59,7 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
     let body = ScheduleBody { tenant: "other".to_owned(), ..yearly("news", &["ada@x.example"]) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
     for page_size in [1, 2, 3, 10] {
-        assert_eq!(names(&node, page_size).await, ["acme", "default", "other"], "whoever has anything");
+        assert_eq!(names(&node, page_size).await, ["acme", "default", "other"], "all tenants that own anything");
     }
     let wrong = [
         SetTenantRequest { share: Some(1), ..set("a b") },
@@ -80,7 +83,7 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenants_mail_keeps_to_its_rate_and_who_waits_is_told_so() {
+async fn tenant_rate_is_kept_and_explain_says_so() {
     let node = node("").await;
     let paced = |rate| SetTenantRequest { rate_per_second: Some(rate), ..set("default") };
     put(&node, paced(0.001)).await.expect("set");

@@ -50,9 +50,9 @@ async fn history(node: &Node) -> HistoryEntry {
 
 /// Each recipient got it once.
 fn all_arrived_once(node: &Node) {
-    let mails = node.sink.mails();
-    let recipients: BTreeSet<&str> = mails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
-    assert_eq!((mails.len(), recipients.len()), (RECIPIENTS as usize, RECIPIENTS as usize));
+    let emails = node.sink.emails();
+    let recipients: BTreeSet<&str> = emails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
+    assert_eq!((emails.len(), recipients.len()), (RECIPIENTS as usize, RECIPIENTS as usize));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,12 +73,12 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
     assert_eq!((told.outcome(), &told.reason), (HistoryOutcome::Fired, &done.reason));
     all_arrived_once(&node);
     // What two seconds bring may be saved up; a busy machine is only slower.
-    let mut arrived: Vec<u64> = node.sink.mails().iter().map(|(_, mail)| mail.accept_monotonic_us).collect();
+    let mut arrived: Vec<u64> = node.sink.emails().iter().map(|(_, mail)| mail.accept_monotonic_us).collect();
     arrived.sort_unstable();
     let took = Duration::from_micros(arrived[arrived.len() - 1] - arrived[0]);
     assert!(took >= Duration::from_secs(u64::from(RECIPIENTS / LATE_RATE - 2) - 1), "paced: {took:?}");
 
-    // Hours later: nothing more, and launched again nobody is warned of what is over.
+    // Hours later: nothing more, and a second launch warns of nothing that is over.
     walk(&node, at(day + NINE + 3 * HOUR)).await;
     let request = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
     let again = node.campaigns().launch_campaign(request).await.expect("the same launch").into_inner();
@@ -88,7 +88,7 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_long_outage_nothing_is_sent_and_everybody_is_told_why() {
+async fn after_a_long_outage_nothing_is_sent_and_each_recipient_has_a_reason() {
     let node = node_with_test_clock("").await;
     let day = launched_for_nine(&node, Policies { start_within: lasting(2 * HOUR), ..Policies::default() }).await;
     jump(&node, at(day + NINE + 4 * HOUR)).await;

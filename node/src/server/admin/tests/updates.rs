@@ -28,7 +28,7 @@ fn cron(expression: &str) -> ScheduleBody {
 async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedule) {
     let answer = node.schedules().update_schedule(request).await.expect("an update").into_inner();
     let UpdateScheduleResponse { schedule, former, .. } = answer;
-    // The clock that it was told by goes on.
+    // `now` differs in each answer.
     let but_for_now = |schedule: Option<Schedule>| Schedule { now: None, ..schedule.expect("a schedule") };
     (but_for_now(former), but_for_now(schedule))
 }
@@ -122,7 +122,7 @@ async fn a_stale_etag_is_a_conflict_that_names_the_present_one() {
     let reused = node.schedules().update_schedule(priority(9, "", "mine")).await.expect_err("another change");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
 
-    // What is like that already is no change, and nobody's etag gets stale by it.
+    // An update without effect is no change, and no etag becomes stale by it.
     let (_, same) = done(&node, priority(7, "", "")).await;
     assert_eq!(same, again);
     node.stop().await;
@@ -136,7 +136,7 @@ async fn what_could_not_be_created_can_not_be_made_of_it_either() {
         let mut schedules = node.schedules();
         async move { schedules.update_schedule(request).await.expect_err("refused").message().to_owned() }
     };
-    let template = Content { subject: "{{ nobody }}".to_owned(), ..Content::default() };
+    let template = Content { subject: "{{ unknown }}".to_owned(), ..Content::default() };
     let body = ScheduleBody { content: Some(template), ..ScheduleBody::default() };
     assert!(refused(update(&["content.subject"], body)).await.contains("schedule.content.subject"));
     assert!(refused(update(&["when"], cron("0 9 31 2 *"))).await.contains("schedule.when.cron"));
@@ -147,7 +147,7 @@ async fn what_could_not_be_created_can_not_be_made_of_it_either() {
     let over = refused(update(&["end"], ScheduleBody { end: past, ..ScheduleBody::default() })).await;
     assert!(over.contains("schedule.when: has no instant after now"), "{over}");
     let gone = UpdateScheduleRequest {
-        schedule: Some(ScheduleBody { name: "nobody".to_owned(), ..ScheduleBody::default() }),
+        schedule: Some(ScheduleBody { name: "missing".to_owned(), ..ScheduleBody::default() }),
         ..update(&["pool"], ScheduleBody::default())
     };
     let gone = node.schedules().update_schedule(gone).await.expect_err("there is none");
@@ -166,7 +166,7 @@ async fn a_clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
     clock.set_ahead(Duration::from_secs(30));
     let (_, changed) = done(&node, update(&["when"], cron("0 9 * * *"))).await;
     assert!(changed.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next);
-    // With an etag it is the same: nobody has changed the schedule.
+    // With an etag it is the same: the schedule has not changed.
     let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["when"], cron("0 10 * * *")) };
     let (_, changed) = done(&node, with_etag).await;
     assert!(changed.next.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next);
@@ -174,7 +174,7 @@ async fn a_clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_schedule_is_made_of_is_told_and_asked_for_again_changes_nothing() {
+async fn body_of_a_schedule_applied_again_changes_nothing() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let get = |with_body| GetScheduleRequest { name: "report".to_owned(), with_body, ..GetScheduleRequest::default() };

@@ -24,7 +24,7 @@ async fn finish_names_the_node_that_is_in_the_way() {
     // A node of the next release comes up beside it.
     let holder = ClaimOwner { node: NodeId(9), incarnation: Incarnation(1) };
     let up = NodeUp { owner: holder, name: "node-9".to_owned(), level: LEVEL + 1, process_nonce: 9 };
-    node.site().replica.propose(&Command::NodeUp(up), Instant::now() + PATIENCE).await.expect("an answer");
+    node.context().replica.propose(&Command::NodeUp(up), Instant::now() + PATIENCE).await.expect("an answer");
     let seen = cluster.get_upgrade(GetUpgradeRequest {}).await.expect("a status").into_inner();
     assert_eq!((seen.level, seen.target_level, seen.highest_level), (LEVEL, LEVEL, LEVEL + 1), "{seen:?}");
     let obstacle = "node node-1 applies ledger level 1 and not 2; install the new release on it and restart it";
@@ -37,5 +37,5 @@ async fn finish_names_the_node_that_is_in_the_way() {
             ((Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()), obstacle)
         );
     }
-    assert_eq!(node.site().replica.read(|ledger| ledger.head().level), LEVEL);
+    assert_eq!(node.context().replica.read(|ledger| ledger.head().level), LEVEL);
 }

@@ -30,7 +30,7 @@ pub struct CheckedAudience {
 impl CheckedAudience {
     /// Values that this content could not be sent with are refused here, one dead letter each otherwise.
     pub fn fit(&self, fields: &mut Fields, content: &Compiled) {
-        // Of a sealed one nobody looks at all: whom the content does not fit is a dead letter each.
+        // A sealed audience is not read here: recipients that the content does not fit become dead letters.
         let AudienceChoice::Listed(audience) = &self.to else { return };
         for (place, recipient) in self.places.iter().zip(&audience.recipients) {
             for (column, why) in content.misfits(&recipient.values) {

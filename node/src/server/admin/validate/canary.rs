@@ -7,7 +7,7 @@ use super::Fields;
 
 /// A canary of more is none.
 const SHARE_MAX: f64 = 50.0;
-/// Held above this, unless somebody chose: mailbox providers look askance at whoever bounces more. Percent.
+/// Default: held above this. Mailbox providers throttle senders that bounce more. Percent.
 const HOLD: f64 = 5.0;
 
 /// What was asked for, in hundredths of a percent.

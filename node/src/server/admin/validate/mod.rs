@@ -1,6 +1,6 @@
 //! From what a user sent to types: whatever passes here can be proposed.
 //!
-//! Called by the services before anything else. All fields of a request are looked at, so that one answer
+//! Called by the services before anything else. All fields of a request are checked, so that one answer
 //! names all that is wrong: the path of the field, what is wrong, and what to write instead.
 
 mod audience;
@@ -72,7 +72,7 @@ impl Fields {
         match (ApiError::of_fields(self.wrong), value) {
             (Some(fault), _) => Err(fault),
             (None, Some(value)) => Ok(value),
-            // Whoever gives nothing has refused a field; said so rather than trusted.
+            // No value means that a field was refused; checked rather than assumed.
             (None, None) => Err(ApiError::of_field("request", "is incomplete")),
         }
     }

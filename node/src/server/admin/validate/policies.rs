@@ -15,7 +15,7 @@ const JITTER: DurationBounds = DurationBounds { least_ms: 1_000, most_ms: DAY_MS
 /// With back-off up to an hour, more attempts than this would outlast every deadline.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What a schedule by the day has: at most one mail a day, whatever is invoked.
+/// What a schedule by the day has: at most one email a day, whatever is invoked.
 const GAP_OF_DAILY_MS: i64 = 20 * HOUR_MS;
 // What was sent within it is still known, however short the retention.
 const _: () = assert!(GAP_OF_DAILY_MS <= RETENTION.least_ms);
@@ -37,7 +37,7 @@ fn min_gap(
     let Some(asked) = asked else { return when.filter(|_| !is_sealed).map_or(0, usual_gap_ms) };
     match milliseconds(asked) {
         Some(1..) if is_sealed => {
-            fields.refuse(FIELD, "keeps mails to listed recipients apart, and the audience is sealed; give none");
+            fields.refuse(FIELD, "keeps emails to listed recipients apart, and the audience is sealed; give none");
         }
         Some(ms) if ms <= retention_ms => return ms,
         Some(ms) => {

@@ -19,7 +19,7 @@ pub fn pool(asked: SetPoolRequest, limits: &Limits) -> Result<PoolSet, ApiError>
         fields.refuse("warm_up", format!("has {} days; {form}", caps.len()));
     }
     if caps.contains(&0) {
-        fields.refuse("warm_up", "has a day without a mail; give 1 at least for each day");
+        fields.refuse("warm_up", "has a day without an email; give 1 at least for each day");
     }
     let first = if first_day.is_empty() { None } else { day::read(&first_day) };
     if first.is_none() && !first_day.is_empty() {

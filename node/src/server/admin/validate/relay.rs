@@ -15,7 +15,7 @@ const SESSIONS_DEFAULT: u32 = 10;
 const SESSIONS_MAX: u32 = 1_000;
 /// Shares of a pool.
 const WEIGHT_MAX: u32 = 1_000;
-/// Mails a second over the whole cluster, at most.
+/// Emails a second over the whole cluster, at most.
 const RATE_MAX: f64 = 1_000_000.0;
 
 /// Validates a relay, defaults filled in.

@@ -184,7 +184,8 @@ fn every_bad_schedule_is_refused_in_words_that_say_where_why_and_what_to_do() {
 fn a_bad_address_and_a_bad_template_name_their_place() {
     let fault = asked(audience(|audience| audience.recipients.push(recipient("bob")))).expect_err("no address");
     assert!(fault.to_string().starts_with("schedule.audience.recipients[1].address: "), "{fault}");
-    let fault = asked(content(|content| content.text = Some("a\nb {{ nobody }}".to_owned()))).expect_err("no variable");
+    let fault =
+        asked(content(|content| content.text = Some("a\nb {{ unknown }}".to_owned()))).expect_err("no variable");
     assert!(fault.to_string().starts_with("schedule.content.text: line 2: "), "{fault}");
 }
 

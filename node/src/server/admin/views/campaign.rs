@@ -1,6 +1,6 @@
 //! A campaign as a message: its own stage, and from its instant on its run's state.
 
-use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::CampaignName;
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{RunId, Time};
@@ -15,7 +15,7 @@ use super::{run, summary, timestamp};
 /// As it is in the ledger, in which it is now.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let made = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = made.and_then(|id| Some((id, told_run(ledger, id)?)));
+    let opened = made.and_then(|id| Some((id, summary_of_run(ledger, id)?)));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
     let (state, reason) = state(ledger, known, (opened.as_ref(), sealed.is_some()));
     let opened = opened.map(|(_, run)| run);
@@ -58,7 +58,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     }
 }
 
-/// The request that would create it as it is, but for its canary. A `finish_by` that nobody gave is not told: it is
+/// The request that would create it as it is, without its canary. A `finish_by` that was not given is left out: it is
 /// forecast anew.
 pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) -> v1::ScheduleBody {
     let policies = policies(&known.policies);
@@ -80,7 +80,9 @@ pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) 
 /// How long after its instant it may be sent, as it stands at `now`: once it is armed that is decided. Milliseconds.
 pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) -> i64 {
     let armed = match &known.stage {
-        Stage::Armed(armed) if ledger.missed_because(known, armed).is_none() => ledger.schedules().get(&armed.schedule),
+        CampaignStage::Armed(armed) if ledger.missed_because(known, armed).is_none() => {
+            ledger.schedules().get(&armed.schedule)
+        }
         _ => None,
     };
     let sealed = ledger.audiences().get(&(tenant.to_owned(), known.audience.clone()));
@@ -97,9 +99,9 @@ fn may_open(state: CampaignState) -> bool {
     matches!(state, Draft | Waiting | Launched | Paused | Blocked)
 }
 
-/// On average since it opened, its pauses left out, of those whom a relay was asked about; none before there is one. Who
-/// opted out goes in no time, and says nothing of the rest. No end where what is left would expire before it. `capped`
-/// says when so many would be sent at so many thousandths a second, where the pool has caps.
+/// The average speed since it opened, without its pauses, over the recipients for which a relay was asked; none before
+/// the first. Opted-out recipients take no time and do not count. No end where what is left would expire before it.
+/// `capped` says when so many would be sent at so many thousandths a second, where the pool has caps.
 fn progress(
     run: &v1::Run,
     paused_ms: i64,
@@ -119,7 +121,7 @@ fn progress(
     Some(v1::Progress { per_second, ends: in_time.then(|| timestamp(ends)) })
 }
 
-fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
+fn summary_of_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     if let Some(known) = ledger.summaries().get(&id) {
         return Some(summary(id, known));
     }
@@ -150,12 +152,13 @@ fn state(
         return (state, reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default());
     }
     match &known.stage {
-        Stage::Draft if is_sealed => (CampaignState::Draft, String::new()),
-        Stage::Draft => (CampaignState::Draft, not_sealed(known)),
-        Stage::Waiting(_) => (CampaignState::Waiting, not_sealed(known)),
-        Stage::Missed { cause, .. } => (CampaignState::Missed, cause.to_string()),
-        Stage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
-        Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {
+        CampaignStage::Draft if is_sealed => (CampaignState::Draft, String::new()),
+        CampaignStage::Draft => (CampaignState::Draft, not_sealed(known)),
+        CampaignStage::Waiting(_) => (CampaignState::Waiting, not_sealed(known)),
+        CampaignStage::Missed { cause, .. } => (CampaignState::Missed, cause.to_string()),
+        CampaignStage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
+        CampaignStage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity)
+        {
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
             Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
             Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.to_string()),

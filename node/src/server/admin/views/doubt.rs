@@ -1,4 +1,4 @@
-//! Recipients that need somebody to look: in doubt, or dead.
+//! Recipients that wait for a decision: in doubt, or dead.
 
 use reveille_ledger::claim_history::DoubtReason;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};

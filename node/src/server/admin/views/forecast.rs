@@ -109,9 +109,9 @@ impl Outlook<'_> {
         warnings
     }
 
-    /// What is needed, and what there is of it, by the name of whoever gives so little.
+    /// The rate that is needed, and the lowest limit with its name.
     fn bounded(&self, day: &str) -> Option<String> {
-        let needs = format!("needs {} mails/s", format::rate(self.needed()));
+        let needs = format!("needs {} emails/s", format::rate(self.needed()));
         let gives = self.budget().map(format::rate);
         let (tenant, pool) = (self.tenant, self.pool);
         Some(match self.forecast.bound {
@@ -123,7 +123,7 @@ impl Outlook<'_> {
             ForecastLimit::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
             ForecastLimit::WarmUp => {
                 let (rows, room) = (format::count(self.rows.into()), format::count(self.forecast.room?.into()));
-                format!("has {rows} mails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
+                format!("has {rows} emails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
             }
         })
     }

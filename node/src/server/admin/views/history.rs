@@ -61,7 +61,7 @@ fn why_opened(cause: OpeningCause, waited: Option<RunId>, opened_at: Time, due: 
         (OpeningCause::CatchUp, Some(former)) => format!("missed, and caught up {late} late; {}", waited_for(former)),
         (OpeningCause::Trigger, _) => "triggered".to_owned(),
         (OpeningCause::Backfill, _) => format!("backfilled {late} late"),
-        (OpeningCause::Test, _) => "a test mail".to_owned(),
+        (OpeningCause::Test, _) => "a test email".to_owned(),
     }
 }
 
@@ -70,7 +70,7 @@ pub fn waited_for(former: RunId) -> String {
     format!("overlap: waited for {former}")
 }
 
-/// P17: whom a run suppressed since they got a mail of another one, in words; none where nobody.
+/// P17: which recipients a run suppressed since they got an email of another run, in words; none where there are none.
 pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
     let (run, near) = (ledger.run(id)?, ledger.suppressed_by_gap_of(id));
     let gap = in_words(run.policies.min_gap_ms);
@@ -80,7 +80,7 @@ pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
 fn kept_back(near: u64, all: u64, gap: &str) -> String {
     let who = if all == 1 { "its recipient".to_owned() } else { format!("{near} of {all}") };
     let get = if near == 1 { "gets" } else { "get" };
-    format!("min_gap: {who} got a mail less than {gap} away, and {get} none")
+    format!("min_gap: {who} got an email less than {gap} away, and {get} none")
 }
 
 /// The instant that is due and waits for a run to be finished, if there is one (`overlap`).
@@ -127,11 +127,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_told_as_one_and_many_as_many() {
+    fn singular_and_plural_are_worded() {
         let told = |near, all| kept_back(near, all, "20 h");
-        assert_eq!(told(1, 1), "min_gap: its recipient got a mail less than 20 h away, and gets none");
-        assert_eq!(told(1, 3), "min_gap: 1 of 3 got a mail less than 20 h away, and gets none");
-        assert_eq!(told(2, 3), "min_gap: 2 of 3 got a mail less than 20 h away, and get none");
+        assert_eq!(told(1, 1), "min_gap: its recipient got an email less than 20 h away, and gets none");
+        assert_eq!(told(1, 3), "min_gap: 1 of 3 got an email less than 20 h away, and gets none");
+        assert_eq!(told(2, 3), "min_gap: 2 of 3 got an email less than 20 h away, and get none");
     }
 
     #[test]

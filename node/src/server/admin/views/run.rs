@@ -120,7 +120,7 @@ fn expired(paused: Option<&PauseReason>) -> String {
         Some(reason) => {
             let reason = reason.to_string();
             let reason = if reason.is_empty() { reason } else { format!(" ({reason})") };
-            format!("{expired}; it was paused{reason}, and is so again when somebody of it is sent again")
+            format!("{expired}; it was paused{reason}, and is paused again when recipients of it are requeued")
         }
     }
 }
@@ -179,7 +179,7 @@ mod tests {
         };
         let expired = "finish_by: what was not sent by then expired";
         assert_eq!(told(None), (v1::RunState::Expired, expired.to_owned()));
-        let again = "and is so again when somebody of it is sent again";
+        let again = "and is paused again when recipients of it are requeued";
         assert_eq!(told(Some("wrong price")).1, format!("{expired}; it was paused (wrong price), {again}"));
         assert_eq!(told(Some("")).1, format!("{expired}; it was paused, {again}"));
     }

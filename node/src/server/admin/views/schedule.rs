@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{self, when};
 
 use super::{duration, timestamp};
 
-/// Steps of a calendar that are looked at for one instant that is shown: names that fall into gaps are
+/// Steps of a calendar that are tried for one instant that is shown: names that fall into gaps are
 /// steps too.
 const STEPS_MAX: usize = 4_096;
 
@@ -103,7 +103,7 @@ pub(crate) fn mail(content: &Content) -> v1::Content {
     }
 }
 
-/// What it does, and why where somebody said so.
+/// Its state, and the reason where one was given.
 pub fn schedule_state(activity: &Activity) -> (v1::ScheduleState, String) {
     match activity {
         Activity::Active => (v1::ScheduleState::Active, String::new()),

@@ -13,7 +13,7 @@ fn fence(number: u32) -> Fence {
     Fence { group: 1, epoch: Epoch(4_999_000), index: PAGE.index + 1 + u64::from(number / 4), place: number % 4 }
 }
 
-/// A closed claim: who got it, whom it holds, and what became of them.
+/// A closed claim: its node, its recipients, and their outcomes.
 fn claim(number: u32, (node, first, count, step): (u64, u32, u32, u16), fates: u8) -> Claim {
     let granted: Bitmap = Bitmap::range(first, count).iter().step_by(usize::from(step)).collect();
     let part = |of: u8| granted.iter().filter(|slot| fates & 4 == 0 || slot % 3 == u16::from(of)).collect();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use reveille_cluster::compose::columns_used;
 use reveille_ledger::Ledger;
 use reveille_ledger::calendar::When;
-use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
 use reveille_ledger::content::NamedAudience;
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
@@ -49,7 +49,7 @@ impl Admin {
         let warnings = match exists && create.due <= self.now(now) {
             true => Vec::new(),
             false => {
-                let mut warnings = self.site.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
+                let mut warnings = self.context.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
                 warnings.extend(create::no_page(self, &create.content));
                 warnings
             }
@@ -65,7 +65,7 @@ impl Admin {
             }
             let campaign = match exists {
                 true => self.campaign(&named)?,
-                false => self.site.replica.read(|ledger| views::campaign(ledger, &named, &draft)),
+                false => self.context.replica.read(|ledger| views::campaign(ledger, &named, &draft)),
             };
             return Ok(CreateCampaignResponse { campaign: Some(campaign), created: false, warnings });
         }
@@ -98,8 +98,8 @@ impl Admin {
             );
         }
         fields.done(Some(()))?;
-        // Whoever gets it can leave with one click, where the cluster has a page for that.
-        if let Some(content) = body.content.as_mut().filter(|_| self.site.unsubscribe().is_some()) {
+        // Recipients can opt out with one click, where the cluster has a page for that.
+        if let Some(content) = body.content.as_mut().filter(|_| self.context.unsubscribe().is_some()) {
             let has_its_own = content.headers.iter().any(|field| field.name.eq_ignore_ascii_case("list-unsubscribe"));
             content.bulk |= !has_its_own;
         }
@@ -107,7 +107,7 @@ impl Admin {
         let finish_by_given = policies.finish_by.is_some();
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
-        let (site, limits) = (Arc::clone(&self.site), self.limits());
+        let (context, limits) = (Arc::clone(&self.context), self.limits());
         let asked = self.calendar(move |zones| {
             let content = validate::content(&mut Fields::default(), body.content.clone());
             let columns = content.as_ref().map(columns_used).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Admin {
                 let named = NamedAudience { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
                 Some((named, columns.clone()))
             };
-            let sealed = |tenant: &str, name: &str| site.sealed(tenant, name).or_else(|| to_come(name));
+            let sealed = |tenant: &str, name: &str| context.sealed(tenant, name).or_else(|| to_come(name));
             validate::schedule(Some(body), now, exists, (zones, &sealed), limits)
         });
         let CheckedSchedule { create, .. } = asked.await??;
@@ -154,6 +154,6 @@ fn draft(create: &CampaignCreate) -> Campaign {
         labels: create.labels.clone(),
         body: create.body(),
         index: 0,
-        stage: Stage::Draft,
+        stage: CampaignStage::Draft,
     }
 }

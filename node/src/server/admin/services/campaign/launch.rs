@@ -1,4 +1,4 @@
-//! The launch of a campaign: whether it can be sent, by whom, and until when.
+//! The launch of a campaign: whether it can be sent, by which pool, and until when.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ impl Admin {
         }
         fields.done(Some(()))?;
         let checked = self.fits(&named, &campaign).await?;
-        let tzdb = self.site.zones.version().to_owned();
+        let tzdb = self.context.zones.version().to_owned();
         let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
         let look = |ledger: &Ledger| {
             let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
@@ -43,7 +43,7 @@ impl Admin {
             }));
             (repeats, ledger.serves(&campaign.pool), warnings, blocked)
         };
-        let (repeats, served, warnings, blocked) = self.site.replica.read(look);
+        let (repeats, served, warnings, blocked) = self.context.replica.read(look);
         let refused = |refusal: &Refusal| match refusal {
             // Its instant is over: there are others.
             Refusal::NotPossible(_) => refusal::not_possible(refusal.to_string())
@@ -62,7 +62,7 @@ impl Admin {
         }
         if validate_only {
             repeats.map_err(|refusal| refused(&refusal))?;
-            let shown = self.site.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
+            let shown = self.context.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
             return Ok(LaunchCampaignResponse { campaign: Some(shown), warnings });
         }
         let written = self.try_write(Command::CampaignLaunch(launch), "", deadline).await?;
@@ -81,15 +81,15 @@ impl Admin {
             None => warnings.push(format!(
                 "audience '{audience}' is not sealed: unless it is at {due}, the campaign does not fire"
             )),
-            Some(outlook) => warnings.extend(outlook.warnings(zone, &self.site.zones)),
+            Some(outlook) => warnings.extend(outlook.warnings(zone, &self.context.zones)),
         }
         warnings
     }
 
     /// Can its content be sent to its audience, where that is sealed? Answers the seal that was tried.
     async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<Option<Hash>, ApiError> {
-        let content = self.site.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
-        let Some((sealed, columns)) = self.site.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
+        let content = self.context.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
+        let Some((sealed, columns)) = self.context.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
         let content = content.ok_or_else(|| refusal::broken(format!("the content of {} is not there", named.name)))?;
         let compiled = self.calendar(move |_| Compiled::new(&content, &columns).map(drop)).await?;
         compiled.map(|()| Some(sealed.seal)).map_err(|error| {
@@ -100,7 +100,7 @@ impl Admin {
     }
 }
 
-/// Why what it has made of itself does not open before somebody resumes it; none where it may.
+/// Why its schedule does not open before it is resumed; none where it may open.
 fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
     match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
         Activity::Blocked { cause } => Some(cause.to_string()),

@@ -75,7 +75,9 @@ fn stored(
     asked: &Asked,
 ) -> Result<Option<CommandOutcome>, ApiError> {
     let Some(id) = asked.request.as_deref() else { return Ok(None) };
-    let Some(answer) = admin.site.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else { return Ok(None) };
+    let Some(answer) = admin.context.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else {
+        return Ok(None);
+    };
     if answer.body == asked.body {
         return Ok(Some(answer.outcome));
     }
@@ -110,13 +112,13 @@ fn read(request: &BackfillScheduleRequest, limits: &Limits) -> Result<Asked, Api
     fields.done(from.zip(to).map(|(from, to)| Asked { from, to, most, request: id, body }))
 }
 
-/// What opens, and how it is told.
+/// What opens, and how the answer describes it.
 async fn look(
     admin: &Admin,
     found: Found,
     asked: &Asked,
 ) -> Result<(BackfillRange, BackfillScheduleResponse, Found), ApiError> {
-    let site = Arc::clone(&admin.site);
+    let context = Arc::clone(&admin.context);
     let (span, most) = ((asked.from, asked.to), asked.most);
     let looked = admin.calendar(move |zones| {
         let schedule = &found.schedule;
@@ -126,14 +128,14 @@ async fn look(
         // Asked name by name: entries do not wait for a calendar to be walked.
         let is_known = |name: &Nominal| {
             let name = (found.id, name.clone());
-            site.replica.read(|ledger| ledger.has_opened(&name))
+            context.replica.read(|ledger| ledger.has_opened(&name))
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
         // A few at a time: entries do not wait for the gap of a thousand instants to be asked.
         let (mut opens, mut inside) = (Vec::new(), Vec::new());
-        let mut batch = site.replica.read(|ledger| ledger.backfill_batch(found.id));
+        let mut batch = context.replica.read(|ledger| ledger.backfill_batch(found.id));
         for some in range.openings.chunks(INSTANTS_AT_ONCE) {
-            site.replica.read(|ledger| {
+            context.replica.read(|ledger| {
                 let may_open = |opening: &&Opening| ledger.may_backfill(&mut batch, opening.due);
                 let (open, closed): (Vec<&Opening>, Vec<&Opening>) = some.iter().partition(may_open);
                 opens.extend(open);
@@ -161,7 +163,7 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Resul
     let CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
         return Err(refusal::broken(format!("a backfill was answered by {outcome:?}")));
     };
-    let due_of = |run: Option<RunId>| admin.site.replica.read(|ledger| due(ledger, run?));
+    let due_of = |run: Option<RunId>| admin.context.replica.read(|ledger| due(ledger, run?));
     let (first_due, last_due) = (due_of(first), due_of(last));
     let told = admin.calendar(move |zones| {
         let schedule = &found.schedule;

@@ -35,8 +35,8 @@ pub async fn create(
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
     let (body, exists) = (request.schedule, known.is_some());
-    let site = Arc::clone(&admin.site);
-    let sealed = move |tenant: &str, name: &str| site.sealed(tenant, name);
+    let context = Arc::clone(&admin.context);
+    let sealed = move |tenant: &str, name: &str| context.sealed(tenant, name);
     let limits = admin.limits();
     let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed), limits)).await?;
     let CheckedSchedule { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
@@ -47,14 +47,14 @@ pub async fn create(
     if let Some((id, body)) = known
         && body != create.body()
     {
-        let used = |id: &str| admin.site.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
+        let used = |id: &str| admin.context.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
         let why = match request_id.as_deref().is_some_and(used) {
             true => Refusal::RequestReused(request.request_id.clone()),
             false => Refusal::NameTaken(create.name),
         };
         return Err(refusal::refused(&why).index(id.0).request(&request.request_id));
     }
-    let mut warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
+    let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
     warnings.extend(no_page(admin, &create.content));
     if request.validate_only {
         let schedule = match known {
@@ -88,7 +88,7 @@ pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
 
 /// Bulk mail, which this node does not send.
 pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
-    (content.bulk && admin.site.unsubscribe().is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
+    (content.bulk && admin.context.unsubscribe().is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
 }
 
 /// How a pool gets a relay.

@@ -1,4 +1,4 @@
-//! A schedule's past, latest first: what became of each instant, and the runs that somebody triggered.
+//! A schedule's past, latest first: the outcome of each instant, and the runs that were triggered.
 //!
 //! The ledger keeps instants in their own order and triggers by request id. Both are walked backwards and
 //! merged by log index.

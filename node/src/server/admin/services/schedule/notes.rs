@@ -1,6 +1,6 @@
 //! What the runs of a schedule mean for its next instants: the one that is due may wait for a run (`overlap`), and
-//! the next ones may come too soon after a mail (`min_gap`). It is told wherever a schedule is shown, and of one
-//! that would be changed before it is.
+//! the next ones may come too soon after an email (`min_gap`). Shown with every schedule, and with the preview of a
+//! change.
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
@@ -13,9 +13,9 @@ use crate::server::admin::validate::milliseconds;
 pub struct Beside {
     /// The run that the next instant waits for, where it does.
     waits_for: Option<RunId>,
-    /// The last one of which somebody got a mail, and when it was due.
+    /// The last run that sent an email, and when it was due.
     mailed: Option<(RunId, Time)>,
-    /// When the last one was due of which it is forgotten whom it mailed: it was pruned.
+    /// When the last pruned run was due: its recipients are no longer known.
     forgotten: Option<Time>,
     of_campaign: bool,
 }
@@ -39,7 +39,7 @@ impl Beside {
         shown
     }
 
-    /// P17: which instants come too soon after the last mail, or after an instant before, for whoever gets that.
+    /// P17: which instants come too soon after the last email, or after an instant before, for the recipients of that.
     fn remark(self, next: &mut [v1::Instant], gap_ms: i64) {
         let mut last = self.mailed.map(|(run, due)| (run.to_string(), due));
         for next in next {
@@ -47,7 +47,7 @@ impl Beside {
             let due = Time(instant.seconds * 1_000 + i64::from(instant.nanos) / 1_000_000);
             match &last {
                 Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
-                    add(next, format!("inside the min gap of {mail}: who got that mail gets none"));
+                    add(next, format!("inside the min gap of {mail}: recipients of that email get none"));
                 }
                 _ => last = Some((next.local.clone(), due)),
             }
@@ -56,7 +56,9 @@ impl Beside {
                 let whole = forgotten.plus_ms(gap_ms);
                 add(
                     next,
-                    format!("whom runs up to {forgotten} mailed is forgotten: the min gap is whole from {whole}"),
+                    format!(
+                        "the recipients of runs up to {forgotten} are no longer recorded: the min gap holds from {whole}"
+                    ),
                 );
             }
         }
@@ -89,8 +91,8 @@ mod tests {
         };
         let beside = Beside { forgotten: Some(Time(10 * hour)), ..Beside::default() };
         let remarks: Vec<String> = beside.told(shown).next.into_iter().map(|next| next.remark).collect();
-        let whole = "whom runs up to 1970-01-01T10:00:00Z mailed is forgotten: \
-                     the min gap is whole from 1970-01-02T06:00:00Z";
-        assert_eq!(remarks, [whole, "inside the min gap of at 25: who got that mail gets none"]);
+        let whole = "the recipients of runs up to 1970-01-01T10:00:00Z are no longer recorded: \
+                     the min gap holds from 1970-01-02T06:00:00Z";
+        assert_eq!(remarks, [whole, "inside the min gap of at 25: recipients of that email get none"]);
     }
 }

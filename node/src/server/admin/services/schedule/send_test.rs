@@ -17,7 +17,7 @@ use crate::server::admin::{Admin, ApiError, refusal, views};
 
 /// Not sent within this, it expires, where the request says nothing. Milliseconds.
 const FINISH_WITHIN_MS: i64 = 60_000;
-/// Nobody waits longer for a test. Milliseconds.
+/// The longest wait for a test email. Milliseconds.
 const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 
 /// Opens the run, or says what it would be.
@@ -31,7 +31,7 @@ pub async fn send_test(
     let mut fields = Fields::default();
     let id = fields.request_id(&request_id);
     if id.is_none() {
-        fields.refuse("request_id", "is missing; it names the mail, so that asking again sends no second one");
+        fields.refuse("request_id", "is missing; it names the email, so that asking again sends no second one");
     }
     let finish_within_ms = match finish_within {
         None => FINISH_WITHIN_MS,
@@ -50,7 +50,7 @@ pub async fn send_test(
     let id = fields.done(id)?;
     let (now, _) = admin.read(false, deadline, |ledger| ledger.head().now).await?;
     let now = admin.now(now);
-    // Validated as a schedule is; what a test mail has not is a stand-in, and not used.
+    // Validated as a schedule is; what a test email has not is a stand-in, and not used.
     let body = ScheduleBody {
         tenant,
         name: TEST_NAME.to_owned(),
@@ -69,7 +69,7 @@ pub async fn send_test(
         return Err(ApiError::of_field("schedule.audience.sealed", "is named; a test mail goes to one recipient"));
     };
     let keys = audience.recipients.iter().map(|recipient| (create.tenant.clone(), recipient.key.clone()));
-    let (warnings, opted_out) = admin.site.replica.read(|ledger| {
+    let (warnings, opted_out) = admin.context.replica.read(|ledger| {
         let opted_out = keys.into_iter().any(|key| ledger.opted_out().contains(&key));
         (create::warnings(ledger, &create.pool), opted_out)
     });
@@ -86,8 +86,8 @@ pub async fn send_test(
     };
     let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
     let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
-        return Err(refusal::broken(format!("a test mail was answered by {:?}", reply.outcome)));
+        return Err(refusal::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };
-    let run = admin.site.replica.read(|ledger| run::look(ledger, opened))?;
+    let run = admin.context.replica.read(|ledger| run::look(ledger, opened))?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }

@@ -16,7 +16,7 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
     if let Activity::Blocked { .. } = schedule.activity {
         return Err(refusal::refused(&Refusal::NotActive(schedule.activity.kind())));
     }
-    let look = admin.site.replica.read(|ledger| {
+    let look = admin.context.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.may_anybody(*id, *now));
         may.map(|()| (create::warnings(ledger, &schedule.pool), ledger.would_cancel(*id, *now)))
     });

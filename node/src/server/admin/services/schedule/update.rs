@@ -1,8 +1,8 @@
 //! The update of a schedule: what the mask names is laid over what is there, the whole is validated as a
 //! creation is, and the difference is proposed as one edit.
 //!
-//! A request may be asked again under its id. A change of somebody else in between is a conflict where the
-//! caller gave an etag, and otherwise the change is laid over that. A fire in between is nobody's change.
+//! A request may be repeated under its id. If another client changed the schedule in between, a request with an etag
+//! fails, and one without is applied on top. A fire in between is no such change.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -209,14 +209,14 @@ async fn plan(
     (asked, mask): (v1::ScheduleBody, Mask),
     (request, body): (Option<String>, Hash),
 ) -> Result<Planned, ApiError> {
-    let (site, limits) = (Arc::clone(&admin.site), admin.limits());
+    let (context, limits) = (Arc::clone(&admin.context), admin.limits());
     let planned = admin.calendar(move |zones| {
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether it is paused is no part of a change.
         wanted.paused = None;
         mask.check_timing(&wanted)?;
         mask.lay_over(&mut wanted, asked);
-        let sealed = |tenant: &str, name: &str| site.sealed(tenant, name);
+        let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
         let validate::CheckedSchedule { create, duplicates } =
             validate::schedule(Some(wanted), present.now, true, (zones, &sealed), limits)?;
         let mut edit = difference(&present, &mask, &create);
@@ -227,14 +227,14 @@ async fn plan(
                 Until::Applied => present.applied,
             };
             let due = |pattern: &Pattern, zone: &Zone| {
-                site.replica.read(|ledger| plan_leave(ledger, present.id, pattern, zone, through))
+                context.replica.read(|ledger| plan_leave(ledger, present.id, pattern, zone, through))
             };
             // Asked name by name: entries do not wait for a calendar to be walked.
             let has_opened = |name: &Nominal| {
                 let name = (present.id, name.clone());
-                site.replica.read(|ledger| ledger.has_opened(&name))
+                context.replica.read(|ledger| ledger.has_opened(&name))
             };
-            let waits = site.replica.read(|ledger| ledger.waits_at(present.id, through));
+            let waits = context.replica.read(|ledger| ledger.waits_at(present.id, through));
             edit.timing = Some(retimed(&present, &create, zones, (through, waits), (&due, &has_opened))?);
         }
         Ok(Planned { edit, content: create.content, audience: create.audience, duplicates })

@@ -15,12 +15,12 @@ fn told(story: &ExplainResponse) -> Vec<&str> {
     story.events.iter().map(|event| event.what.as_str()).collect()
 }
 
-const NOBODY: &str = "no-relay-here";
+const NO_RELAY: &str = "no-relay-here";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     let node = node("").await;
-    let run = node.triggered("stuck", &["ada@example.net", "bob@example.net"], NOBODY).await.run;
+    let run = node.triggered("stuck", &["ada@example.net", "bob@example.net"], NO_RELAY).await.run;
     let tenant = String::new;
     let pause = PauseRunRequest { tenant: tenant(), run: run.clone(), reason: "wrong text".to_owned() };
     let paused = node.runs().pause_run(pause).await.expect("paused").into_inner();
@@ -57,9 +57,9 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_watches_a_node_that_stops_is_told_so() {
+async fn watch_of_stopping_node_ends_with_an_error() {
     let node = node("").await;
-    let run = node.triggered("stuck", &["ada@example.net"], NOBODY).await.run;
+    let run = node.triggered("stuck", &["ada@example.net"], NO_RELAY).await.run;
     let watch = WatchRunRequest { run, ..WatchRunRequest::default() };
     let mut watched = node.runs().watch_run(watch).await.expect("a stream").into_inner();
     let first = watched.message().await.expect("a state").and_then(|state| state.run).expect("a run");
@@ -114,7 +114,7 @@ async fn an_opt_out_holds_when_it_is_answered_and_a_repeat_names_the_first() {
     let never = node.opt_outs().take_back_opt_out(back("bob@example.net", "why not")).await.expect_err("not out");
     assert_eq!(reason(&never), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let look = TakeBackOptOutRequest { validate_only: true, ..back("ada@example.net", "her letter") };
-    let looked = node.opt_outs().take_back_opt_out(look).await.expect("looked at").into_inner();
+    let looked = node.opt_outs().take_back_opt_out(look).await.expect("validated").into_inner();
     assert_eq!((looked.recipient.as_str(), looked.taken_back), ("ada@example.net", None));
     let asked = node.opt_outs().take_back_opt_out(back("Ada@example.net", "her letter")).await;
     let taken = asked.expect("taken back").into_inner().taken_back.expect("an entry");
@@ -168,24 +168,24 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     };
     let story = node.runs().explain(of("#0")).await.expect("a story").into_inner();
     assert_eq!(told(&story), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
-    assert_eq!(story.events[2].detail, refused, "it is told after the letter is gone");
+    assert_eq!(story.events[2].detail, refused, "the history keeps it after the letter is gone");
     assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
     let story = node.runs().explain(of("#1")).await.expect("a story").into_inner();
     assert_eq!(told(&story), ["opened", "claimed", "refused", "dead", "discarded"]);
     let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
     let left = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
     assert!(left.dead_letters.is_empty(), "{left:?}");
-    let nobody =
+    let no_run =
         RequeueDeadLettersRequest { run: "r9.9".to_owned(), all: true, ..RequeueDeadLettersRequest::default() };
     assert_eq!(
-        reason(&node.dead_letters().requeue_dead_letters(nobody).await.expect_err("no run")),
+        reason(&node.dead_letters().requeue_dead_letters(no_run).await.expect_err("no run")),
         (Code::NotFound, "RUN_NOT_FOUND".to_owned())
     );
     node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
+async fn lost_answer_is_in_doubt_until_decided() {
     let node = node("after-commit:reset#1").await;
     let run = node.triggered("report", &["ada@example.net"], "").await.run;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.in_doubt == 1)).await;
@@ -219,7 +219,7 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
         (resolve(&["#x"], false, Resolution::Sent), "recipients[0]: \"#x\" is not a number; write it like #17"),
         (
             ResolveDoubtsRequest { fence: String::new(), ..resolve(&["#0"], false, Resolution::Sent) },
-            "fence: is missing; give the newest that you looked at: validate_only and ListDoubts name it",
+            "fence: is missing; give the newest that you have read: validate_only and ListDoubts name it",
         ),
         (
             ResolveDoubtsRequest { fence: "1.2".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) },
@@ -230,12 +230,12 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
     }
     let early = ResolveDoubtsRequest { fence: "1.0.0.0".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
     let early = node.doubts().resolve_doubts(early).await.expect_err("a later doubt");
-    let later = format!("in doubt for a later hand-off, {}, than the one that was looked at", doubt.fence);
+    let later = format!("in doubt for a later hand-off, {}, than the one that the decision names", doubt.fence);
     assert_eq!(early.message(), later);
     let look =
         ResolveDoubtsRequest { validate_only: true, fence: String::new(), ..resolve(&[], true, Resolution::Resend) };
     let looked = node.doubts().resolve_doubts(look).await.expect("counted").into_inner();
-    assert_eq!(looked.fence, doubt.fence, "which hand-off was looked at");
+    assert_eq!(looked.fence, doubt.fence, "the hand-off of the decision");
     let group = DoubtGroup { cause: doubt.cause.clone(), count: 1, node: "node-1".to_owned() };
     assert_eq!((looked.resolved, looked.index, looked.groups), (1, 0, vec![group]), "counted, and nothing changed");
     let sent = ResolveDoubtsRequest { request_id: "once".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
@@ -246,12 +246,12 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
     let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.assumed == 1)).await;
     for validate_only in [true, false] {
         let again = ResolveDoubtsRequest { validate_only, ..resolve(&["#0"], false, Resolution::Sent) };
-        let again = node.doubts().resolve_doubts(again).await.expect_err("nobody is in doubt");
+        let again = node.doubts().resolve_doubts(again).await.expect_err("none is in doubt");
         assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
         assert_eq!(again.message(), format!("#0 is not in doubt in run {}: it is assumed to be sent", run.run));
     }
-    let all = node.doubts().resolve_doubts(resolve(&[], true, Resolution::Sent)).await.expect("of nobody");
-    assert_eq!(all.into_inner().resolved, 0, "all of nobody is no mistake");
+    let all = node.doubts().resolve_doubts(resolve(&[], true, Resolution::Sent)).await.expect("of none");
+    assert_eq!(all.into_inner().resolved, 0, "all of none is no mistake");
     let gone = node.doubts().get_doubt(get).await.expect_err("decided");
     assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };

@@ -1,4 +1,4 @@
-//! A mail's way from the schedule to the mailbox, and the story of it.
+//! An email's way from the schedule to the mailbox, and the story of it.
 
 use prost_types::Timestamp;
 use reveille_proto::admin::v1::{

@@ -166,7 +166,7 @@ fn judge_by(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
     let rows = open.chain(ledger.closed_claims()).map(|(fence, row)| (fence.to_string(), row));
     let rows: BTreeMap<String, Claim> = rows.collect();
     let mut accepted = BTreeSet::new();
-    for (_, accept) in cluster.sink.mails().iter() {
+    for (_, accept) in cluster.sink.emails().iter() {
         let number = number_of(&accept.recipient);
         assert!(accepted.insert(number), "I1: {} was accepted twice", accept.recipient);
         let row = accept.fence.as_ref().and_then(|fence| rows.get(fence)).expect("I2: the fence of a row");
