@@ -5,8 +5,8 @@
 //! from each. It stops at the first seed that fails, with the last lines of its trace and the command that repeats it;
 //! but with `--append` it goes on, to count how many of all seeds fail.
 
+mod injected_bugs;
 mod kept;
-mod planted;
 mod record;
 
 use std::collections::BTreeMap;
@@ -47,10 +47,10 @@ pub struct Args {
     /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
     #[arg(long)]
     pub kept: bool,
-    /// Plants a bug, or all one after the other, and looks for the first seed that finds it: see
+    /// Injects a bug, or all one after the other, and looks for the first seed that finds it: see
     /// docs/reference/simulation.md
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kept", "trace", "history"])]
-    pub planted: Option<planted::Bugs>,
+    pub inject: Option<injected_bugs::Bugs>,
     /// Virtual minutes of each seed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=1_440))]
     pub minutes: u64,
@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
     /// Does not stop at a seed that fails, and appends the last line to this file (docs/reliability/simulations.jsonl)
-    #[arg(long, value_name = "FILE", conflicts_with = "planted")]
+    #[arg(long, value_name = "FILE", conflicts_with = "inject")]
     pub append: Option<PathBuf>,
     /// Runs nothing: sums up what --append wrote
     #[arg(long, value_name = "FILE", exclusive = true)]
@@ -217,8 +217,8 @@ pub async fn run_all(args: &Args) -> Result<Report> {
     if let Some(file) = &args.sum {
         return record::sum(file);
     }
-    if let Some(bugs) = &args.planted {
-        return planted::run(args, bugs).await;
+    if let Some(bugs) = &args.inject {
+        return injected_bugs::run(args, bugs).await;
     }
     let mut jobs: Vec<Job> = Vec::new();
     if args.kept {
@@ -325,10 +325,10 @@ async fn child(args: &Args, job: Job, bug: Option<&str>) -> Result<Line> {
             command.arg(name).arg(file);
         }
     }
-    // Whatever the surroundings plant: a seed that is to hold has no bug.
+    // A seed that must hold runs without a bug, whatever the environment says.
     command.env_remove(VARIABLE);
     command.envs(bug.map(|bug| (VARIABLE, bug)));
-    // What a planted bug makes a seed say is no news.
+    // The output of a seed with a bug is expected.
     command.stderr(if bug.is_some() { Stdio::null() } else { Stdio::inherit() });
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let output = tokio::time::timeout(HANGS_AFTER, command.spawn()?.wait_with_output());

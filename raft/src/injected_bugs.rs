@@ -1,4 +1,4 @@
-//! Bugs that the judge must find (feature `planted-bugs`, which no release has): the only file of this crate that asks
+//! Bugs that the judge must find (feature `injected-bugs`, which no release has): the only file of this crate that asks
 //! whether one is injected.
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
-//! Bugs that tests inject into the order of claim and send, to prove that the judge finds them (`reveille_ledger::planted`).
+//! Bugs that tests inject into the order of claim and send, to prove that the judge finds them (`reveille_ledger::injected_bugs`).
 //!
-//! Called by the claim workers; does nothing in a build without the feature `planted-bugs`. The gate has no branch for it: a
+//! Called by the claim workers; does nothing in a build without the feature `injected-bugs`. The gate has no branch for it: a
 //! claim that was never granted brings a check of its own.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Bugs that tests inject into composing and into the journal, to prove that the judge finds them
-//! (`reveille_ledger::planted`). A build without the feature `planted-bugs` has none of them.
+//! (`reveille_ledger::injected_bugs`). A build without the feature `injected-bugs` has none of them.
 
 use reveille_ledger::content::Recipients;
 use reveille_ledger::injected_bugs::{self, Bug};

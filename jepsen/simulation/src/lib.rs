@@ -27,7 +27,7 @@ mod clock;
 mod disk;
 mod faults;
 mod history;
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "injected-bugs")]
 mod late;
 mod limits;
 mod nemesis;

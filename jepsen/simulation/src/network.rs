@@ -140,7 +140,7 @@ impl Network {
     }
 
     /// Records a violation that another module observed.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "injected-bugs")]
     pub fn note_broken(&self, what: String) {
         self.state.lock().oaths.note(what);
     }

@@ -91,7 +91,7 @@ impl Oaths {
     }
 
     /// Another rule of leaderships was broken.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "injected-bugs")]
     pub fn note(&mut self, what: String) {
         self.broken.push(what);
     }

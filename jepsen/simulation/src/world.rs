@@ -284,7 +284,7 @@ impl World {
                 self.after(LOOK_EVERY, AgendaStep::Look);
             }
             AgendaStep::Late => {
-                #[cfg(feature = "planted-bugs")]
+                #[cfg(feature = "injected-bugs")]
                 if let Some(place) = self.leader() {
                     crate::late::propose(self.nodes[place].site(), self.around.network.clone());
                 }

@@ -38,7 +38,7 @@ pub async fn run(args: Args) -> Result<()> {
         tracing::warn!("built with crash points: a variable can make this process die. For tests alone");
     }
     if reveille_ledger::injected_bugs::COMPILED {
-        tracing::warn!("built with planted bugs: a variable can make this process wrong. For tests alone");
+        tracing::warn!("built with injected bugs: a variable can make this process wrong. For tests alone");
     }
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_on_signal()?;

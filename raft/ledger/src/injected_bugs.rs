@@ -1,7 +1,7 @@
 //! Bugs that can be injected, to prove that the judge finds them: one at a time, by name, for the lifetime of a
 //! process.
 //!
-//! A build without the feature `planted-bugs`, such as every release, contains none of them: [`is`] is a constant
+//! A build without the feature `injected-bugs`, such as every release, contains none of them: [`is`] is a constant
 //! false. With the feature the variable [`VARIABLE`] names the bug. It is read once, so `apply` stays pure within a
 //! process.
 
@@ -9,10 +9,10 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Names the bug that a process has.
-pub const VARIABLE: &str = "REVEILLE_PLANTED";
+pub const VARIABLE: &str = "REVEILLE_INJECTED_BUG";
 
 /// Can this build have one?
-pub const COMPILED: bool = cfg!(feature = "planted-bugs");
+pub const COMPILED: bool = cfg!(feature = "injected-bugs");
 
 /// A bug. Each names the rule that it breaks; `docs/reliability.md` tells what caught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ impl fmt::Display for Bug {
 
 /// A word that names no bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no planted bug")]
+#[error("'{0}' is no injected bug")]
 pub struct NoSuchBug(String);
 
 impl FromStr for Bug {
@@ -136,7 +136,7 @@ impl FromStr for Bug {
 }
 
 /// Has this process that bug?
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(feature = "injected-bugs"))]
 #[inline(always)]
 pub const fn is(_bug: Bug) -> bool {
     false
@@ -144,12 +144,12 @@ pub const fn is(_bug: Bug) -> bool {
 
 /// Has this process that bug? An unknown name in the variable is a mistake, and no bug is
 /// worse than another one: the process ends.
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "injected-bugs")]
 pub fn is(bug: Bug) -> bool {
     use std::sync::OnceLock;
-    static PLANTED: OnceLock<Option<Bug>> = OnceLock::new();
+    static INJECTED: OnceLock<Option<Bug>> = OnceLock::new();
     let read = || std::env::var(VARIABLE).ok().map(|name| name.parse().unwrap_or_else(|error| panic!("{error}")));
-    *PLANTED.get_or_init(read) == Some(bug)
+    *INJECTED.get_or_init(read) == Some(bug)
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_planted_unless_it_is_asked_for() {
+    fn no_bug_is_injected_by_default() {
         assert!(Bug::ALL.into_iter().all(|bug| !is(bug)));
     }
 }

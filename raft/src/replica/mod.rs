@@ -111,7 +111,7 @@ impl Replica {
 
     /// For the judge: an entry with a stamp of its own, as if a former leadership had left it in transit. None: the
     /// outcome is unknown.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "injected-bugs")]
     pub async fn propose_stamped(
         &self,
         term: u64,

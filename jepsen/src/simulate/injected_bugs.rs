@@ -1,4 +1,4 @@
-//! `simulate --planted`: a judge that cannot find a bug proves nothing by finding none. Plants one, and looks for the
+//! `simulate --inject`: a judge that cannot find a bug proves nothing by finding none. Injects one, and looks for the
 //! first seed that finds it.
 
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Args, Several};
 
-/// Which bugs are planted.
+/// The bugs to inject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bugs(Vec<Bug>);
 
@@ -49,24 +49,24 @@ struct Found {
 struct Summary {
     /// Each was found.
     valid: bool,
-    planted: Vec<Found>,
+    found_bugs: Vec<Found>,
 }
 
 /// One after the other.
 pub async fn run(args: &Args, bugs: &Bugs) -> Result<Report> {
     if !COMPILED {
-        bail!("this binary has no bugs to plant: build it with --features planted-bugs");
+        bail!("this binary has no bugs to inject: build it with --features injected-bugs");
     }
-    let mut planted = Vec::new();
+    let mut found_bugs = Vec::new();
     for bug in &bugs.0 {
         let found = look_for(args, *bug).await?;
         match (&found.seed, &found.said) {
             (Some(seed), Some(said)) => eprintln!("{bug}: seed {seed} after {:.1} s: {said}", found.seconds),
             _ => eprintln!("{bug}: NOT FOUND by {} seeds in {:.1} s", found.seeds, found.seconds),
         }
-        planted.push(found);
+        found_bugs.push(found);
     }
-    let summary = Summary { valid: planted.iter().all(|found| found.seed.is_some()), planted };
+    let summary = Summary { valid: found_bugs.iter().all(|found| found.seed.is_some()), found_bugs };
     Report::new(&summary, summary.valid)
 }
 

@@ -1,14 +1,14 @@
-//! A judge that finds nothing proves something only if it can find something. Ten of the planted bugs: the two that a
+//! A judge that finds nothing proves something only if it can find something. Ten of the injected bugs: the two that a
 //! seed finds soonest, and those that only the invariants I16 to I19 find. All of them are `reveille-jepsen simulate
-//! --planted all --seeds 0..20`.
+//! --inject all --seeds 0..20`.
 //!
-//! Only in a build that has them: `cargo test --workspace --features planted-bugs --test planted`.
-#![cfg(feature = "planted-bugs")]
+//! Only in a build that has them: `cargo test --workspace --features injected-bugs --test injected_bugs`.
+#![cfg(feature = "injected-bugs")]
 
 use std::process::Command;
 
 fn is_found(bug: &str) {
-    let arguments = ["simulate", "--planted", bug, "--seeds", "0..6", "--minutes", "8"];
+    let arguments = ["simulate", "--inject", bug, "--seeds", "0..6", "--minutes", "8"];
     let output = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen")).args(arguments).output().expect("the binary runs");
     let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{bug} was not found: {said:?}");
