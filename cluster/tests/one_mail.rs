@@ -43,7 +43,7 @@ async fn node(folder: &Path, incarnation: u64) -> Node {
 async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> Node {
     let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
     let address = transport.address().to_string();
-    let me = support::holder(NodeId(1), incarnation);
+    let me = support::owner(NodeId(1), incarnation);
     let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
     options.startup_delay = Duration::ZERO;
     let context = support::context(options, &address, clock).await;
@@ -365,7 +365,10 @@ async fn a_panic_at_a_row_stops_the_node_and_its_next_life_sends_what_was_left()
     trap.0.store(true, Ordering::SeqCst);
     first.put(schedule(3)).await;
     let why = tokio::time::timeout(PATIENCE, failed.wait_for(Option::is_some)).await;
-    assert!(why.expect("P1: the node stops").is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("Lanes"))));
+    assert!(
+        why.expect("P1: the node stops")
+            .is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("ClaimWorkers")))
+    );
     assert!(!first.station.stop(PATIENCE).await, "the row is left open");
     assert!(first.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
 

@@ -36,7 +36,7 @@ impl Node {
     async fn start(folder: &Path) -> Node {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
-        let me = support::holder(NodeId(1), 1);
+        let me = support::owner(NodeId(1), 1);
         let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
         let context = support::context(options, &address, Arc::new(SystemClock)).await;

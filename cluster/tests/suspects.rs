@@ -1,4 +1,4 @@
-//! What becomes of a recipient that was being prepared when its holder died (P12): it goes alone, and after a
+//! What becomes of a recipient that was being prepared when its owner died (P12): it goes alone, and after a
 //! second death with nothing else open it is dead. The crashes are simulated by journals, as a killed process leaves
 //! them; each life has a runtime of its own, which goes with it.
 
@@ -13,7 +13,7 @@ use reveille_cluster::node::clock::SystemClock;
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::worker::journal::{Act, Journal, JournaledState, Owner, Place, Reading, Record, boot_id};
+use reveille_cluster::worker::journal::{Act, Journal, JournalOwner, JournaledState, Place, Reading, Record, boot_id};
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
@@ -39,7 +39,7 @@ fn runtime() -> Runtime {
 /// One life of the only node: its replica, and no actor at work yet.
 struct Life {
     context: Arc<NodeContext>,
-    owner: Owner,
+    owner: JournalOwner,
     boot: String,
     journal_dir: std::path::PathBuf,
 }
@@ -48,7 +48,7 @@ impl Life {
     async fn begin(folder: &Path, incarnation: u64) -> Life {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
-        let me = support::holder(NODE, incarnation);
+        let me = support::owner(NODE, incarnation);
         let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
         let context = support::context(options, &address, Arc::new(SystemClock)).await;
@@ -56,7 +56,7 @@ impl Life {
             let member = Member { name: "n1".into(), address, votes: true };
             context.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
         }
-        let owner = Owner { cluster: context.cluster(), holder: context.me };
+        let owner = JournalOwner { cluster: context.cluster(), process: context.me };
         Life { context, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
     }
 
@@ -78,16 +78,16 @@ impl Life {
     /// This life is known to the ledger, and has settled what the one before it left, as recovery does.
     async fn enlist(&self) {
         let up = NodeUp {
-            owner: self.owner.holder,
+            owner: self.owner.process,
             name: "n1".into(),
             level: 1,
-            process_nonce: self.owner.holder.incarnation.0,
+            process_nonce: self.owner.process.incarnation.0,
         };
         assert_eq!(self.put(Command::NodeUp(up)).await, CommandOutcome::Done);
         let outcomes = self.context.replica.read(|ledger| {
-            let former = ledger.claims().iter().filter(|(_, row)| row.owner < self.owner.holder);
+            let former = ledger.claims().iter().filter(|(_, row)| row.owner < self.owner.process);
             let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| {
-                let owner = Owner { holder: row.owner, ..self.owner };
+                let owner = JournalOwner { process: row.owner, ..self.owner };
                 Journal::read(&self.journal_dir, &owner, &self.boot).outcome(row.page, row.chunk, *fence, &row.claimed)
             };
             former.map(outcome).collect()
@@ -101,7 +101,7 @@ impl Life {
 
     /// Claims a slice for this life, and writes into its journal who of it was open.
     async fn claim_and_open(&self, page: RunId, slice: Bitmap, open: &[u16]) {
-        let claim = ClaimRequest { page, chunk: 0, slice: slice.clone(), owner: self.owner.holder };
+        let claim = ClaimRequest { page, chunk: 0, slice: slice.clone(), owner: self.owner.process };
         let outcome = self.put(Command::Claim(vec![claim])).await;
         let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
@@ -197,7 +197,7 @@ fn relay_of(sink: &Sink, pool: &str, max_sessions: u32) -> Command {
 }
 
 #[test]
-fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
+fn crash_suspect_is_sent_in_a_claim_of_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
@@ -212,7 +212,7 @@ fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
         assert_eq!(sink.accepted_count(), 6, "I1: no recipient got two");
         let granted = |slot: u16| {
             life.context.replica.read(|ledger| {
-                let rows = ledger.closed_claims().map(|(_, row)| row).filter(|row| row.owner == life.owner.holder);
+                let rows = ledger.closed_claims().map(|(_, row)| row).filter(|row| row.owner == life.owner.process);
                 rows.map(|row| row.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
             })
         };
@@ -231,7 +231,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         life.put(relay(&sink)).await;
         life.put(schedule(4)).await;
         let page = life.page().await;
-        let claim = ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 4), owner: life.owner.holder };
+        let claim = ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 4), owner: life.owner.process };
         let outcome = life.put(Command::Claim(vec![claim])).await;
         let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
@@ -288,7 +288,7 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
             letters.collect::<Vec<_>>()
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };
-        assert_eq!(text, "holder died preparing it");
+        assert_eq!(text, "node died composing it");
         life.put(Command::Requeue(Requeue {
             picked: vec![PickedRecipients { run: *run, recipients: vec![] }],
             pool: None,

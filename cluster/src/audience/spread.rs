@@ -38,15 +38,15 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
     for part in parts {
         let (lack, have): (Vec<_>, Vec<_>) = lacking.iter().partition(|(_, lacking)| lacking.contains(part));
         // This node first: what it has just been sent lies in its memory.
-        let holder = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != context.me.node, *node));
-        let Some(holder) = holder else {
+        let source = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != context.me.node, *node));
+        let Some(source) = source else {
             missing.push(*part);
             continue;
         };
         let (mut taking, enough) = (JoinSet::new(), CancellationToken::new());
         for (node, _) in lack {
             let turn = CopySlot::of(context.parts.copies_to(*node), enough.clone());
-            taking.spawn(take(Arc::clone(context), *node, turn, TakePart { part: *part, holder }));
+            taking.spawn(take(Arc::clone(context), *node, turn, TakePart { part: *part, source }));
         }
         let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
         while have < majority {

@@ -1,13 +1,13 @@
-//! A content made ready once, so that an email costs little more than what its recipient adds.
+//! Precompiles a content: renders once what is equal for all recipients, and per recipient only the expressions that
+//! depend on it.
 //!
-//! Called by [`super::Compiled`]. A template is taken apart (`split.rs`): its code that depends on the recipient, and
-//! all the rest. The rest is rendered once, with marks where the code stood, and cut at the marks (`form.rs`); of a
-//! body, the lines without a mark are encoded then, too. What templates do with blanks, comments and line ends is so
-//! decided in one place, by the engine.
+//! Called by [`super::Compiled`]. `split.rs` separates the expressions of a template from the rest. The rest is rendered
+//! once with marks in place of the expressions, and cut at the marks (`form.rs`). Lines of a body without a mark are
+//! encoded once, too.
 //!
-//! The bytes are those of an email that is rendered whole, in every case: a property test, `tests/sheet.rs`. Where
-//! that cannot be known from the pieces, the field is rendered whole for this recipient: a value that is missing or
-//! too long, code that fails, a lone CR, a text that is shorter in base64 than it was thought to be.
+//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/sheet.rs`). Where the
+//! pieces do not tell, the field is rendered whole for this recipient: a missing or long value, an expression that
+//! fails, a lone CR, a text for which another encoding is shorter.
 
 use std::borrow::Cow;
 

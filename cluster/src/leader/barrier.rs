@@ -3,7 +3,7 @@
 //!
 //! No barrier waits for a relay. A silent node is waited out by the grants that it had before the entry; later
 //! ones carry the entry as their floor (see `lease`), so every barrier ends. The leader's half is [`hold`], the
-//! holder's is [`answer`], and [`through_leader`] asks from any node.
+//! owner's is [`answer`], and [`through_leader`] asks from any node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,9 +87,9 @@ pub async fn hold(
         ledger.nodes().iter().map(current).collect()
     });
     let mut asked = JoinSet::new();
-    for holder in nodes {
+    for owner in nodes {
         let (context, leadership, about) = (Arc::clone(context), Arc::clone(leadership), about.clone());
-        asked.spawn(async move { (holder, ask(&context, &leadership, holder, index, about).await) });
+        asked.spawn(async move { (owner, ask(&context, &leadership, owner, index, about).await) });
     }
     let answers = asked.join_all().await;
     // A node ahead of this one may already have moved a hand-off to in-doubt and off its list, while this state still
@@ -108,13 +108,13 @@ pub async fn hold(
     let mut confirmed = BTreeSet::new();
     let mut unconfirmed = Vec::new();
     let key = |crossed: &CrossedHandOff| (crossed.fence, crossed.run, crossed.recipient);
-    for (holder, answer) in answers {
+    for (owner, answer) in answers {
         match answer {
             Some(answer) => {
-                confirmed.insert(holder);
+                confirmed.insert(owner);
                 crossed.extend(answer.crossed.into_iter().map(|one| (key(&one), one)));
             }
-            None => unconfirmed.push(holder.node),
+            None => unconfirmed.push(owner.node),
         }
     }
     let unknown = context.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
@@ -127,21 +127,21 @@ pub async fn hold(
 async fn ask(
     context: &Arc<NodeContext>,
     leadership: &Leadership,
-    holder: ClaimOwner,
+    owner: ClaimOwner,
     index: u64,
     about: BarrierSubject,
 ) -> Option<BarrierAnswer> {
     loop {
         let question = BarrierRequest { index, subject: about.clone() };
-        let answer = match context.replica.peer(holder.node) {
+        let answer = match context.replica.peer(owner.node) {
             Some(peer) => peer_messages::ask(&peer, question, 2 * PATIENCE).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
         // Only this life can speak of its own hand-offs: the next one knows nothing of them.
-        if answer.confirmed && answer.incarnation == holder.incarnation {
+        if answer.confirmed && answer.incarnation == owner.incarnation {
             return Some(answer);
         }
-        if leadership.lease_is_over_below(holder, index) || leadership.ended() {
+        if leadership.lease_is_over_below(owner, index) || leadership.ended() {
             return None;
         }
         tokio::time::sleep(ASK_AGAIN).await;
@@ -238,7 +238,7 @@ async fn theirs(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec
 /// read has settled it, or holds it in doubt; such a state is no younger than the one that is read after the
 /// list, and the leader waits for that index. Read before the list, the index could miss an entry that was applied
 /// in between and has taken a hand-off off. An index that is too high costs a wait. The state is asked, and not the
-/// watch on the applied index: that follows it, and lanes read the state.
+/// watch on the applied index: that follows it, and claim workers read the state.
 pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
     let deadline = Instant::now() + PATIENCE;
     if context.replica.wait_applied(question.index, deadline).await.is_none() {

@@ -148,7 +148,7 @@ fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
                     ledger,
                     several,
                     now,
-                    |holder| leadership.may_claim(holder),
+                    |owner| leadership.may_claim(owner),
                     (|node| leadership.lacking(node), sends),
                 )
             }),

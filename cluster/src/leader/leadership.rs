@@ -36,7 +36,7 @@ pub struct Leadership {
     clocks_agree: bool,
     clock: Mutex<LedgerClock>,
     grants: Mutex<LeaseGrants>,
-    heights: Mutex<AppliedHistory>,
+    applied_history: Mutex<AppliedHistory>,
     reports: Mutex<BTreeMap<NodeId, NodeReport>>,
     /// Read from the look at the state until the claims that were made of it are in the log, or never will be.
     pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
@@ -45,19 +45,19 @@ pub struct Leadership {
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
     pub(crate) ended: CancellationToken,
-    /// Rings for the dispatcher: there may be something to claim.
+    /// Wakes the dispatcher: there may be something to claim.
     pub(crate) work: Notify,
-    /// Rings for the timer: the next due instant may be another.
+    /// Wakes the timer: the next due instant may have changed.
     pub(crate) due: Notify,
-    /// Rings for the auditor: it is much later than before.
+    /// Wakes the auditor: the time has jumped forward.
     pub(crate) late: Notify,
 }
 
 /// What a node said with its last question for a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeReport {
-    /// Which life of it did.
-    pub holder: ClaimOwner,
+    /// The process that reported.
+    pub owner: ClaimOwner,
     /// What it has measured (P12).
     pub measured: NodeMeasurements,
     /// Its state is too old for more claims (P12).
@@ -84,7 +84,7 @@ impl Leadership {
             clocks_agree,
             clock: Mutex::new(LedgerClock::new(base, base_at)),
             grants: Mutex::new(LeaseGrants::new(applied_at)),
-            heights: Mutex::default(),
+            applied_history: Mutex::default(),
             reports: Mutex::default(),
             claiming: Arc::default(),
             lacking: Mutex::default(),
@@ -133,15 +133,15 @@ impl Leadership {
     }
 
     /// Sleeps, at most until the leadership ends.
-    pub(crate) async fn sleep(&self, nap: Duration) {
-        self.ended.run_until_cancelled(tokio::time::sleep(nap)).await;
+    pub(crate) async fn sleep(&self, time: Duration) {
+        self.ended.run_until_cancelled(tokio::time::sleep(time)).await;
     }
 
-    /// Sleeps, at most until the leadership ends or the bell rings. Each bell has one who listens.
-    pub(crate) async fn sleep_until_bell(&self, bell: &Notify, nap: Duration) {
+    /// Sleeps, at most until the leadership ends or `wakeup` is notified. Each `Notify` has one waiter.
+    pub(crate) async fn wait_for_wakeup(&self, wakeup: &Notify, time: Duration) {
         tokio::select! {
-            () = self.sleep(nap) => {}
-            () = bell.notified() => {}
+            () = self.sleep(time) => {}
+            () = wakeup.notified() => {}
         }
     }
 
@@ -180,7 +180,7 @@ impl Leadership {
 
     /// P9: grants or refuses a node lease; answers its length and its floor.
     pub fn grant(&self, question: LeaseRequest) -> Result<(Duration, u64), LeaseRefused> {
-        let (holder, applied, now) = (question.holder, question.applied, self.lease_clock.now());
+        let (owner, applied, now) = (question.owner, question.applied, self.lease_clock.now());
         if self.lease_clock.slept().saturating_sub(self.slept) > SLEPT_MAX {
             tracing::warn!("this machine was suspended: the leadership ends");
             self.ended.cancel();
@@ -194,16 +194,16 @@ impl Leadership {
                 return Err(LeaseRefused::EpochOver);
             }
             let age = {
-                let mut heights = self.heights.lock();
-                heights.note(now, ledger.head().applied);
-                heights.age(applied, now)
+                let mut applied_history = self.applied_history.lock();
+                applied_history.note(now, ledger.head().applied);
+                applied_history.age(applied, now)
             };
             self.note(question, age > FRESH);
-            if replication_lag::is_lost(ledger, holder, applied, age) {
+            if replication_lag::is_lost(ledger, owner, applied, age) {
                 return Err(LeaseRefused::Behind);
             }
-            let floor = ledger.floor(holder.node);
-            Ok((self.grants.lock().grant(holder, floor, now, quorum)?, floor))
+            let floor = ledger.floor(owner.node);
+            Ok((self.grants.lock().grant(owner, floor, now, quorum)?, floor))
         })?;
         self.work.notify_one();
         Ok(granted)
@@ -211,20 +211,20 @@ impl Leadership {
 
     /// What a node says with its question. A question of a former life says nothing of the one that runs.
     fn note(&self, question: LeaseRequest, behind: bool) {
-        let LeaseRequest { holder, measured, stopping, lacking, .. } = question;
+        let LeaseRequest { owner, measured, stopping, lacking, .. } = question;
         let mut reports = self.reports.lock();
-        let before = reports.get(&holder.node);
-        if before.is_some_and(|before| before.holder.incarnation > holder.incarnation) {
+        let before = reports.get(&owner.node);
+        if before.is_some_and(|before| before.owner.incarnation > owner.incarnation) {
             return;
         }
         match (before.is_some_and(|before| before.behind), behind) {
-            (false, true) => tracing::warn!(node = %holder.node, "a node does not apply what is committed: no claims"),
-            (true, false) => tracing::info!(node = %holder.node, "a node applies again what is committed"),
+            (false, true) => tracing::warn!(node = %owner.node, "a node does not apply what is committed: no claims"),
+            (true, false) => tracing::info!(node = %owner.node, "a node applies again what is committed"),
             _ => {}
         }
-        let stopping = stopping || before.is_some_and(|before| before.holder == holder && before.stopping);
-        reports.insert(holder.node, NodeReport { holder, measured, behind, stopping });
-        self.lacking.lock().insert(holder.node, lacking.into_iter().collect());
+        let stopping = stopping || before.is_some_and(|before| before.owner == owner && before.stopping);
+        reports.insert(owner.node, NodeReport { owner, measured, behind, stopping });
+        self.lacking.lock().insert(owner.node, lacking.into_iter().collect());
     }
 
     /// P20: what a node last said that it lacks.
@@ -248,36 +248,36 @@ impl Leadership {
         !self.ended() && current == Some(self.epoch)
     }
 
-    /// P9: may this holder's lease be regarded as over?
-    pub fn lease_is_over(&self, holder: ClaimOwner) -> bool {
-        self.grants.lock().is_over(holder, self.lease_clock.boot())
+    /// P9: may this owner's lease be regarded as over?
+    pub fn lease_is_over(&self, owner: ClaimOwner) -> bool {
+        self.grants.lock().is_over(owner, self.lease_clock.boot())
     }
 
-    /// P15: may every grant to this holder that knows nothing of the entry be regarded as over?
-    pub(crate) fn lease_is_over_below(&self, holder: ClaimOwner, index: u64) -> bool {
-        self.grants.lock().is_over_below(holder, index, self.lease_clock.boot())
+    /// P15: may every grant to this owner that knows nothing of the entry be regarded as over?
+    pub(crate) fn lease_is_over_below(&self, owner: ClaimOwner, index: u64) -> bool {
+        self.grants.lock().is_over_below(owner, index, self.lease_clock.boot())
     }
 
-    /// P12: may this holder be given claims? It has a lease of this leadership, learns of what it is given, and goes on.
-    pub(crate) fn may_claim(&self, holder: ClaimOwner) -> bool {
+    /// P12: may this owner be given claims? It has a lease of this leadership, learns of what it is given, and goes on.
+    pub(crate) fn may_claim(&self, owner: ClaimOwner) -> bool {
         let reports = self.reports.lock();
-        let wants = |report: &NodeReport| report.holder == holder && !report.behind && !report.stopping;
-        reports.get(&holder.node).is_some_and(wants) && self.grants.lock().runs(holder, self.lease_clock.boot())
+        let wants = |report: &NodeReport| report.owner == owner && !report.behind && !report.stopping;
+        reports.get(&owner.node).is_some_and(wants) && self.grants.lock().runs(owner, self.lease_clock.boot())
     }
 
     /// How many nodes have a lease and are behind.
     pub(crate) fn nodes_behind(&self) -> usize {
         let (reports, grants, now) = (self.reports.lock(), self.grants.lock(), self.lease_clock.boot());
-        reports.values().filter(|report| report.behind && grants.runs(report.holder, now)).count()
+        reports.values().filter(|report| report.behind && grants.runs(report.owner, now)).count()
     }
 
-    /// P9: revokes rows whose holders' leases are over. From before the proposal until it is known to be
-    /// applied those holders are granted nothing; an unknown answer is asked again, with whatever is left.
+    /// P9: revokes rows whose owners' leases are over. From before the proposal until it is known to be
+    /// applied those owners are granted nothing; an unknown answer is asked again, with whatever is left.
     pub(crate) async fn revoke(&self, mut rows: BTreeMap<Fence, ClaimOwner>) {
         let revocation = {
             let (mut grants, now) = (self.grants.lock(), self.lease_clock.boot());
             // A node may have come back since the auditor looked.
-            rows.retain(|_, holder| grants.is_over(*holder, now));
+            rows.retain(|_, owner| grants.is_over(*owner, now));
             grants.revoke(rows.values().copied())
         };
         if self.propose(Command::Revoke(rows.into_keys().collect())).await.is_some() {

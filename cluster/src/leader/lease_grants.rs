@@ -22,7 +22,7 @@ pub enum LeaseRefused {
     /// Another epoch is in force.
     #[error("the leader's epoch is over")]
     EpochOver,
-    /// A revocation of this holder's rows is on its way into the log.
+    /// A revocation of this owner's rows is on its way into the log.
     #[error("rows of this node are being revoked")]
     Revoking,
     /// It has not applied a claim that it holds for so long that it cannot have begun it.
@@ -50,16 +50,16 @@ impl LeaseGrants {
         LeaseGrants { since, given: BTreeMap::new(), revoking: BTreeMap::new(), proposals: 0 }
     }
 
-    /// LeaseGrants a lease at `now` from `floor` on, never beyond what the quorum's last acknowledgement covers;
+    /// Grants a lease at `now` from `floor` on, never beyond what the quorum's last acknowledgement covers;
     /// answers its length.
     pub fn grant(
         &mut self,
-        holder: ClaimOwner,
+        owner: ClaimOwner,
         floor: u64,
         now: Duration,
         last_quorum_ack: Option<Duration>,
     ) -> Result<Duration, LeaseRefused> {
-        if self.revoking.contains_key(&holder) {
+        if self.revoking.contains_key(&owner) {
             return Err(LeaseRefused::Revoking);
         }
         let covered_until = last_quorum_ack.ok_or(LeaseRefused::NoQuorum)? + LEASE;
@@ -70,33 +70,33 @@ impl LeaseGrants {
         // What is over for longer than the margin holds nothing back: lives that are gone are forgotten.
         let over_before = now.saturating_sub(MARGIN);
         self.given.retain(|_, grants| grants.iter().any(|grant| grant.end >= over_before));
-        keep(self.given.entry(holder).or_default(), LeaseGrant { end, floor }, over_before);
+        keep(self.given.entry(owner).or_default(), LeaseGrant { end, floor }, over_before);
         Ok(end - now)
     }
 
-    /// May the leader regard every grant to this holder with a floor below `index` as over at `now`?
-    pub fn is_over_below(&self, holder: ClaimOwner, index: u64, now: Duration) -> bool {
+    /// May the leader regard every grant to this owner with a floor below `index` as over at `now`?
+    pub fn is_over_below(&self, owner: ClaimOwner, index: u64, now: Duration) -> bool {
         let inherited = self.since + LEASE;
-        let given = self.given.get(&holder).into_iter().flatten().filter(|grant| grant.floor < index);
+        let given = self.given.get(&owner).into_iter().flatten().filter(|grant| grant.floor < index);
         let last = given.map(|grant| grant.end).max().unwrap_or_default().max(inherited);
         now > last + MARGIN
     }
 
-    /// May the leader regard the holder's lease as over at `now`? Only then are its rows revoked.
-    pub fn is_over(&self, holder: ClaimOwner, now: Duration) -> bool {
-        self.is_over_below(holder, u64::MAX, now)
+    /// May the leader regard the owner's lease as over at `now`? Only then are its rows revoked.
+    pub fn is_over(&self, owner: ClaimOwner, now: Duration) -> bool {
+        self.is_over_below(owner, u64::MAX, now)
     }
 
-    /// Does the holder have a lease of this leader that runs at `now`? Only such a one gets claims.
-    pub fn runs(&self, holder: ClaimOwner, now: Duration) -> bool {
-        self.given.get(&holder).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
+    /// Does the owner have a lease of this leader that runs at `now`? Only such a one gets claims.
+    pub fn runs(&self, owner: ClaimOwner, now: Duration) -> bool {
+        self.given.get(&owner).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
-    /// A revocation of these holders' rows is about to be proposed: until it is known to be applied they are
+    /// A revocation of these owners' rows is about to be proposed: until it is known to be applied they are
     /// granted nothing. A time-out of the proposal ends nothing.
-    pub fn revoke(&mut self, holders: impl IntoIterator<Item = ClaimOwner>) -> Revocation {
+    pub fn revoke(&mut self, owners: impl IntoIterator<Item = ClaimOwner>) -> Revocation {
         self.proposals += 1;
-        self.revoking.extend(holders.into_iter().map(|holder| (holder, self.proposals)));
+        self.revoking.extend(owners.into_iter().map(|owner| (owner, self.proposals)));
         Revocation(self.proposals)
     }
 
@@ -122,7 +122,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn holder(incarnation: u64) -> ClaimOwner {
+    fn owner(incarnation: u64) -> ClaimOwner {
         ClaimOwner { node: NodeId(1), incarnation: Incarnation(incarnation) }
     }
 
@@ -131,10 +131,10 @@ mod tests {
         let cases = [(1_000, 1_000, 1_000), (1_000, 2_500, 2_400), (1_000, 1_900, 500), (0, 3_999, 10)];
         for (sent, received, quorum) in cases {
             let (node, mut grants) = (NodeLease::default(), LeaseGrants::new(at(0)));
-            let Ok(length) = grants.grant(holder(1), 0, at(received), Some(at(quorum))) else { continue };
+            let Ok(length) = grants.grant(owner(1), 0, at(received), Some(at(quorum))) else { continue };
             node.prolong(at(sent), length, 0);
             for now in (0..20_000).map(at) {
-                assert!(!(node.runs(now, 0) && grants.is_over(holder(1), now)), "P9 at {now:?}");
+                assert!(!(node.runs(now, 0) && grants.is_over(owner(1), now)), "P9 at {now:?}");
             }
         }
     }
@@ -142,25 +142,25 @@ mod tests {
     #[test]
     fn a_leader_without_a_quorum_grants_nothing() {
         let mut grants = LeaseGrants::new(at(0));
-        assert_eq!(grants.grant(holder(1), 0, at(5_000), None), Err(LeaseRefused::NoQuorum));
-        assert_eq!(grants.grant(holder(1), 0, at(5_000), Some(at(1_000))), Err(LeaseRefused::NoQuorum));
-        assert_eq!(grants.grant(holder(1), 0, at(5_000), Some(at(1_500))), Ok(at(500)));
+        assert_eq!(grants.grant(owner(1), 0, at(5_000), None), Err(LeaseRefused::NoQuorum));
+        assert_eq!(grants.grant(owner(1), 0, at(5_000), Some(at(1_000))), Err(LeaseRefused::NoQuorum));
+        assert_eq!(grants.grant(owner(1), 0, at(5_000), Some(at(1_500))), Ok(at(500)));
     }
 
     #[test]
     fn what_a_former_leader_granted_is_waited_out() {
         let grants = LeaseGrants::new(at(10_000));
-        assert!(!grants.is_over(holder(1), at(15_000)));
-        assert!(grants.is_over(holder(1), at(15_001)));
+        assert!(!grants.is_over(owner(1), at(15_000)));
+        assert!(grants.is_over(owner(1), at(15_001)));
     }
 
     #[test]
     fn a_new_life_does_not_end_the_lease_of_the_old_one() {
         let mut grants = LeaseGrants::new(at(0));
-        grants.grant(holder(1), 0, at(20_000), Some(at(20_000))).expect("granted");
-        grants.grant(holder(2), 0, at(21_000), Some(at(21_000))).expect("granted");
-        assert!(!grants.is_over(holder(1), at(25_000)));
-        assert!(grants.is_over(holder(1), at(25_001)));
+        grants.grant(owner(1), 0, at(20_000), Some(at(20_000))).expect("granted");
+        grants.grant(owner(2), 0, at(21_000), Some(at(21_000))).expect("granted");
+        assert!(!grants.is_over(owner(1), at(25_000)));
+        assert!(grants.is_over(owner(1), at(25_001)));
     }
 
     #[test]
@@ -168,38 +168,38 @@ mod tests {
         let mut grants = LeaseGrants::new(at(0));
         for life in 1..=100 {
             let now = at(20_000 * life);
-            grants.grant(holder(life), 0, now, Some(now)).expect("granted");
-            assert!(!grants.is_over(holder(life), now));
+            grants.grant(owner(life), 0, now, Some(now)).expect("granted");
+            assert!(!grants.is_over(owner(life), now));
         }
         assert_eq!(grants.given.len(), 1);
-        assert!((1..100).all(|life| grants.is_over(holder(life), at(2_000_000))));
+        assert!((1..100).all(|life| grants.is_over(owner(life), at(2_000_000))));
     }
 
     #[test]
     fn a_node_that_was_waited_out_cannot_come_back_on_an_old_state() {
         let (node, mut grants) = (NodeLease::default(), LeaseGrants::new(at(0)));
-        let length = grants.grant(holder(1), 7, at(10_000), Some(at(10_000))).expect("granted");
+        let length = grants.grant(owner(1), 7, at(10_000), Some(at(10_000))).expect("granted");
         node.prolong(at(10_000), length, 7);
         // Entry 8 forbids something; the node renews, but has not applied it.
-        let length = grants.grant(holder(1), 8, at(11_000), Some(at(11_000))).expect("granted");
+        let length = grants.grant(owner(1), 8, at(11_000), Some(at(11_000))).expect("granted");
         node.prolong(at(11_000), length, 8);
         assert!(node.runs(at(13_999), 7), "the older grant runs to its own end");
         assert!(!node.runs(at(14_000), 7), "P9: and is not prolonged");
         assert!(node.runs(at(14_999), 8), "with the entry applied, the newer one counts");
-        assert!(!grants.is_over_below(holder(1), 8, at(15_000)));
-        assert!(grants.is_over_below(holder(1), 8, at(15_001)), "P15: so the barrier at 8 ends");
-        assert!(!grants.is_over(holder(1), at(16_000)));
+        assert!(!grants.is_over_below(owner(1), 8, at(15_000)));
+        assert!(grants.is_over_below(owner(1), 8, at(15_001)), "P15: so the barrier at 8 ends");
+        assert!(!grants.is_over(owner(1), at(16_000)));
     }
 
     #[test]
     fn while_its_rows_are_being_revoked_a_holder_is_granted_nothing() {
         let mut grants = LeaseGrants::new(at(0));
-        let first = grants.revoke([holder(1)]);
-        let second = grants.revoke([holder(2)]);
-        assert_eq!(grants.grant(holder(1), 0, at(9_000), Some(at(9_000))), Err(LeaseRefused::Revoking));
+        let first = grants.revoke([owner(1)]);
+        let second = grants.revoke([owner(2)]);
+        assert_eq!(grants.grant(owner(1), 0, at(9_000), Some(at(9_000))), Err(LeaseRefused::Revoking));
         grants.revoked(first);
-        assert!(grants.grant(holder(1), 0, at(9_000), Some(at(9_000))).is_ok());
-        assert_eq!(grants.grant(holder(2), 0, at(9_000), Some(at(9_000))), Err(LeaseRefused::Revoking));
+        assert!(grants.grant(owner(1), 0, at(9_000), Some(at(9_000))).is_ok());
+        assert_eq!(grants.grant(owner(2), 0, at(9_000), Some(at(9_000))), Err(LeaseRefused::Revoking));
         grants.revoked(second);
         assert!(!grants.is_revoking());
     }

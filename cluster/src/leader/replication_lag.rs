@@ -48,9 +48,9 @@ impl AppliedHistory {
     }
 }
 
-/// Must a holder that has applied so much, and whose state is so old, do without a lease?
-pub(crate) fn is_lost(ledger: &Ledger, holder: ClaimOwner, applied: u64, age: Duration) -> bool {
-    let mut held = ledger.claims().iter().filter(|(_, row)| row.owner == holder && !row.claimed.is_empty());
+/// Must a owner that has applied so much, and whose state is so old, do without a lease?
+pub(crate) fn is_lost(ledger: &Ledger, owner: ClaimOwner, applied: u64, age: Duration) -> bool {
+    let mut held = ledger.claims().iter().filter(|(_, row)| row.owner == owner && !row.claimed.is_empty());
     age > BEGIN_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)
 }
 

@@ -7,11 +7,10 @@
 //! - **monotonic** measures work and waiting, where a suspended machine should not count.
 //!
 //! [`LedgerClock`] makes ledger time for the leader of one epoch. Whether the voters' clocks agree, and on
-//! what base, is the ledger's to decide; this page only carries the decision forward.
+//! what base, is the ledger's to decide; this module only applies its decision.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use reveille_ledger::ids::Time;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -52,45 +51,6 @@ impl Clock for SystemClock {
 fn since_zero(reading: Timespec) -> Duration {
     let seconds = u64::try_from(reading.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(reading.tv_nsec).unwrap_or_default())
-}
-
-/// A clock that moves by hand: for tests and for the simulation.
-#[derive(Debug)]
-pub struct ManualClock {
-    readings: Mutex<(Time, Duration)>,
-}
-
-impl ManualClock {
-    /// A clock that stands at `wall`, on a machine that has just started.
-    pub fn new(wall: Time) -> ManualClock {
-        ManualClock { readings: Mutex::new((wall, Duration::ZERO)) }
-    }
-
-    /// Lets time pass, on all its clocks.
-    pub fn advance(&self, by: Duration) {
-        let mut readings = self.readings.lock();
-        readings.0 = readings.0.plus_ms(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
-        readings.1 = readings.1.saturating_add(by);
-    }
-
-    /// Sets the wall clock, as an operator or a time daemon would. No time passes.
-    pub fn set_wall(&self, wall: Time) {
-        self.readings.lock().0 = wall;
-    }
-}
-
-impl Clock for ManualClock {
-    fn wall(&self) -> Time {
-        self.readings.lock().0
-    }
-
-    fn boot(&self) -> Duration {
-        self.readings.lock().1
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.boot()
-    }
 }
 
 /// The slew is at most one in this many (P18: 0.1 %).
@@ -155,15 +115,6 @@ mod tests {
         let (boot, monotonic) = (clock.boot(), clock.monotonic());
         assert!(boot > Duration::ZERO && boot >= monotonic.saturating_sub(SECOND));
         assert!(clock.boot() >= boot && clock.monotonic() >= monotonic);
-    }
-
-    #[test]
-    fn a_manual_clock_moves_when_it_is_told_to() {
-        let clock = ManualClock::new(Time(5_000));
-        clock.advance(SECOND);
-        assert_eq!((clock.wall(), clock.boot(), clock.monotonic()), (Time(6_000), SECOND, SECOND));
-        clock.set_wall(Time(1));
-        assert_eq!((clock.wall(), clock.boot()), (Time(1), SECOND));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A node's actors from start to stop, in the order that the protocol asks for.
 //!
 //! Start (P10): the replica runs, then this life is made known to the ledger, then rows of earlier lives are
-//! settled from their journals, then lanes are ready, and only then the node asks for a lease and so for
+//! settled from their journals, then claim workers are ready, and only then the node asks for a lease and so for
 //! claims. Stop: the leader hears of it and claims nothing more for this life, what has not begun goes back, what is
 //! past its gate gets its answer, leadership is handed over. The journal stays: the next life settles what may still
 //! be open, and deletes it.
@@ -27,7 +27,7 @@ use crate::ops::backlog_watch;
 use crate::smtp::registry::RelayRegistry;
 use crate::smtp::{CredentialStore, Dial, RelayRules};
 use crate::worker::context::{JournalWriter, WorkerContext};
-use crate::worker::journal::{Journal, Owner, boot_id};
+use crate::worker::journal::{Journal, JournalOwner, boot_id};
 use crate::worker::lease_client::StopSignals;
 use crate::worker::settler::Settler;
 use crate::worker::{lease_client, recovery, workers};
@@ -85,7 +85,7 @@ pub struct NodeRuntime {
 impl NodeRuntime {
     /// Starts to stand for leadership: a cluster needs a leader before a node can be made known to it.
     /// To be called once the replica runs. It goes on that replica's runtime: what a leader does must not
-    /// wait for what its lanes do.
+    /// wait for what its claim workers do.
     pub fn lead(context: &Arc<NodeContext>) -> Candidacy {
         let supervisor = Supervisor::new(context.replica.runtime().clone());
         let stop = CancellationToken::new();
@@ -111,7 +111,7 @@ impl NodeRuntime {
         enlist(&context, &options, cancel).await?;
         let boot = boot_id().map_err(|error| StartError::Journal(error.to_string()))?;
         recovery::settle_former_lives(&context, &options.journal_dir, &boot, cancel).await;
-        let owner = Owner { cluster: context.cluster(), holder: context.me };
+        let owner = JournalOwner { cluster: context.cluster(), process: context.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
             .map_err(|error| StartError::Journal(error.to_string()))?;
         let RuntimeOptions { name, hello_name, credentials, reply_rules, dialer, .. } = options;
@@ -136,13 +136,13 @@ impl NodeRuntime {
             follow_relays(context, Arc::clone(&relays), stopping.asked)
         });
         self.run_actor(ActorKind::BacklogWatch, asked, |context, stopping| backlog_watch::run(context, stopping.asked));
-        self.run_actor(ActorKind::PartSteward, asked, |context, stopping| {
+        self.run_actor(ActorKind::AudienceParts, asked, |context, stopping| {
             audience::steward::run(context, stopping.asked)
         });
-        self.run_actor(ActorKind::LeaseKeeper, settled, lease_client::run);
+        self.run_actor(ActorKind::LeaseClient, settled, lease_client::run);
         // The workers own the context that they share: its settler ends when the last outcome has been left there.
         let mut workers = Some(workers);
-        self.run_actor(ActorKind::Lanes, asked, move |_, stopping| {
+        self.run_actor(ActorKind::ClaimWorkers, asked, move |_, stopping| {
             let workers = workers.take();
             async move {
                 if let Some(workers) = workers {

@@ -72,8 +72,8 @@ impl Application for PeerHandler {
 
     async fn answer(&self, from: NodeId, payload: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Rejection> {
         match peer_messages::decode(&payload)? {
-            PeerRequest::RenewLease(request) if request.holder.node != from => {
-                Err(Rejection::Malformed(format!("node {from} asks for a lease of node {}", request.holder.node)))
+            PeerRequest::RenewLease(request) if request.owner.node != from => {
+                Err(Rejection::Malformed(format!("node {from} asks for a lease of node {}", request.owner.node)))
             }
             PeerRequest::RenewLease(request) => reply::<LeaseRequest>(&grant(&*self.started()?, request).await),
             PeerRequest::Barrier(request) => {
@@ -140,14 +140,14 @@ async fn hold_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<H
 }
 
 async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), String> {
-    let TakePart { part, holder } = question;
+    let TakePart { part, source } = question;
     let name = &context.introduction.name;
     if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
     }
     // Never closed. The caller gives up before it waits for long.
     let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
-    match fetch_from(&context, holder, part).await {
+    match fetch_from(&context, source, part).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!("{name} was to take it over from a node that has it no more")),
         Err(error) => Err(format!("{name} cannot take it over: {error}")),

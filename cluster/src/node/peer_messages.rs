@@ -92,7 +92,7 @@ fn encode(message: &impl Serialize) -> Result<Vec<u8>, Rejection> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRequest {
     /// The process that asks.
-    pub holder: ClaimOwner,
+    pub owner: ClaimOwner,
     /// The index that it has applied.
     pub applied: u64,
     /// Audience parts that it needs and cannot read (P20).
@@ -289,7 +289,7 @@ pub struct TakePart {
     /// The part.
     pub part: Hash,
     /// The node that has it.
-    pub holder: NodeId,
+    pub source: NodeId,
 }
 
 /// Bytes as a JSON string: an array of numbers would be four times as long.
@@ -314,7 +314,7 @@ mod tests {
     fn lease() -> PeerRequest {
         let flow = RelayFlow { dialogue: Some(Duration::from_millis(2_000)), rate_milli: 500 };
         LeaseRequest {
-            holder: ClaimOwner { node: NodeId(3), incarnation: Incarnation(2) },
+            owner: ClaimOwner { node: NodeId(3), incarnation: Incarnation(2) },
             applied: 9,
             lacking: vec![Hash([7; 32])],
             measured: NodeMeasurements { relays: [("one".to_owned(), flow)].into(), settle: None },

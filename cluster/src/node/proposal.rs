@@ -91,7 +91,8 @@ async fn settle_by(
     Ok(last)
 }
 
-/// The first half last: it is settled first. `None` for a single row, whose outcomes are bounded far below an entry.
+/// Splits in the middle. The first half comes last, since the caller pops from the end. `None` for a single claim: its
+/// outcomes always fit into an entry.
 fn halves(mut rows: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
     if rows.len() < 2 {
         return None;

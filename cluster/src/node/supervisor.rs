@@ -18,9 +18,9 @@ pub(crate) enum ActorKind {
     /// Stands for this node's leaderships.
     Leadership,
     /// Keeps the node lease.
-    LeaseKeeper,
-    /// Works claim rows.
-    Lanes,
+    LeaseClient,
+    /// Works claims.
+    ClaimWorkers,
     /// Settles outcomes.
     Settler,
     /// Keeps relay pools in step with the ledger.
@@ -28,7 +28,7 @@ pub(crate) enum ActorKind {
     /// Looks at what is late.
     BacklogWatch,
     /// Keeps the parts of audiences in step with the ledger.
-    PartSteward,
+    AudienceParts,
 }
 
 /// What happens when an actor ends on its own.
@@ -54,12 +54,12 @@ impl ActorKind {
     /// The table: where.
     fn place(self) -> ActorRuntime {
         match self {
-            ActorKind::Leadership | ActorKind::LeaseKeeper => ActorRuntime::Raft,
-            ActorKind::Lanes
+            ActorKind::Leadership | ActorKind::LeaseClient => ActorRuntime::Raft,
+            ActorKind::ClaimWorkers
             | ActorKind::Settler
             | ActorKind::RelayFollower
             | ActorKind::BacklogWatch
-            | ActorKind::PartSteward => ActorRuntime::Work,
+            | ActorKind::AudienceParts => ActorRuntime::Work,
         }
     }
 
@@ -67,12 +67,12 @@ impl ActorKind {
     fn end(self) -> OnEnd {
         match self {
             ActorKind::Leadership => OnEnd::Restart(Duration::from_millis(100)),
-            ActorKind::LeaseKeeper => OnEnd::Restart(Duration::from_millis(100)),
-            ActorKind::RelayFollower | ActorKind::BacklogWatch | ActorKind::PartSteward => {
+            ActorKind::LeaseClient => OnEnd::Restart(Duration::from_millis(100)),
+            ActorKind::RelayFollower | ActorKind::BacklogWatch | ActorKind::AudienceParts => {
                 OnEnd::Restart(Duration::from_secs(1))
             }
             // What is past the gate and what is not settled lives in these two.
-            ActorKind::Lanes | ActorKind::Settler => OnEnd::StopNode,
+            ActorKind::ClaimWorkers | ActorKind::Settler => OnEnd::StopNode,
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         let (supervisor, stop, lives) =
             (Supervisor::new(Handle::current()), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
         let counted = Arc::clone(&lives);
-        supervisor.run(ActorKind::LeaseKeeper, stop.clone(), move || {
+        supervisor.run(ActorKind::LeaseClient, stop.clone(), move || {
             let life = counted.fetch_add(1, Ordering::SeqCst);
             async move {
                 assert_ne!(life, 0, "the first life panics");

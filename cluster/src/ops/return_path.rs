@@ -1,6 +1,6 @@
 //! The envelope sender with a token: a bounce says by its address which hand-off it is about (VERP).
 //!
-//! Made once at the start of a node; the lane asks it for the sender of each email. `bounce@b.example.com` becomes
+//! Made once at the start of a node; the claim worker asks it for the sender of each email. `bounce@b.example.com` becomes
 //! `bounce+TOKEN@b.example.com`. A token names run and recipient, whose tenant the ledger knows, and carries a keyed
 //! hash over both, the cluster and its incarnation (P21). It is written in base32 of lower-case letters, because some
 //! relays change the case of a local part. No local part is longer than the 64 bytes of RFC 5321, whatever the run.

@@ -1,6 +1,6 @@
 //! The way to opt out that stands in bulk mail (RFC 2369, RFC 8058): its header, and the tokens in it.
 //!
-//! Made once at the start of a node. The lane asks for the header of each recipient; the node's listener asks
+//! Made once at the start of a node. The claim worker asks for the header of each recipient; the node's listener asks
 //! what a token says. A token holds all that is needed, tenant and address key, and a keyed hash over both: the
 //! ledger keeps nothing for it, and it holds as long as its key is known. It promises that a key is shown nowhere
 //! and that comparing takes the same time whatever is compared. It is not encrypted: who has the link can read

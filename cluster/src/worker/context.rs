@@ -59,7 +59,7 @@ impl JournalWriter {
     }
 }
 
-/// Shared by the lanes of one life of a node.
+/// Shared by the claim workers of one process.
 pub(crate) struct WorkerContext {
     pub node: Arc<NodeContext>,
     pub relays: Arc<RelayRegistry>,

@@ -79,11 +79,11 @@ fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), 
 
 /// The part that needs no recipient: asked before a session and the relay's rate are spent.
 pub(crate) fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), GateRefusal> {
-    let row = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInRow)?;
+    let row = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInClaim)?;
     if row.owner != me || !row.claimed.contains(place.slot) {
-        return Err(GateRefusal::NotInRow);
+        return Err(GateRefusal::NotInClaim);
     }
-    let run = ledger.run(run).ok_or(GateRefusal::NotInRow)?;
+    let run = ledger.run(run).ok_or(GateRefusal::NotInClaim)?;
     match run.state {
         RunState::Open => {}
         RunState::Paused { .. } => return Err(GateRefusal::RunPaused),
@@ -103,13 +103,13 @@ mod tests {
 
     use super::*;
     use crate::node::supervisor::Supervisor;
-    use crate::worker::journal::{Journal, Owner};
+    use crate::worker::journal::{Journal, JournalOwner};
     use crate::worker::outcome::DeliveryOutcome;
 
     #[tokio::test]
     async fn second_begin_of_recipient_stops_node_and_settles_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let owner = Owner { cluster: 7, holder: ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) } };
+        let owner = JournalOwner { cluster: 7, process: ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) } };
         let journal = Journal::create(folder.path(), &owner, "this boot").expect("a journal");
         let supervisor = Supervisor::new(tokio::runtime::Handle::current());
         let journal = JournalWriter::new(journal, supervisor.failing());

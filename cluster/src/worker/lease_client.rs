@@ -22,7 +22,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// of a relay: this is how long they do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The steps of a stop, as the keeper and the lanes see them.
+/// The steps of a stop, as the lease client and the claim workers see them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSignals {
     /// The node stops: nothing begins any more.
@@ -70,7 +70,7 @@ async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: b
     let applied = context.replica.read(|ledger| ledger.head().applied);
     let lacking =
         if context.parts.is_lacking() { context.parts.named_lacking(&open_parts(context)) } else { Vec::new() };
-    let question = LeaseRequest { holder: context.me, applied, lacking, measured, stopping };
+    let question = LeaseRequest { owner: context.me, applied, lacking, measured, stopping };
     let sent_at = context.lease_clock();
     let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) else { return false };
     match peer_messages::ask(&peer, question, ASK_EVERY).await {

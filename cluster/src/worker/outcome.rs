@@ -35,7 +35,7 @@ impl DeliveryOutcome {
         Some(DeliveryOutcome::Released(match refusal {
             GateRefusal::BegunBefore => return None,
             GateRefusal::OptedOut => return Some(DeliveryOutcome::Suppressed),
-            GateRefusal::NotInRow => ReleaseReason::NotInClaim,
+            GateRefusal::NotInClaim => ReleaseReason::NotInClaim,
             GateRefusal::RunPaused => ReleaseReason::RunPaused,
             GateRefusal::RunEnded => ReleaseReason::RunEnded,
             GateRefusal::LeaseOver => ReleaseReason::LeaseOver,
@@ -48,7 +48,7 @@ impl DeliveryOutcome {
     /// Counts it.
     pub(crate) fn count(&self) {
         let (outcome, reason) = self.words();
-        metrics::counter!("reveille_mails_total", "outcome" => outcome, "reason" => reason).increment(1);
+        metrics::counter!("reveille_emails_total", "outcome" => outcome, "reason" => reason).increment(1);
     }
 
     /// Outcome and reason, as the history and the metrics name them.
@@ -103,15 +103,15 @@ fn released(why: ReleaseReason) -> &'static str {
         ReleaseReason::Busy => "busy",
         ReleaseReason::Paced => "paced",
         ReleaseReason::SessionEnded => "session_ended",
-        ReleaseReason::NotInClaim => "not_in_row",
+        ReleaseReason::NotInClaim => "not_in_claim",
         ReleaseReason::RunPaused => "run_paused",
         ReleaseReason::RunEnded => "run_ended",
         ReleaseReason::PastDeadline => "past_deadline",
         ReleaseReason::LeaseOver => "lease_over",
         ReleaseReason::JournalFailed => "journal_failed",
         ReleaseReason::Stopping => "stopping",
-        ReleaseReason::OwnerDied => "holder_died",
-        ReleaseReason::OwnerDiedPreparing => "holder_died_preparing",
+        ReleaseReason::OwnerDied => "owner_died",
+        ReleaseReason::OwnerDiedPreparing => "owner_died_composing",
     }
 }
 

@@ -15,7 +15,7 @@ use reveille_ledger::ids::{ClaimOwner, Fence, Incarnation};
 use reveille_ledger::{Claim, Ledger, RecipientState};
 use tokio_util::sync::CancellationToken;
 
-use super::journal::{self, Journal, Owner, Reading};
+use super::journal::{self, Journal, JournalOwner, Reading};
 use crate::node::context::NodeContext;
 use crate::node::proposal;
 
@@ -32,7 +32,7 @@ pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, bo
     }
     for incarnation in lives.into_iter().filter(|incarnation| *incarnation < context.me.incarnation) {
         let life = ClaimOwner { node: context.me.node, incarnation };
-        let owner = Owner { cluster: context.cluster(), holder: life };
+        let owner = JournalOwner { cluster: context.cluster(), process: life };
         let reading = Journal::read(folder, &owner, boot);
         let outcomes = context.replica.read(|ledger| outcomes(ledger, life, &reading));
         match &reading {
@@ -75,9 +75,9 @@ fn sweep(context: &NodeContext, folder: &Path) {
 
 /// Earlier lives of this node that have open rows.
 fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
-    let holders = ledger.claims().iter().map(|(_, row)| row.owner);
-    let former = holders.filter(|holder| holder.node == me.node && holder.incarnation < me.incarnation);
-    former.map(|holder| holder.incarnation).collect()
+    let owners = ledger.claims().iter().map(|(_, row)| row.owner);
+    let former = owners.filter(|owner| owner.node == me.node && owner.incarnation < me.incarnation);
+    former.map(|owner| owner.incarnation).collect()
 }
 
 /// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a

@@ -1,6 +1,6 @@
 //! The settler: gathers what became of recipients and proposes it, many in one entry.
 //!
-//! Outcomes come from lanes and from recovery. Each is proposed until the ledger has taken it: a settle
+//! Outcomes come from claim workers and from recovery. Each is proposed until the ledger has taken it: a settle
 //! that comes twice changes nothing more (P4), so an unknown answer is simply asked again. Nothing is lost
 //! while the process lives; if it dies, the journal says the same things (P11).
 
@@ -20,7 +20,7 @@ use super::outcome::DeliveryOutcome;
 use crate::node::context::NodeContext;
 use crate::node::proposal;
 
-/// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the lanes wait, and
+/// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the claim workers wait, and
 /// with them the hand-offs, which is what must happen when nothing can be settled.
 const QUEUE_MAX: usize = 8_192;
 /// Outcomes that are settled together. What exceeds an entry all the same is halved (`propose_until_taken`).
@@ -28,7 +28,7 @@ const BATCH_MAX: usize = 4_096;
 /// How long outcomes are gathered while others are under way: it costs little lateness and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Where lanes leave outcomes.
+/// Where claim workers leave outcomes.
 #[derive(Clone)]
 pub struct Settler {
     queue: mpsc::Sender<(Place, DeliveryOutcome)>,

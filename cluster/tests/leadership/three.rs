@@ -42,7 +42,7 @@ async fn three(
         let (address, name, node) = (transport.address().to_string(), format!("n{number}"), NodeId(number));
         members.insert(node, Member { name: name.clone(), address: address.clone(), votes: true });
         let mut options =
-            reveille_raft::ReplicaOptions::new(folder.join(&name), support::holder(node, 1), Arc::new(transport));
+            reveille_raft::ReplicaOptions::new(folder.join(&name), support::owner(node, 1), Arc::new(transport));
         // Calm: on a small machine all of this, and whatever else it does, share two cores.
         options.heartbeat_ms = 100;
         options.election_ms = 2_000..4_000;

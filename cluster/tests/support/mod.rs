@@ -20,7 +20,7 @@ use reveille_raft::{Replica, ReplicaOptions};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node, in one life of it.
-pub fn holder(node: NodeId, incarnation: u64) -> ClaimOwner {
+pub fn owner(node: NodeId, incarnation: u64) -> ClaimOwner {
     ClaimOwner { node, incarnation: Incarnation(incarnation) }
 }
 

@@ -32,25 +32,25 @@ fn names(report: &BarrierReport, number: u32) -> bool {
     report.crossed.iter().any(|crossed| crossed.recipient == number)
 }
 
-/// A holder, not the leader, with one email past its gate and the next one short of it.
+/// A owner, not the leader, with one email past its gate and the next one short of it.
 struct Halfway {
     cluster: Cluster,
     leads: usize,
-    holder: usize,
+    owner: usize,
     held: reveille_sink::Held,
 }
 
 async fn halfway() -> Halfway {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let holder = (leads + 1) % 3;
-    cluster.nodes[holder].valve.shut_after(1);
-    let mut hold = cluster.hold_a_mail_of(holder);
+    let owner = (leads + 1) % 3;
+    cluster.nodes[owner].valve.shut_after(1);
+    let mut hold = cluster.hold_a_mail_of(owner);
     open_with(&cluster, leads, 200, Policies::default()).await;
-    let held = hold.next(PATIENCE).await.expect("the holder sends");
-    let valve = &cluster.nodes[holder].valve;
+    let held = hold.next(PATIENCE).await.expect("the owner sends");
+    let valve = &cluster.nodes[owner].valve;
     until("a dialogue is short of its gate", || (valve.stopped() > 0).then_some(())).await;
-    Halfway { cluster, leads, holder, held }
+    Halfway { cluster, leads, owner, held }
 }
 
 /// Who is claimed by a node and not past its gate.
@@ -60,8 +60,8 @@ fn waiting(context: &NodeContext, node: NodeId, crossed: u32) -> Vec<u32> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
-    let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (me, third) = (&cluster.nodes[holder], cluster.nodes[(leads + 2) % 3].context());
+    let Halfway { cluster, leads, owner, held } = halfway().await;
+    let (me, third) = (&cluster.nodes[owner], cluster.nodes[(leads + 2) % 3].context());
     let crossed = number_of(&held.accepted.recipient);
     let waiting = waiting(me.context(), me.id, crossed);
     assert!(waiting.len() > 1, "{waiting:?}");
@@ -84,11 +84,11 @@ async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_does_not_answer_is_waited_out_and_named() {
-    let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (me, node, context) = (&cluster.nodes[holder], cluster.nodes[holder].id, cluster.nodes[leads].context());
+    let Halfway { cluster, leads, owner, held } = halfway().await;
+    let (me, node, context) = (&cluster.nodes[owner], cluster.nodes[owner].id, cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
     let number = *waiting(me.context(), node, crossed).first().expect("a recipient waits");
-    cluster.isolate(holder);
+    cluster.isolate(owner);
     let report = opt_out(context, number).await;
     assert_eq!(report.unconfirmed, [node]);
     assert!(names(&report, number), "its progress is not known: {report:?}");
@@ -107,17 +107,17 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one() {
-    let Halfway { mut cluster, leads, holder, held } = halfway().await;
-    let node = cluster.nodes[holder].id;
+    let Halfway { mut cluster, leads, owner, held } = halfway().await;
+    let node = cluster.nodes[owner].id;
     let context = Arc::clone(cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
-    cluster.kill(holder).await;
+    cluster.kill(owner).await;
     let before = cluster.network.asked(node, "Barrier");
     let asking = tokio::spawn(async move { opt_out(&context, crossed).await });
     until("the barrier is open", || (cluster.network.asked(node, "Barrier") > before).then_some(())).await;
 
-    cluster.nodes[holder].valve.open();
-    cluster.restart(holder).await;
+    cluster.nodes[owner].valve.open();
+    cluster.restart(owner).await;
     let report = asking.await.expect("it does not panic");
     assert_eq!(report.unconfirmed, [node], "its next life knows nothing of its hand-offs");
     assert!(names(&report, crossed), "what may have arrived is named: {report:?}");
@@ -131,11 +131,11 @@ async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
-    let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (me, context) = (&cluster.nodes[holder], cluster.nodes[leads].context());
+    let Halfway { cluster, leads, owner, held } = halfway().await;
+    let (me, context) = (&cluster.nodes[owner], cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
     me.valve.open();
-    cluster.isolate(holder);
+    cluster.isolate(owner);
     let standing = |context: &NodeContext| context.replica.read(|ledger| ledger.state(run(context), crossed));
     until("its row is revoked", || (standing(context) == Some(RecipientState::InDoubt)).then_some(())).await;
     let (run, recipients) = (run(context), vec![crossed]);
@@ -144,7 +144,7 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     context.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
     until("the doubt is decided", || (standing(context) == Some(RecipientState::Assumed)).then_some(())).await;
     cluster.network.heal();
-    until("its holder knows", || (standing(me.context()) == Some(RecipientState::Assumed)).then_some(())).await;
+    until("its owner knows", || (standing(me.context()) == Some(RecipientState::Assumed)).then_some(())).await;
     // As long as its lanes take to look at the state.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let report = opt_out(context, crossed).await;
@@ -159,7 +159,7 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     cluster.end().await;
 }
 
-/// What the holder of this recipient's row says when the outcome of its hand-off is not known.
+/// What the owner of this recipient's row says when the outcome of its hand-off is not known.
 fn no_answer(context: &NodeContext, number: u32) -> Command {
     let run = run(context);
     let outcome = context.replica.read(|ledger| {
@@ -175,10 +175,10 @@ fn no_answer(context: &NodeContext, number: u32) -> Command {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confirmed() {
-    let Halfway { cluster, leads, holder, held } = halfway().await;
-    let (node, context) = (cluster.nodes[holder].id, Arc::clone(cluster.nodes[leads].context()));
+    let Halfway { cluster, leads, owner, held } = halfway().await;
+    let (node, context) = (cluster.nodes[owner].id, Arc::clone(cluster.nodes[leads].context()));
     let crossed = number_of(&held.accepted.recipient);
-    // So answers a holder whose state is ahead of the leader's: its hand-off is in doubt there, and off its marks.
+    // So answers a owner whose state is ahead of the leader's: its hand-off is in doubt there, and off its marks.
     let ahead = Arc::new(AtomicU64::new(u64::MAX));
     let its_state = Arc::clone(&ahead);
     cluster.network.change_answers(node, "Barrier", move |response| {

@@ -131,7 +131,7 @@ impl Node {
         self.lives += 1;
         let home = Home::new(&self.name);
         let mut options =
-            ReplicaOptions::new(self.data(), support::holder(self.id, self.lives), network.transport(self.id));
+            ReplicaOptions::new(self.data(), support::owner(self.id, self.lives), network.transport(self.id));
         // Calmer than in production: two of these clusters run at once on a small machine, which may stand still
         // for two seconds, and no leader shall change that a test has not cut off.
         options.heartbeat_ms = 100;

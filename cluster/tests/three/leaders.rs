@@ -64,7 +64,7 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     until("its lease is over", || (!me.may_send()).then_some(())).await;
     let applied = me.context().replica.status().applied_index;
     let question = LeaseRequest {
-        holder: me.context().me,
+        owner: me.context().me,
         applied,
         lacking: Vec::new(),
         measured: NodeMeasurements::default(),

@@ -7,10 +7,10 @@
 
 mod barriers;
 mod cluster;
-mod holders;
 mod leaders;
 mod leaving;
 mod network;
+mod owners;
 mod parts;
 mod reconciliation;
 mod snapshots;

@@ -1,4 +1,4 @@
-//! A holder that was away for so long that the log of it is gone.
+//! A owner that was away for so long that the log of it is gone.
 
 use reveille_ledger::RecipientState;
 

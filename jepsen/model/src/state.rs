@@ -38,7 +38,7 @@ pub struct State {
     pub witness: Witness,
 }
 
-/// How much of what operators may order has been ordered.
+/// Operator commands so far, by kind. The search bounds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Orders {
     /// Pauses.

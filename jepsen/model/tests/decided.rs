@@ -67,11 +67,11 @@ fn assumption_is_disproved_once_and_proved_for_ever() {
         story.commit(by_operator(Decision::Assume));
         assert!(story.stands(Standing::Assumed) && story.0.run.state == RunState::Finished);
         let doubt = Entry::Settle(Settle { row, recipient: 0, outcome: Outcome::InDoubt });
-        assert_eq!(story.refuses(doubt), Refusal::NotInRow, "doubt proves nothing");
+        assert_eq!(story.refuses(doubt), Refusal::NotInClaim, "doubt proves nothing");
         story.settle(row, outcome);
         assert!(story.stands(Standing::Pending) && story.0.run.state == RunState::Open);
         assert_eq!(story.0.run.assumptions_disproved, 1);
-        assert_eq!(story.refuses(Entry::Settle(Settle { row, recipient: 0, outcome })), Refusal::NotInRow);
+        assert_eq!(story.refuses(Entry::Settle(Settle { row, recipient: 0, outcome })), Refusal::NotInClaim);
     }
     let (mut story, row) = Story::of_a_doubt();
     story.commit(by_operator(Decision::Assume));
@@ -110,8 +110,8 @@ fn resend_is_counted_and_by_policy_it_is_attempt() {
 fn recipient_without_doubt_is_not_decided() {
     let (mut story, row) = Story::of_a_doubt();
     story.settle(row, Outcome::Accepted);
-    assert_eq!(story.refuses(by_operator(Decision::Resend)), Refusal::NotInRow);
-    assert_eq!(story.refuses(by_operator(Decision::Assume)), Refusal::NotInRow);
+    assert_eq!(story.refuses(by_operator(Decision::Resend)), Refusal::NotInClaim);
+    assert_eq!(story.refuses(by_operator(Decision::Assume)), Refusal::NotInClaim);
 }
 
 #[test]

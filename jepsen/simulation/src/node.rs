@@ -31,7 +31,7 @@ use crate::clock::{LifeClock, NodeClock};
 use crate::disk::LogDisk;
 use crate::network::{Life, Network};
 use crate::observer::fence_of;
-use crate::relay::Relay;
+use crate::relay::SimulatedRelay;
 use crate::trace::Trace;
 
 /// How long an election takes, in heartbeats.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use reveille_check::history::{Event, LifeEnd, StateHash};
 use reveille_check::{Book, Judgement, verdict};
 use reveille_cluster::node::context::NodeContext;
-use reveille_ledger::check::{Seen, check_again};
+use reveille_ledger::check::{CheckedState, check_again};
 use reveille_ledger::ids::NodeId;
 
 use crate::chronicle::{Chronicle, name};
@@ -30,13 +30,13 @@ pub struct Watch {
     chronicle: Chronicle,
     violations: Vec<String>,
     ended: BTreeSet<NodeId>,
-    seen: Seen,
+    seen: CheckedState,
 }
 
 impl Watch {
     /// No observations yet.
     pub fn new(trace: Trace, chronicle: Chronicle) -> Watch {
-        Watch { trace, chronicle, violations: Vec::new(), ended: BTreeSet::new(), seen: Seen::default() }
+        Watch { trace, chronicle, violations: Vec::new(), ended: BTreeSet::new(), seen: CheckedState::default() }
     }
 
     /// Records a violation.

@@ -1,4 +1,4 @@
-//! The last line of a run.
+//! The result of a fault run as JSON: the last line of its standard output.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -47,7 +47,7 @@ const fn by(label: &'static str, kind: MetricKind, name: &'static str, help: &'s
 pub const MEASURES: &[Measure] = &[
     plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
-    by("outcome,reason", Counter, "reveille_mails_total", "Emails that this node had in hand, by what became of them"),
+    by("outcome,reason", Counter, "reveille_emails_total", "Emails that this node had in hand, by what became of them"),
     plain(Counter, "reveille_gate_passes_total", "Hand-offs past the gate"),
     by("why", Counter, "reveille_gate_shut_total", "Gates that stayed shut"),
     plain(Counter, "reveille_in_doubt_total", "Emails that came into doubt in a dialogue"),
@@ -66,7 +66,7 @@ pub const MEASURES: &[Measure] = &[
     ),
     plain(LeaderGauge, "reveille_runs_blocked", "Runs that wait for a part of an audience that no live node has"),
     plain(LeaderGauge, "reveille_nodes_behind", "Nodes that are given no claims because they do not apply"),
-    plain(LeaderGauge, "reveille_nodes_resting", "Nodes that are given no claims after three deaths"),
+    plain(LeaderGauge, "reveille_nodes_in_crash_backoff", "Nodes that are given no claims after three deaths"),
     by("pool", Gauge, "reveille_backlog_recipients", "Recipients that are late: caught up or backfilled, and not sent"),
     by("pool", Gauge, "reveille_backlog_age_seconds", "How long ago the oldest instant of what is late was due"),
     by(

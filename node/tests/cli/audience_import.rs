@@ -168,7 +168,7 @@ async fn upload_reports_what_it_waits_for() {
 
 #[tokio::test]
 async fn rows_that_cannot_be_used_stop_it_before_anything_is_asked() {
-    let (folder, path) = file("email\nann@example.com\nnobody\n\nx y@example.com\n");
+    let (folder, path) = file("email\nann@example.com\npostmaster\n\nx y@example.com\n");
     let fake = empty().await;
     let ended = import(&fake, &path, "-o json").await;
     let error = ended.error();

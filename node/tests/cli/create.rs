@@ -151,7 +151,7 @@ async fn a_file_of_recipients_is_sent_and_duplicates_are_named_by_line() {
 async fn one_bad_row_and_nothing_is_created_unless_it_may_be_left_out() {
     let folder = Folder::new();
     let text = folder.file("t.txt", "Hi");
-    let people = folder.file("people.csv", "email,name\nann@example.com,Ann\nnobody,No\n");
+    let people = folder.file("people.csv", "email,name\nann@example.com,Ann\npostmaster,No\n");
     let fake = willing().await;
     let ended = create_from(&fake, &people, &text, &[]).await;
     assert_eq!(ended.code, Some(2));

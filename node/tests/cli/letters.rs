@@ -179,9 +179,12 @@ async fn unknown_reason_of_dead_letters_is_reported() {
     for line in ["dead-letter list --reason 999", "dead-letter requeue --reason 999 --yes"] {
         let ended = fake.reveille(line).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(ended.stderr.contains("died of '999'; reveille dead-letter list --group-by reason"), "{ended:?}");
+        assert!(
+            ended.stderr.contains("has the reason '999'; reveille dead-letter list --group-by reason"),
+            "{ended:?}"
+        );
     }
-    assert!(!fake.reveille("dead-letter list").await.stderr.contains("died of"));
+    assert!(!fake.reveille("dead-letter list").await.stderr.contains("has the reason"));
 }
 
 #[tokio::test]

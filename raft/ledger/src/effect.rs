@@ -25,23 +25,23 @@ pub enum Effect {
     },
     /// The leader's dispatcher: there is something to claim here, now or when a wave comes in.
     WorkAppeared(RunId),
-    /// The holder's lane: a row to work.
+    /// The owner's claim workers: a claim to process.
     ClaimGranted {
         /// The row.
         fence: Fence,
         /// Who works it.
         owner: ClaimOwner,
     },
-    /// The holder's lane and the leader's dispatcher: nothing is claimed in this row any more.
+    /// The owner's claim workers and the leader's dispatcher: nothing is claimed in this claim any more.
     ClaimClosed {
         /// The row.
         fence: Fence,
         /// Who worked it.
         owner: ClaimOwner,
     },
-    /// Every lane: look again at the rows of this page before the next step.
+    /// All claim workers: read the claims of this page again before the next step.
     RunChanged(RunId),
-    /// Every lane: nothing goes to these recipients any more.
+    /// All claim workers: nothing is sent to these recipients any more.
     OptedOut {
         /// Tenant.
         tenant: String,

@@ -17,7 +17,7 @@ pub const COMPILED: bool = cfg!(feature = "injected-bugs");
 /// A bug. Each names the rule that it breaks; `docs/reliability.md` tells what caught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// P4: a leader's lanes send what is pending, and its claim comes afterwards.
+    /// P4: a leader's claim workers send what is pending, and its claim comes afterwards.
     ClaimAfterSend,
     /// P13: `apply` takes entries of any epoch.
     NoEpochCheck,

@@ -25,7 +25,6 @@ pub struct Counters {
     syncs: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
-    last_sync_micros: AtomicU64,
 }
 
 impl Counters {
@@ -49,11 +48,6 @@ impl Counters {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How long the last `fdatasync` of a batch took, in microseconds.
-    pub fn last_sync_micros(&self) -> u64 {
-        self.last_sync_micros.load(Ordering::Relaxed)
-    }
-
     pub(super) fn count_sync(&self) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         metrics::counter!("reveille_wal_syncs_total").increment(1);
@@ -63,7 +57,6 @@ impl Counters {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.last_sync_micros.store(sync_micros, Ordering::Relaxed);
         metrics::counter!("reveille_wal_batches_total").increment(1);
         metrics::counter!("reveille_wal_records_total").increment(records);
         metrics::counter!("reveille_wal_bytes_total").increment(bytes);

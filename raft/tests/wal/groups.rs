@@ -135,10 +135,9 @@ fn sixty_four_threads_share_their_syncs() {
     });
     let (counters, syncs) = (health.counters(), health.counters().syncs() - syncs_at_start);
     println!(
-        "{APPENDS} appends from {THREADS} threads: {syncs} syncs, {} batches, {} bytes, last sync {} us",
+        "{APPENDS} appends from {THREADS} threads: {syncs} syncs, {} batches, {} bytes",
         counters.batches(),
-        counters.bytes(),
-        counters.last_sync_micros()
+        counters.bytes()
     );
     assert_eq!(wal.state().last, Some(point(1, APPENDS)));
     assert!(syncs < APPENDS / 4, "{syncs} syncs");

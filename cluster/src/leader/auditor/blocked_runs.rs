@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::samples::schedule;
 
-    const HOLDER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+    const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
     fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
         let head = ledger.head();
@@ -101,8 +101,8 @@ mod tests {
     fn opened() -> (Ledger, RunId) {
         let mut ledger = Ledger::new();
         let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];
-        put(&mut ledger, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
-        put(&mut ledger, Command::NodeUp(NodeUp { owner: HOLDER, name: "n".into(), level: 1, process_nonce: 1 }));
+        put(&mut ledger, Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+        put(&mut ledger, Command::NodeUp(NodeUp { owner: OWNER, name: "n".into(), level: 1, process_nonce: 1 }));
         let rows = CHUNK + 1;
         let seal = Seal { name: "all".into(), columns: vec![], rows, parts: vec![part(0), part(1)] };
         let named = NamedAudience { name: "all".into(), seal: seal.blob().hash, rows };
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_part_that_nobody_waits_for_blocks_nothing() {
         let (mut ledger, run) = opened();
-        let claim = ClaimRequest { page: run, chunk: 1, slice: Bitmap::range(0, 1), owner: HOLDER };
+        let claim = ClaimRequest { page: run, chunk: 1, slice: Bitmap::range(0, 1), owner: OWNER };
         assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), CommandOutcome::Claimed(_)));
         let mut watch = BlockedRunsWatch::default();
         for seconds in [0, 60] {

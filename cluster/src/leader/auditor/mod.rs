@@ -33,12 +33,12 @@ use crate::node::context::NodeContext;
 use crate::smtp::Timeouts;
 use panic_guard::PanicGuard;
 
-/// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost holder stays
+/// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost owner stays
 /// claimed (I15: lease + margin + 1 s).
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// Items that one entry takes; the next sweep takes the rest.
 const ITEMS_MAX: usize = 1_024;
-/// Decisions that one sweep proposes, all at once: lost holders must not wait for them (I15).
+/// Decisions that one sweep proposes, all at once: lost owners must not wait for them (I15).
 const DECISIONS_MAX: usize = 32;
 /// Campaigns that one sweep looks at: each costs a look at its templates.
 const CAMPAIGNS_MAX: usize = 4;
@@ -50,22 +50,22 @@ const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 
 /// Sweeps until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
-    let (mut stumbles, mut quarantined) = (PanicGuard::new(), BTreeSet::new());
+    let (mut panic_guard, mut quarantined) = (PanicGuard::new(), BTreeSet::new());
     let mut blocked = blocked_runs::BlockedRunsWatch::default();
     let mut pruning = Pruning { next: Time(i64::MIN), place: PruneCursor::default() };
     let _gauges = Gauges;
     while !leadership.ended() {
-        sweep(&context, &leadership, &mut stumbles).await;
+        sweep(&context, &leadership, &mut panic_guard).await;
         block(&context, &leadership, &mut blocked).await;
         pruning.go_on(&context, &leadership).await;
-        quarantine(&leadership, &stumbles, &mut quarantined).await;
-        leadership.sleep_until_bell(&leadership.late, SWEEP_EVERY).await;
+        quarantine(&leadership, &panic_guard, &mut quarantined).await;
+        leadership.wait_for_wakeup(&leadership.late, SWEEP_EVERY).await;
     }
 }
 
 /// P13: a run at which the sweep panicked twice is halted with an alarm and skipped from then on.
-async fn quarantine(leadership: &Leadership, stumbles: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
-    let news: Vec<RunId> = stumbles.out().filter(|run| !quarantined.contains(run)).collect();
+async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
+    let news: Vec<RunId> = panic_guard.out().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
         catch("a run at which the auditor fails", 1);
         let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
@@ -80,8 +80,7 @@ async fn quarantine(leadership: &Leadership, stumbles: &PanicGuard<RunId>, quara
 async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
     let now = context.clock.monotonic();
     let mut changed = context.replica.read(|ledger| {
-        let live =
-            dispatcher::live_holders(ledger, leadership).into_keys().map(|node| (node, leadership.lacking(node)));
+        let live = dispatcher::live_owners(ledger, leadership).into_keys().map(|node| (node, leadership.lacking(node)));
         watch.look(ledger, &live.collect(), now)
     });
     changed.truncate(ITEMS_MAX);
@@ -95,22 +94,22 @@ async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut block
     leadership.propose(Command::RunBlock(changed)).await;
 }
 
-async fn sweep(context: &NodeContext, leadership: &Leadership, stumbles: &mut PanicGuard<RunId>) {
+async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut PanicGuard<RunId>) {
     let now = leadership.now();
     let lost = context.replica.read(|ledger| rows_of_lost_holders(ledger, leadership));
     if !lost.is_empty() {
-        catch("holder lost", lost.len());
+        catch("owner lost", lost.len());
     }
     if !lost.is_empty() || leadership.is_revoking() {
         leadership.revoke(lost).await;
     }
-    let late = context.replica.read(|ledger| runs_past_deadline(ledger, now, stumbles));
+    let late = context.replica.read(|ledger| runs_past_deadline(ledger, now, panic_guard));
     if !late.is_empty() {
         catch("past its deadline", late.len());
         leadership.propose(Command::Expire(late)).await;
     }
-    // All at once: the next look for lost holders waits for one answer and not for as many as there are (I15).
-    let decisions = context.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles));
+    // All at once: the next look for lost owners waits for one answer and not for as many as there are (I15).
+    let decisions = context.replica.read(|ledger| doubts_to_decide(ledger, now, panic_guard));
     join_all(decisions.into_iter().map(|decide| {
         catch("in doubt, decided by policy", 1);
         leadership.propose(Command::Decide(decide))
@@ -183,7 +182,7 @@ fn catch(cause: &'static str, count: usize) {
     metrics::counter!("reveille_auditor_catches_total", "cause" => cause).increment(count as u64);
 }
 
-/// P9: rows are revoked only when the holder's lease is over.
+/// P9: rows are revoked only when the owner's lease is over.
 fn rows_of_lost_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
     let held = ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty());
     let lost = held.filter(|(_, row)| leadership.lease_is_over(row.owner));
@@ -191,7 +190,7 @@ fn rows_of_lost_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fe
 }
 
 /// P16: open and paused runs whose deadline has passed.
-fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>) -> Vec<RunId> {
+fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
         for (place, run) in page.runs.iter().enumerate() {
@@ -200,7 +199,7 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunI
                 let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
                 open && run.finish_by <= now && run.counts.get(RecipientState::Pending) > 0
             };
-            if stumbles.look(name, is_late) == Some(true) {
+            if panic_guard.look(name, is_late) == Some(true) {
                 late.push(name);
             }
         }
@@ -210,7 +209,7 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunI
 }
 
 /// What is in doubt and whose policy is not to hold it.
-fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>) -> Vec<Decide> {
+fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
     let mut look = GapLookups::default();
     for (fence, row) in ledger.claims().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
@@ -219,7 +218,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>
         for slot in row.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
-            let decision = stumbles.look(run, || decision(state, row.claimed_at, now)).flatten();
+            let decision = panic_guard.look(run, || decision(state, row.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };
             if decision == Decision::Resend
                 && (may_be_answered(row.doubt(slot), now) || !ledger.may_resend(state, (row.page, row.chunk), slot))
@@ -249,8 +248,8 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut PanicGuard<RunId>
     found
 }
 
-/// May the first hand-off of a recipient in doubt still get its answer? Its holder is lost, and nothing has come from it
-/// since: it may live, cut off, and wait for its relay as long as for any final dot. A later life of it, or the holder
+/// May the first hand-off of a recipient in doubt still get its answer? Its owner is lost, and nothing has come from it
+/// since: it may live, cut off, and wait for its relay as long as for any final dot. A later life of it, or the owner
 /// itself, knows better at once.
 fn may_be_answered(doubt: Option<(DoubtReason, Time)>, now: Time) -> bool {
     let dot_ms = i64::try_from(Timeouts::default().dot.as_millis()).unwrap_or(i64::MAX);
@@ -289,7 +288,7 @@ impl Drop for Gauges {
     }
 }
 
-/// Gauges, and what only an operator can fix.
+/// Sets the leader's gauges. Logs overdue schedules, and runs whose counts do not add up (P1).
 fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
     let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
     if overdue > 0 && leadership.clocks_agree() {

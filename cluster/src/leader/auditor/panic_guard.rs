@@ -45,17 +45,17 @@ mod tests {
 
     #[test]
     fn the_second_panic_at_an_item_takes_it_out_and_the_rest_goes_on() {
-        let (mut stumbles, mut looks) = (PanicGuard::new(), 0);
+        let (mut guard, mut looks) = (PanicGuard::new(), 0);
         for sweep in 1..=3 {
-            let bad = stumbles.look("bad", || {
+            let bad = guard.look("bad", || {
                 looks += 1;
                 assert!(looks > 9, "this look panics");
             });
             assert_eq!(bad, None);
-            assert_eq!(stumbles.look("good", || 7), Some(7));
-            assert_eq!(stumbles.out().count(), usize::from(sweep >= 2));
+            assert_eq!(guard.look("good", || 7), Some(7));
+            assert_eq!(guard.out().count(), usize::from(sweep >= 2));
         }
         assert_eq!(looks, 2, "what is out is skipped");
-        assert_eq!(stumbles.out().collect::<Vec<_>>(), ["bad"]);
+        assert_eq!(guard.out().collect::<Vec<_>>(), ["bad"]);
     }
 }

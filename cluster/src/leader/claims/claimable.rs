@@ -1,7 +1,7 @@
 //! What could be claimed now, by the state alone: for the dispatcher, which claims it, and for the leader's look
 //! at itself, which must never expect what a dispatcher would not do (P13).
 //!
-//! Crash suspects, which were open when a holder died, are claimed in rows of their own (P12).
+//! Crash suspects, which were open when a owner died, are claimed in rows of their own (P12).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,20 +126,21 @@ impl ClaimableSlots {
 impl Claimable {
     /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page of which claims
     /// are on their way waits for their answer.
-    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &InFlightClaims, now: Time) -> Claimable {
+    pub fn of(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Claimable {
         let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
         let mut work = Claimable { offers: Vec::new(), slots: BTreeMap::new() };
         let none_barred = BTreeSet::new();
         let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
-        let is_full =
-            |offered: &BTreeMap<_, BTreeMap<_, usize>>, lane: (&str, &str, bool), barred: &BTreeSet<NodeId>| {
-                offered.get(&lane).and_then(|offered| offered.get(barred)).is_some_and(|offered| *offered >= OFFERS_MAX)
-            };
+        let is_full = |offered: &BTreeMap<_, BTreeMap<_, usize>>,
+                       queue: (&str, &str, bool),
+                       barred: &BTreeSet<NodeId>| {
+            offered.get(&queue).and_then(|offered| offered.get(barred)).is_some_and(|offered| *offered >= OFFERS_MAX)
+        };
         for (id, page) in ledger.open_pages() {
             // There may be a hundred thousand: what costs least is asked first.
             let late = is_late(page);
             let full = is_full(&offered, (&page.tenant, &page.pool, late), &none_barred);
-            if on_the_way.holds(id) || (full && !goes_elsewhere(ledger, id)) {
+            if in_flight.holds(id) || (full && !goes_elsewhere(ledger, id)) {
                 continue;
             }
             let elsewhere = LazyCell::new(|| full || goes_elsewhere(ledger, id));

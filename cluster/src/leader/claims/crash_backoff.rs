@@ -1,7 +1,7 @@
 //! Logs which nodes get no claims after three deaths in ten minutes (P12), each once, and its end.
 //!
 //! The dispatcher says at each wake which nodes those are. When no node may claim anything it is an alarm: then nothing is
-//! sent until the instant that the log line names. `reveille_ledger::deaths` decides; this file only reports.
+//! sent until the instant that the log line names. `reveille_ledger::crash_backoff` decides; this file only reports.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +29,14 @@ pub(crate) struct CrashBackoffAlarms {
 /// A node that no longer leads knows of no back-off.
 impl Drop for CrashBackoffAlarms {
     fn drop(&mut self) {
-        metrics::gauge!("reveille_nodes_resting").set(0.0);
+        metrics::gauge!("reveille_nodes_in_crash_backoff").set(0.0);
     }
 }
 
 impl CrashBackoffAlarms {
     /// Takes in which of `live` nodes get no claims, and reports what has changed.
     pub fn look(&mut self, resting: BTreeMap<NodeId, CrashBackoff>, live: usize) {
-        metrics::gauge!("reveille_nodes_resting").set(resting.len() as f64);
+        metrics::gauge!("reveille_nodes_in_crash_backoff").set(resting.len() as f64);
         let all = no_node_claims(&resting, live);
         for change in self.nodes.update(resting) {
             match change {

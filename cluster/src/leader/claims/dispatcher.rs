@@ -1,10 +1,10 @@
 //! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
 //!
-//! Belongs to a leadership and is dropped with it. Each wake it looks at the state: who may hold claims, how much
-//! each (tenant, pool, node) has open, what is claimable (`work`); `claim_cap` says how far ahead of its relays
-//! each node may be, by what it measured; `fair` splits the credit; one entry carries all claims of a look, and the
-//! next look does not wait for its answer (`on_the_way`). Holders keep sending while there is no leader: rows belong
-//! to the ledger, not to it.
+//! Belongs to a leadership and is dropped with it. On each wakeup it reads from the state which nodes may own claims,
+//! how much each (tenant, pool, node) has open, and what is claimable (`claimable`). `cap` says how far ahead of its
+//! relays each node may be, by what the node measured. `fair_queue` splits the credit. One entry carries all claims of a
+//! wakeup, and the next wakeup does not wait for its answer (`in_flight`). Nodes keep sending while there is no leader:
+//! claims belong to the ledger, not to the leadership.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,9 +34,9 @@ use crate::node::peer_messages::NodeMeasurements;
 use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::share;
 
-/// The longest sleep: waves come in and leases begin without a bell.
+/// The longest sleep: deferred recipients become due and leases begin without a wakeup.
 const NAP_MAX: Duration = Duration::from_millis(200);
-/// The sleep while something waits for a node's credit: what is settled of a row that goes on rings no bell.
+/// The sleep while something waits for a node's credit: a settled part of a claim causes no wakeup.
 const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
 /// The shortest sleep until a rate that is computed is there.
 const NAP_MIN: Duration = Duration::from_millis(1);
@@ -47,11 +47,11 @@ const CLAIMS_MAX: usize = 256;
 
 /// What one leadership's dispatcher keeps from wake to wake.
 struct Dispatcher {
-    fair: FairQueue,
+    fair_queue: FairQueue,
     backoff_alarms: CrashBackoffAlarms,
-    paces: ClaimRates,
-    on_the_way: InFlightClaims,
-    /// How long claims take from the look at the state to their entry's answer.
+    rates: ClaimRates,
+    in_flight: InFlightClaims,
+    /// How long claims take from reading the state to their entry's answer.
     commits: RecentMean,
 }
 
@@ -75,10 +75,10 @@ struct ClaimsProposal {
 /// Dispatches until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut dispatcher = Dispatcher {
-        fair: FairQueue::new(),
+        fair_queue: FairQueue::new(),
         backoff_alarms: CrashBackoffAlarms::default(),
-        paces: ClaimRates::default(),
-        on_the_way: InFlightClaims::default(),
+        rates: ClaimRates::default(),
+        in_flight: InFlightClaims::default(),
         commits: RecentMean::default(),
     };
     let mut answers = FuturesUnordered::new();
@@ -86,11 +86,11 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         let (proposal, nap) = dispatcher.look(&context, &leadership);
         answers.extend(proposal.map(|proposal| answer(&leadership, proposal)));
         tokio::select! {
-            () = leadership.sleep_until_bell(&leadership.work, nap) => {}
+            () = leadership.wait_for_wakeup(&leadership.work, nap) => {}
             Some((number, looked_at, answer)) = answers.next() => {
                 let answered_at = context.clock.monotonic();
                 dispatcher.commits.note(answered_at.saturating_sub(looked_at), answered_at);
-                dispatcher.on_the_way.is_answered(number);
+                dispatcher.in_flight.is_answered(number);
                 if answer.is_none() {
                     leadership.sleep(NAP_AFTER_UNKNOWN).await;
                 }
@@ -110,7 +110,7 @@ async fn answer(leadership: &Leadership, proposal: ClaimsProposal) -> (u64, Dura
 impl Dispatcher {
     /// What is to be claimed now, and how long to sleep then.
     fn look(&mut self, context: &NodeContext, leadership: &Leadership) -> (Option<ClaimsProposal>, Duration) {
-        if !self.on_the_way.has_room() {
+        if !self.in_flight.has_room() {
             return (None, NAP_MAX);
         }
         // A stopping node waits for the claims in flight, and for none after them.
@@ -120,21 +120,21 @@ impl Dispatcher {
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
         let views = Views { by_node: leadership.reports(), voters, commit };
         let (claims, nap, resting, live) = context.replica.read(|ledger| {
-            let holders = live_holders(ledger, leadership);
-            let allowances = allowances_of(ledger, &holders, voters, now);
+            let owners = live_owners(ledger, leadership);
+            let allowances = allowances_of(ledger, &owners, voters, now);
             let resting = resting(ledger, &allowances);
-            if holders.len() == resting.len() {
-                return (Claims::default(), NAP_MAX, resting, holders.len());
+            if owners.len() == resting.len() {
+                return (Claims::default(), NAP_MAX, resting, owners.len());
             }
-            let lacking = holders.keys().map(|node| (*node, leadership.lacking(*node))).collect();
-            let mut work = Claimable::of(ledger, &lacking, &self.on_the_way, now);
-            let given = self.paces.bounds(ledger, &self.on_the_way, woke_at, now);
-            let caps = views.caps(ledger, &holders);
-            let credits = credits(ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
+            let lacking = owners.keys().map(|node| (*node, leadership.lacking(*node))).collect();
+            let mut claimable = Claimable::of(ledger, &lacking, &self.in_flight, now);
+            let given = self.rates.bounds(ledger, &self.in_flight, woke_at, now);
+            let caps = views.caps(ledger, &owners);
+            let credits = credits(ledger, &allowances, (&caps, &self.in_flight), (&claimable.offers, &given));
             let mut bounds = given.clone();
-            let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
-            self.paces.spend(&given, &bounds);
-            (claims, nap(&work, &bounds, &self.paces), resting, holders.len())
+            let claims = claims(&mut self.fair_queue, &mut claimable, (&credits, &mut bounds), &owners);
+            self.rates.spend(&given, &bounds);
+            (claims, nap(&claimable, &bounds, &self.rates), resting, owners.len())
         });
         self.backoff_alarms.look(resting, live);
         let Claims { claims, grants } = claims;
@@ -143,15 +143,15 @@ impl Dispatcher {
         }
         crash::point("claim.before-propose");
         let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
-        let number = self.on_the_way.goes(grants);
+        let number = self.in_flight.goes(grants);
         (Some(ClaimsProposal { number, claims, looked_at: woke_at, claiming }), nap)
     }
 }
 
 /// How long until what is left may be claimed, at most: a rate says when its next credit comes; everything else waits for claims
 /// that end.
-fn nap(work: &Claimable, left: &ClaimLimits, paces: &ClaimRates) -> Duration {
-    let naps = work.left().map(|offer| paces.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
+fn nap(claimable: &Claimable, left: &ClaimLimits, rates: &ClaimRates) -> Duration {
+    let naps = claimable.left().map(|offer| rates.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
     naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
 }
 
@@ -169,22 +169,22 @@ impl Views {
     fn caps<'a>(
         &self,
         ledger: &'a Ledger,
-        holders: &BTreeMap<NodeId, ClaimOwner>,
+        owners: &BTreeMap<NodeId, ClaimOwner>,
     ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
-        let of = |pool: &str, holder: &ClaimOwner| {
-            let said = measured(&self.by_node, *holder);
+        let of = |pool: &str, owner: &ClaimOwner| {
+            let said = measured(&self.by_node, *owner);
             let settle = said.and_then(|said| said.settle).unwrap_or_default();
             claim_cap(&flows(ledger, pool, said, self.voters), self.commit + settle)
         };
-        let each = pools.iter().flat_map(|pool| holders.values().map(move |holder| (*pool, holder)));
-        each.map(|(pool, holder)| ((pool, holder.node), of(pool, holder))).collect()
+        let each = pools.iter().flat_map(|pool| owners.values().map(move |owner| (*pool, owner)));
+        each.map(|(pool, owner)| ((pool, owner.node), of(pool, owner))).collect()
     }
 }
 
 /// What this life of a node said last.
-pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, holder: ClaimOwner) -> Option<&NodeMeasurements> {
-    reports.get(&holder.node).filter(|report| report.holder == holder).map(|report| &report.measured)
+pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, owner: ClaimOwner) -> Option<&NodeMeasurements> {
+    reports.get(&owner.node).filter(|report| report.owner == owner).map(|report| &report.measured)
 }
 
 /// The relays of a pool, as a node that said this sees them.
@@ -203,24 +203,24 @@ pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>
     of_pool.map(flow).collect()
 }
 
-/// Current lives that this leadership may give claims.
-pub(crate) fn live_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
+/// The processes to which this leadership may grant claims.
+pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
     let current = ledger.nodes().iter().map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
-    current.filter(|holder| leadership.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
+    current.filter(|owner| leadership.may_claim(*owner)).map(|owner| (owner.node, owner)).collect()
 }
 
-/// P12: what part of its cap each of these lives may hold.
+/// The part of its cap that each of these processes may own after crashes (P12).
 fn allowances_of(
     ledger: &Ledger,
-    holders: &BTreeMap<NodeId, ClaimOwner>,
+    owners: &BTreeMap<NodeId, ClaimOwner>,
     voters: usize,
     now: Time,
 ) -> BTreeMap<NodeId, Allowance> {
-    let live = holders.keys().filter_map(|node| Some((*node, ledger.nodes().get(node)?)));
+    let live = owners.keys().filter_map(|node| Some((*node, ledger.nodes().get(node)?)));
     allowances(live, ledger.limits(), voters > 1, now)
 }
 
-/// The nodes that may hold nothing, and until when.
+/// The nodes that may own nothing, and until when.
 fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, CrashBackoff> {
     let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     none.filter_map(|(id, _)| {
@@ -236,7 +236,7 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,
-    (caps, on_the_way): (&BTreeMap<(&str, NodeId), ClaimCap>, &InFlightClaims),
+    (caps, in_flight): (&BTreeMap<(&str, NodeId), ClaimCap>, &InFlightClaims),
     (offers, bounds): (&[Offer], &ClaimLimits),
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
@@ -246,7 +246,7 @@ fn credits(
             *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
         }
     }
-    for grant in on_the_way.grants() {
+    for grant in in_flight.grants() {
         if let Some(page) = ledger.pages().get(&grant.page) {
             let of_pool = open.entry((&grant.pool, grant.node)).or_default();
             *of_pool.entry(&page.tenant).or_default() += grant.recipients;
@@ -254,7 +254,7 @@ fn credits(
     }
     let weights = Weights::of(offers, bounds);
     let nothing = BTreeMap::new();
-    let lanes: BTreeSet<(&str, &str)> =
+    let tenants: BTreeSet<(&str, &str)> =
         offers.iter().map(|offer| (offer.pool.as_str(), offer.tenant.as_str())).collect();
     let mut credits = Vec::new();
     for ((pool, node), cap) in caps {
@@ -270,7 +270,7 @@ fn credits(
             });
         };
         credit(None, cap.of_all, open.values().sum());
-        for (_, tenant) in lanes.iter().filter(|(of, _)| of == pool) {
+        for (_, tenant) in tenants.iter().filter(|(of, _)| of == pool) {
             let cap = weights.part(pool, tenant, cap.of_a_tenant);
             credit(Some(tenant), cap, open.get(tenant).copied().unwrap_or(0));
         }
@@ -315,17 +315,17 @@ impl<'a> Weights<'a> {
 
 fn claims(
     fair: &mut FairQueue,
-    work: &mut Claimable,
+    claimable: &mut Claimable,
     (credits, bounds): (&[Credit], &mut ClaimLimits),
-    holders: &BTreeMap<NodeId, ClaimOwner>,
+    owners: &BTreeMap<NodeId, ClaimOwner>,
 ) -> Claims {
-    let grants = fair.grants(&work.offers, credits, bounds, CLAIMS_MAX);
+    let grants = fair.grants(&claimable.offers, credits, bounds, CLAIMS_MAX);
     let mut claims = Vec::new();
     for grant in &grants {
         let source = (grant.page, grant.chunk, grant.pool.clone());
-        let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
+        let (Some(left), Some(owner)) = (claimable.slots.get_mut(&source), owners.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {
-            claims.push(ClaimRequest { page: grant.page, chunk: grant.chunk, slice, owner: *holder });
+            claims.push(ClaimRequest { page: grant.page, chunk: grant.chunk, slice, owner: *owner });
         };
         let suspect = std::mem::take(&mut left.suspect);
         let slice = left.plain.first(grant.recipients.saturating_sub(suspect.len()));

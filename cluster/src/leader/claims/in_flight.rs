@@ -78,15 +78,15 @@ mod tests {
             node: NodeId(1),
             recipients: 1,
         };
-        let mut on_the_way = InFlightClaims::default();
-        let first = on_the_way.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
-        let second = on_the_way.goes(vec![grant(1, 2)]);
-        let held = |on_the_way: &InFlightClaims| [1, 2, 3].map(|index| on_the_way.holds(page(index)));
-        assert_eq!(held(&on_the_way), [true, true, false]);
-        on_the_way.is_answered(first);
-        on_the_way.is_answered(first);
-        assert_eq!(held(&on_the_way), [true, false, false]);
-        on_the_way.is_answered(second);
-        assert_eq!(held(&on_the_way), [false; 3]);
+        let mut in_flight = InFlightClaims::default();
+        let first = in_flight.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
+        let second = in_flight.goes(vec![grant(1, 2)]);
+        let held = |in_flight: &InFlightClaims| [1, 2, 3].map(|index| in_flight.holds(page(index)));
+        assert_eq!(held(&in_flight), [true, true, false]);
+        in_flight.is_answered(first);
+        in_flight.is_answered(first);
+        assert_eq!(held(&in_flight), [true, false, false]);
+        in_flight.is_answered(second);
+        assert_eq!(held(&in_flight), [false; 3]);
     }
 }

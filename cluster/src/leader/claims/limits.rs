@@ -85,12 +85,12 @@ impl ClaimRates {
     pub fn bounds(
         &mut self,
         ledger: &Ledger,
-        on_the_way: &InFlightClaims,
+        in_flight: &InFlightClaims,
         now: Duration,
         ledger_time: Time,
     ) -> ClaimLimits {
         let (mut of_tenants, mut of_pools) = (BTreeMap::<&str, u32>::new(), BTreeMap::<&str, u32>::new());
-        for grant in on_the_way.grants() {
+        for grant in in_flight.grants() {
             *of_pools.entry(&grant.pool).or_default() += grant.recipients;
             if let Some(page) = ledger.pages().get(&grant.page) {
                 *of_tenants.entry(&page.tenant).or_default() += grant.recipients;
@@ -116,7 +116,7 @@ impl ClaimRates {
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
         let late = self.late.gathered(late_rates(ledger), slice, now);
-        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting_lanes(on_the_way, ledger) }
+        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting_by_tenant(in_flight, ledger) }
     }
 
     /// What is left of what was given was not used.
@@ -138,17 +138,17 @@ impl ClaimRates {
     }
 }
 
-/// Lanes that have pages with claims in flight, and how many recipients of those pages wait, or may. Their pages are not
-/// offered meanwhile, and keep their shares and turns.
-fn waiting_lanes(on_the_way: &InFlightClaims, ledger: &Ledger) -> BTreeMap<TenantPool, u64> {
-    let sources: BTreeSet<(RunId, &str)> = on_the_way.grants().map(|grant| (grant.page, grant.pool.as_str())).collect();
-    let mut lanes = BTreeMap::new();
+/// How many recipients wait, or may wait, in pages with claims in flight, by tenant and pool. These pages are not offered
+/// meanwhile; their tenants keep their shares and turns.
+fn waiting_by_tenant(in_flight: &InFlightClaims, ledger: &Ledger) -> BTreeMap<TenantPool, u64> {
+    let sources: BTreeSet<(RunId, &str)> = in_flight.grants().map(|grant| (grant.page, grant.pool.as_str())).collect();
+    let mut waiting_of = BTreeMap::new();
     for (id, pool) in sources {
         if let Some(page) = ledger.pages().get(&id) {
-            *lanes.entry((page.tenant.clone(), pool.to_owned())).or_default() += waiting(page);
+            *waiting_of.entry((page.tenant.clone(), pool.to_owned())).or_default() += waiting(page);
         }
     }
-    lanes
+    waiting_of
 }
 
 /// Late emails a second by a pool, at most; none where there is no bound, and nothing where there is no relay.

@@ -74,15 +74,15 @@ struct Stage {
 }
 
 const NOW: Time = Time(1_788_000_000_000);
-const HOLDER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
 impl Stage {
     fn new() -> Stage {
         let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0, now: NOW };
         let readings = vec![VoterClock { node: NodeId(1), wall: NOW }];
-        stage.play(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
+        stage.play(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
         stage.epoch = Epoch(1);
-        stage.play(Command::NodeUp(NodeUp { owner: HOLDER, name: "n1".into(), level: LEVEL, process_nonce: 1 }));
+        stage.play(Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: LEVEL, process_nonce: 1 }));
         stage
     }
 
@@ -138,7 +138,7 @@ impl Stage {
     /// An hour later the schedule's instant opens, as one that was missed.
     fn caught_up(&mut self) {
         let (schedule, due) = (self.schedule(), NOW.plus_ms(3_600_000));
-        let start = EpochStart::new(HOLDER, 1, vec![VoterClock { node: NodeId(1), wall: due }]);
+        let start = EpochStart::new(OWNER, 1, vec![VoterClock { node: NodeId(1), wall: due }]);
         (self.epoch, self.now) = (Epoch(0), due);
         self.play(Command::EpochStart(start));
         self.epoch = Epoch(self.index);
@@ -174,7 +174,7 @@ impl Stage {
     }
 
     fn could_grant(&self) -> bool {
-        could_grant(&self.ledger, true, NOW, |holder| holder == HOLDER, (has_all, sends))
+        could_grant(&self.ledger, true, NOW, |owner| owner == OWNER, (has_all, sends))
     }
 }
 
@@ -230,7 +230,7 @@ fn where_somebody_holds_a_claim_the_credit_may_be_used_up() {
     stage.relay("default");
     let run = stage.run();
     let slice: Bitmap = [0].into_iter().collect();
-    stage.play(Command::Claim(vec![ClaimRequest { page: run, chunk: 0, slice, owner: HOLDER }]));
+    stage.play(Command::Claim(vec![ClaimRequest { page: run, chunk: 0, slice, owner: OWNER }]));
     assert!(!stage.could_grant());
 }
 

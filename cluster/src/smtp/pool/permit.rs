@@ -1,6 +1,6 @@
 //! One email's way through a pool: the permit, the task that owns its dialogue, and the verdict.
 //!
-//! Made by [`super::Pool::acquire`], used up by the lane. The dialogue runs in a task of its own, so
+//! Made by [`super::Pool::acquire`], used up by the claim worker. The dialogue runs in a task of its own, so
 //! that nothing the caller drops or forgets can cut it off in the middle; the caller holds a
 //! [`PendingResult`], which ends with exactly one verdict.
 
@@ -171,7 +171,7 @@ async fn session(
     shared.open().await
 }
 
-/// The caller's gate, with the pool's own two counts around it.
+/// Wraps the caller's gate: remembers that it passed, and counts emails that wait for an answer.
 struct Watched<G> {
     gate: G,
     shared: Arc<PoolCore>,

@@ -1,7 +1,7 @@
 //! What an answer means for the email, the relay, the tenant and the run (P6).
 //!
 //! Called by the dialogue for each answer that is not the hoped-for one; read by
-//! the lane, which acts on the [`DialogueResult`]. The scope is a pure function of (rules, stage, code, text): the
+//! the claim worker, which acts on the [`DialogueResult`]. The scope is a pure function of (rules, stage, code, text): the
 //! rules are data (`replies.toml`, and the operator's for one relay), and the answers in `tests/replies.tsv` hold them to
 //! what relays say. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC 2034 (the class must agree with the
 //! first digit), and what relays do.

@@ -1,6 +1,6 @@
 //! An email as the dialogue takes it, and the commands that offer it.
 //!
-//! [`Email`] is made by the lane; the rest is called by the dialogue. The commands are worded by
+//! [`Email`] is made by the claim worker; the rest is called by the dialogue. The commands are worded by
 //! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
 //! can be offered to no relay is refused here, before a byte is written, with the code that a
 //! relay would have used; such texts begin with "not offered:". What another relay may take is

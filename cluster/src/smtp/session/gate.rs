@@ -1,9 +1,7 @@
-//! The last question before an email leaves (P5): the seam between the lane, which knows whether it
-//! may, and the stream, which knows when.
+//! The last check before an email leaves (P5): the claim worker knows whether it may leave, the stream knows when.
 //!
-//! The lane implements [`Gate`]; the stream meets it exactly once an email, immediately before it
-//! hands the first byte of the terminator to the transport: between the answer and that write
-//! nothing is awaited.
+//! The claim worker implements [`Gate`]. The stream asks it exactly once an email, immediately before it hands the first
+//! byte of the terminator to the transport. Between the answer and that write nothing is awaited.
 
 use thiserror::Error;
 
@@ -12,8 +10,8 @@ use thiserror::Error;
 /// # Contract
 /// - `pass` is synchronous and short: it reads the applied state under a lock and, when it lets the
 ///   mail pass, has appended `begin` to the journal before it returns. It never blocks on a network.
-/// - When it answers `Pass`, the terminator is handed over at once. When it answers `GateRefusal`, nothing
-///   of it is, and the socket is closed.
+/// - When it answers `Pass`, the terminator is handed over at once. When it answers `Closed`, no byte of
+///   it is written, and the socket is closed.
 /// - A panic inside it counts as shut: nothing was written.
 pub trait Gate: Send {
     /// May this email leave now?
@@ -32,9 +30,9 @@ pub enum GateAnswer {
 /// Why a gate stayed shut: the questions of P5, in the order in which it asks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum GateRefusal {
-    /// The recipient is no longer in the lane's row.
-    #[error("no longer in the row")]
-    NotInRow,
+    /// The recipient is no longer in the claim.
+    #[error("no longer in the claim")]
+    NotInClaim,
     /// The run is paused.
     #[error("the run is paused")]
     RunPaused,

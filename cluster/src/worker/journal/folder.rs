@@ -51,8 +51,8 @@ pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
 ///
 /// # Errors
 /// When a file is there and cannot be removed.
-pub fn delete(folder: &Path, holder: ClaimOwner) -> io::Result<()> {
-    let path = path(folder, holder);
+pub fn delete(folder: &Path, process: ClaimOwner) -> io::Result<()> {
+    let path = path(folder, process);
     for file in [unfinished(&path), path] {
         match std::fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -63,8 +63,8 @@ pub fn delete(folder: &Path, holder: ClaimOwner) -> io::Result<()> {
 }
 
 /// The file of one life.
-pub(super) fn path(folder: &Path, holder: ClaimOwner) -> PathBuf {
-    folder.join(format!("journal-{}-{}", holder.node, holder.incarnation.0))
+pub(super) fn path(folder: &Path, process: ClaimOwner) -> PathBuf {
+    folder.join(format!("journal-{}-{}", process.node, process.incarnation.0))
 }
 
 /// The file that is to take the place of `path`.

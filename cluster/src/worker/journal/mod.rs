@@ -36,11 +36,11 @@ const REWRITE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
 /// Whose journal it is: one life of one node of one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct JournalOwner {
     /// The cluster.
     pub cluster: u128,
     /// The node and its life.
-    pub holder: ClaimOwner,
+    pub process: ClaimOwner,
 }
 
 /// Why a journal could not do what was asked.
@@ -85,9 +85,9 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalFault::Create`], also when the file exists: an incarnation is one life only.
-    pub fn create(folder: &Path, owner: &Owner, boot: &str) -> Result<Journal, JournalFault> {
-        let path = folder::path(folder, owner.holder);
-        let header = Header { format: FORMAT, cluster: owner.cluster, holder: owner.holder, boot: boot.to_owned() };
+    pub fn create(folder: &Path, owner: &JournalOwner, boot: &str) -> Result<Journal, JournalFault> {
+        let path = folder::path(folder, owner.process);
+        let header = Header { format: FORMAT, cluster: owner.cluster, process: owner.process, boot: boot.to_owned() };
         let create = || {
             folder::prepare(folder)?;
             begin_file(&path, &header)
@@ -102,8 +102,8 @@ impl Journal {
     }
 
     /// What the journal of `owner` in `folder` proves.
-    pub fn read(folder: &Path, owner: &Owner, boot: &str) -> Reading {
-        reading::read(&folder::path(folder, owner.holder), owner, boot)
+    pub fn read(folder: &Path, owner: &JournalOwner, boot: &str) -> Reading {
+        reading::read(&folder::path(folder, owner.process), owner, boot)
     }
 
     /// Writes records, one or a group, with one `write`, before what they announce is done.

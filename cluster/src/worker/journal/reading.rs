@@ -19,7 +19,7 @@ use reveille_ledger::command::{ClaimOutcome, OutcomeSource};
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use super::Owner;
+use super::JournalOwner;
 use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
 use super::rows::Rows;
 
@@ -47,7 +47,7 @@ impl Reading {
 }
 
 /// Reads the journal at `path`, if it is `owner`'s and of this `boot` of the machine.
-pub(super) fn read(path: &Path, owner: &Owner, boot: &str) -> Reading {
+pub(super) fn read(path: &Path, owner: &JournalOwner, boot: &str) -> Reading {
     match std::fs::read(path) {
         Ok(bytes) => prove(&bytes, owner, boot).map_or_else(Reading::Nothing, Reading::Whole),
         Err(error) if error.kind() == io::ErrorKind::NotFound && injected_bugs::is(Bug::TrustLostJournal) => {
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path, owner: &Owner, boot: &str) -> Reading {
 }
 
 /// What the bytes of a file prove, or why they prove nothing.
-pub(super) fn prove(bytes: &[u8], owner: &Owner, boot: &str) -> Result<Rows, String> {
+pub(super) fn prove(bytes: &[u8], owner: &JournalOwner, boot: &str) -> Result<Rows, String> {
     let Frame::Whole { body, mut chain, mut rest } = read_frame(bytes, 0) else {
         return Err("the journal has no header".to_owned());
     };
@@ -78,10 +78,10 @@ pub(super) fn prove(bytes: &[u8], owner: &Owner, boot: &str) -> Result<Rows, Str
     }
 }
 
-fn check_header(header: Option<Header>, owner: &Owner, boot: &str) -> Result<(), String> {
+fn check_header(header: Option<Header>, owner: &JournalOwner, boot: &str) -> Result<(), String> {
     let header = header.filter(|header| header.format == FORMAT).ok_or("the journal is of another build")?;
-    if header.cluster != owner.cluster || header.holder != owner.holder {
-        return Err(format!("the journal belongs to {} of cluster {:x}", header.holder, header.cluster));
+    if header.cluster != owner.cluster || header.process != owner.process {
+        return Err(format!("the journal belongs to {} of cluster {:x}", header.process, header.cluster));
     }
     if header.boot != boot {
         return Err("the machine was started anew since the journal was written".to_owned());

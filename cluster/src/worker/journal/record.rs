@@ -22,7 +22,7 @@ const BODY_BYTES_MAX: usize = 1_024;
 pub(super) struct Header {
     pub(super) format: u16,
     pub(super) cluster: u128,
-    pub(super) holder: ClaimOwner,
+    pub(super) process: ClaimOwner,
     pub(super) boot: String,
 }
 

@@ -15,8 +15,8 @@ use super::*;
 const BOOT: &str = "b7d0";
 const PAGE: RunId = RunId { index: 40, place: 0 };
 
-fn owner(incarnation: u64) -> Owner {
-    Owner { cluster: 77, holder: ClaimOwner { node: NodeId(0xA1), incarnation: Incarnation(incarnation) } }
+fn owner(incarnation: u64) -> JournalOwner {
+    JournalOwner { cluster: 77, process: ClaimOwner { node: NodeId(0xA1), incarnation: Incarnation(incarnation) } }
 }
 
 fn fence(index: u64) -> Fence {
@@ -132,11 +132,11 @@ fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
 fn a_journal_counts_only_for_its_own_life_cluster_and_boot() {
     let folder = folder();
     drop(written(&folder));
-    let ours = folder::path(folder.path(), owner(3).holder);
-    let other_life = folder::path(folder.path(), owner(4).holder);
+    let ours = folder::path(folder.path(), owner(3).process);
+    let other_life = folder::path(folder.path(), owner(4).process);
     std::fs::copy(&ours, other_life).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(why_nothing(Journal::read(folder.path(), &owner(4), BOOT)), "the journal belongs to a1/3 of cluster 4d");
-    let other_cluster = Owner { cluster: 78, ..owner(3) };
+    let other_cluster = JournalOwner { cluster: 78, ..owner(3) };
     assert!(why_nothing(Journal::read(folder.path(), &other_cluster, BOOT)).contains("belongs to"));
     assert_eq!(
         why_nothing(Journal::read(folder.path(), &owner(3), "b7d1")),
@@ -155,7 +155,7 @@ fn a_life_has_one_journal() {
 fn a_torn_end_is_dropped_and_the_rest_counts() {
     let folder = folder();
     drop(written(&folder));
-    let path = folder::path(folder.path(), owner(3).holder);
+    let path = folder::path(folder.path(), owner(3).process);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{error}"));
     let mut known = Vec::new();
     for length in 0..=bytes.len() {
@@ -175,7 +175,7 @@ fn a_torn_end_is_dropped_and_the_rest_counts() {
 fn one_wrong_bit_anywhere_and_nothing_counts() {
     let folder = folder();
     drop(written(&folder));
-    let path = folder::path(folder.path(), owner(3).holder);
+    let path = folder::path(folder.path(), owner(3).process);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{error}"));
     for place in 0..bytes.len() {
         for bit in 0..8 {
@@ -243,7 +243,7 @@ fn a_file_that_grew_is_written_anew_with_the_open_rows_alone() {
     let folder = folder();
     let mut journal = written(&folder);
     let before = whole(&folder);
-    let path = folder::path(folder.path(), owner(3).holder);
+    let path = folder::path(folder.path(), owner(3).process);
     let size = || std::fs::metadata(&path).map(|file| file.len()).unwrap_or_default();
     let (mut index, mut largest) = (1_000, 0);
     while size() >= largest {
@@ -271,7 +271,7 @@ fn a_file_that_grew_is_written_anew_with_the_open_rows_alone() {
 fn a_file_that_cannot_be_written_anew_goes_on() {
     let folder = folder();
     let mut journal = written(&folder);
-    let blocked = folder::unfinished(&folder::path(folder.path(), owner(3).holder));
+    let blocked = folder::unfinished(&folder::path(folder.path(), owner(3).process));
     std::fs::create_dir(&blocked).unwrap_or_else(|error| panic!("{error}"));
     journal.rewrite_at = 0;
     assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok());
@@ -285,18 +285,18 @@ fn what_is_left_over_is_listed_and_deleted() {
     for incarnation in [12, 3] {
         drop(Journal::create(folder.path(), &owner(incarnation), BOOT));
     }
-    let other = Owner { cluster: 77, holder: ClaimOwner { node: NodeId(0xA10), incarnation: Incarnation(1) } };
+    let other = JournalOwner { cluster: 77, process: ClaimOwner { node: NodeId(0xA10), incarnation: Incarnation(1) } };
     drop(Journal::create(folder.path(), &other, BOOT));
-    let unfinished = folder::unfinished(&folder::path(folder.path(), owner(3).holder));
+    let unfinished = folder::unfinished(&folder::path(folder.path(), owner(3).process));
     std::fs::write(&unfinished, b"half").unwrap_or_else(|error| panic!("{error}"));
     let lives = || -> Vec<u64> {
         let found = leftovers(folder.path(), NodeId(0xA1)).unwrap_or_default();
         found.iter().map(|leftover| leftover.incarnation.0).collect()
     };
     assert_eq!(lives(), [3, 12]);
-    assert!(delete(folder.path(), owner(3).holder).is_ok() && !unfinished.exists());
+    assert!(delete(folder.path(), owner(3).process).is_ok() && !unfinished.exists());
     assert_eq!(lives(), [12]);
-    assert!(delete(folder.path(), owner(3).holder).is_ok(), "deleting what is gone is no error");
+    assert!(delete(folder.path(), owner(3).process).is_ok(), "deleting what is gone is no error");
 }
 
 #[test]

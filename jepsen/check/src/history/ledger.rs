@@ -216,16 +216,16 @@ pub struct Resumption {
     pub index: u64,
 }
 
-/// A row that was seen open.
+/// A claim that was seen open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRow {
     /// When it was seen.
     pub at_ns: u64,
     /// Which.
     pub fence: Fence,
-    /// Who may work it.
+    /// The node that owns the claim.
     pub node: String,
-    /// Which life of that node.
+    /// The incarnation of that node.
     pub incarnation: u64,
     /// Recipients in it that are claimed; those in doubt may stay.
     pub claimed: u32,

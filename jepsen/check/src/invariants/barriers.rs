@@ -212,7 +212,8 @@ fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
     }
 }
 
-/// When the claim was there: when it was committed, or when the first DATA under it came.
+/// A time at which the claim existed: its commit or the first DATA under it, whichever is earlier. `None`: neither was
+/// observed.
 fn there_by(book: &Book, grant: &Grant) -> Option<u64> {
     let own = rows_of(&book.dots, grant.item).iter().filter(|dot| dot.fence == Some(grant.fence));
     grant.committed_ns.into_iter().chain(own.map(|dot| dot.data_ns)).min()

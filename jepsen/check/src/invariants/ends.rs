@@ -92,8 +92,8 @@ fn was_refused(book: &Book, item: Item) -> bool {
         || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
 }
 
-/// More than one process died while it held the recipient, which was given back after each of them: whatever prepares
-/// it might die of it.
+/// At least two processes died while they owned a claim of this recipient, and each of these claims was released.
+/// Composing the email may have killed them (P12).
 fn killed_its_holders(book: &Book, item: Item) -> bool {
     let grants = rows_of(&book.grants, item);
     let released = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released);

@@ -106,7 +106,7 @@ pub fn another_is_near(book: &Book, item: Item, run: &Run) -> bool {
     book.runs.values().filter(is_beside).any(may_have_got_it)
 }
 
-/// Dots of the runs of a limit, while it was in force.
+/// Final dots of the runs that `limit` concerns, if their DATA came while it was in force.
 fn dots_under<'a>(book: &'a Book, limit: &Limit) -> Vec<&'a Dot> {
     let under = book.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();

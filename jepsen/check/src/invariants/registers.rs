@@ -1,10 +1,8 @@
-//! An object as a register that some write and others read. What a read may show, and what it may hold at its end, for
-//! I7.
+//! Each object as a register (I7): which values a read may return, and which value may remain at the end.
 //!
-//! A write takes effect once, between its beginning and its answer; one without an answer at any time after its
-//! beginning, or never. Two calls with one request id are one write. What a read has shown was done by then, whatever
-//! was answered to its writer. Every rule here is sound and no more: where two writes put the same value there, it is
-//! open which of them a read has seen.
+//! A write takes effect once, between its start and its answer. A write without an answer takes effect at any time after
+//! its start, or never. Two calls with one request id are one write. A value that a read returned was written by then.
+//! Where two writes wrote the same value, a read may have seen either.
 
 use std::collections::BTreeMap;
 

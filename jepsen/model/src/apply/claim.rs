@@ -47,10 +47,10 @@ impl Ledger {
         if rules.keep(Broken::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
-        let row = self.row(fence).copied().ok_or(Refusal::NotInRow)?;
+        let row = self.row(fence).copied().ok_or(Refusal::NotInClaim)?;
         let lost = row.open.and(self.set(Standing::Claimed));
         if lost.is_empty() {
-            return Err(Refusal::NotInRow);
+            return Err(Refusal::NotInClaim);
         }
         self.floor[row.holder.node.place()] = self.index;
         for recipient in lost.iter() {

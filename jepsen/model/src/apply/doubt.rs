@@ -22,7 +22,7 @@ impl Ledger {
         if counts && (self.is_past_deadline() || !self.run.may_resend(recipient)) {
             return Err(Refusal::NotPossible);
         }
-        let row = self.doubt(rules, recipient).ok_or(Refusal::NotInRow)?;
+        let row = self.doubt(rules, recipient).ok_or(Refusal::NotInClaim)?;
         match decision {
             Decision::Assume => self.rows[row].assumed.insert(recipient),
             Decision::Resend => self.rows[row].resent.insert(recipient),

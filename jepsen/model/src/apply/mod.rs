@@ -25,7 +25,7 @@ pub enum Refusal {
     /// None of those asked for is pending, or the run does not send (P4).
     NothingPending,
     /// The row does not exist, or does not hold the recipient in a state that this evidence moves.
-    NotInRow,
+    NotInClaim,
     /// The same was known before.
     NothingNew,
     /// The run, or the one who is meant, is not in a state in which this can be asked for.

@@ -53,7 +53,7 @@ impl Ledger {
         Settle { row: fence, recipient, outcome }: Settle,
     ) -> Result<(), Refusal> {
         let stands_assumed = self.stands(recipient, Standing::Assumed);
-        let Some(row) = self.rows.iter_mut().find(|row| row.fence == fence) else { return Err(Refusal::NotInRow) };
+        let Some(row) = self.rows.iter_mut().find(|row| row.fence == fence) else { return Err(Refusal::NotInClaim) };
         if outcome != Outcome::InDoubt && stands_assumed && row.assumed.remove(recipient) {
             self.run.assumptions_disproved += 1;
             match outcome {
@@ -68,13 +68,13 @@ impl Ledger {
             self.run.count_attempt(recipient);
             return Ok(());
         }
-        Err(Refusal::NotInRow)
+        Err(Refusal::NotInClaim)
     }
 
     /// True for ever, from whatever fence: moves out of every state that is not terminal, and is counted
     /// once for each row and recipient.
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
-        let row = self.rows.iter_mut().find(|row| row.fence == fence).ok_or(Refusal::NotInRow)?;
+        let row = self.rows.iter_mut().find(|row| row.fence == fence).ok_or(Refusal::NotInClaim)?;
         let is_new = row.sent.insert(recipient);
         if !is_new && rules.keep(Broken::CountEachRepeat) {
             return Err(Refusal::NothingNew);

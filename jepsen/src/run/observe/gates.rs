@@ -15,7 +15,7 @@ use reveille_harness::http;
 
 /// Their names in docs/reference/monitoring.md.
 const COUNTER: &str = "reveille_gate_passes_total";
-const BACKING_OFF: &str = "reveille_nodes_resting";
+const BACKING_OFF: &str = "reveille_nodes_in_crash_backoff";
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Tries at the end, for a busy node.
 const TRIES_MAX: u32 = 5;

@@ -48,7 +48,7 @@ Start the nodes that are down before you decide anything: their journals may kno
     },
     /// Decide: take it as sent, or send it again
     ///
-    /// They are counted first, with what is known of them, and you are asked. What is in doubt because its holder is
+    /// They are counted first, with what is known of them, and you are asked. What is in doubt because its node is
     /// lost resolves by itself when that node comes back with its journal: start it first.
     #[command(after_long_help = "\
 Examples:

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::{Desk, WITHIN};
 use crate::cli::args::Format;
 use crate::cli::client::{Client, Nature};
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{BadRow, Exit, Failure, Stop};
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
 use crate::format;

@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn rows_that_cannot_be_used_are_reported_with_their_lines() {
-        let read = read("email,name\nann@example.com\n\nnobody,No\nbob@example.com,Bob\n,\n");
+        let read = read("email,name\nann@example.com\n\npostmaster,No\nbob@example.com,Bob\n,\n");
         assert_eq!(addresses(&read), ["bob@example.com"]);
         let bad: Vec<String> = read.bad.iter().map(ToString::to_string).collect();
         assert_eq!(

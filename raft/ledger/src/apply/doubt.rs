@@ -92,7 +92,7 @@ impl Ledger {
         left
     }
 
-    /// Of a run's recipients in doubt in a claim: who would be suppressed if they were sent again (P17).
+    /// The recipients in doubt in a claim that `min_gap` would suppress if they were sent again (P17).
     pub fn doubts_inside_gap(&self, lookups: &mut GapLookups, run: RunId, claim: Fence) -> Bitmap {
         let Some(claim) = self.claims.get(&claim) else { return Bitmap::new() };
         let of_run = |slot: &u16| {

@@ -163,8 +163,7 @@ impl ScheduleEdit {
 }
 
 impl Schedule {
-    /// Becomes what an edit says, at a log index; all but what is computed over the whole of it. Also shows
-    /// an edit before it is made.
+    /// Applies an edit to this schedule. Indexes and reference counts are not updated here. Dry runs use it too.
     pub fn take(&mut self, edit: &ScheduleEdit, index: u64) {
         if let Some(timing) = &edit.timing {
             self.when = timing.when.clone();

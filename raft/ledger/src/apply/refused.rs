@@ -94,8 +94,8 @@ impl Ledger {
         }
     }
 
-    /// Counts an answer that does not name the mailbox; the tenth in a claim pauses the run, and brings back
-    /// the nine before it.
+    /// Counts an answer that does not name the mailbox. The tenth without an accept in between pauses the run, and brings
+    /// back the nine before it.
     fn note_unnamed(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
         let mut earlier = Vec::new();
@@ -174,7 +174,7 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
     code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
 }
 
-/// So many such answers in a claim that none of them is believed.
+/// So many such answers without an accept in between that none of them is believed.
 fn is_suspicious(run: &Run, limits: &Limits) -> bool {
     run.policy_refusals.len() >= limits.policy_refusals
 }

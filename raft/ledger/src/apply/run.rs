@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Ends a run: what is pending is cancelled now, what is claimed when its lane gives it back, and what
+    /// Ends a run: what is pending is cancelled now, what is claimed when its worker releases it, and what
     /// is in doubt if it turns out not to have been handed off.
     /// `made_way_for`: another run of its schedule that opens, where that ends it.
     pub(super) fn run_cancel(

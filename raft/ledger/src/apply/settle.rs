@@ -87,7 +87,7 @@ impl Ledger {
         u64::from(moved)
     }
 
-    /// P6: an accept ends a claim of refusals by policy, of each run that had one.
+    /// An accept ends the sequence of answers that name no mailbox, for each run that has one (P6).
     fn reset_policy_refusals(&mut self, place: ChunkKey, slots: &Bitmap) {
         let Some(page) = self.pages.get(&place.0) else { return };
         let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };

@@ -1,8 +1,7 @@
 //! Which schedules another release of the zone database concerns, and what it makes of them (I10).
 //!
-//! Called by the leader's timer, a stretch at a time, so that no look at the state is long. It keeps the place
-//! between two looks, and begins anew when it has come around: a schedule may come from a node that has another
-//! release, at any time.
+//! The leader's timer calls it for a limited number of schedules, so that the read lock is short. It remembers the last
+//! one, and starts again from the first at the end: a node with another release may create a schedule at any time.
 
 use std::ops::Bound;
 

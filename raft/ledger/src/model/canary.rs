@@ -121,7 +121,7 @@ impl CanaryState {
         self.picked(self.stride_of(number, count), count) == u64::from(number)
     }
 
-    /// Which of them, the first one being 0, are among these recipients of `count`.
+    /// The positions in the canary, from 0, of its recipients among `numbers`; the run has `count` recipients.
     fn places(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
         self.among(numbers.start, count)..self.among(numbers.end, count)
     }

@@ -170,7 +170,7 @@ impl DeathCause {
             DeathCause::Answer(text) => text,
             DeathCause::Unsendable(cause) => cause.text(),
             DeathCause::DeadlinePassed => "the deadline passed before another attempt",
-            DeathCause::OwnerDied => "holder died preparing it",
+            DeathCause::OwnerDied => "node died composing it",
         }
     }
 }

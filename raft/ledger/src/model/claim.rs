@@ -175,7 +175,7 @@ pub struct RelayReply {
     pub code: u16,
     /// Enhanced status code.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// Its words, cleaned and cut by the lane.
+    /// Its words, cleaned and cut by the claim worker.
     pub text: String,
 }
 
@@ -188,7 +188,7 @@ pub struct Refused {
     pub code: u16,
     /// Enhanced status code, where the answer had one.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// The answer's text without the codes, cleaned and cut by the lane.
+    /// The answer's text without the codes, cleaned and cut by the claim worker.
     pub text: String,
     /// What it concerns.
     pub scope: ReplyScope,

@@ -253,7 +253,7 @@ impl Ledger {
         self.answers.get(&(tenant.to_owned(), request.to_owned()))
     }
 
-    /// Where a recipient of a run stands.
+    /// The state of a recipient of a run. `None`: the run is unknown or has no such recipient.
     pub fn state(&self, run: RunId, recipient: u32) -> Option<RecipientState> {
         let (page, chunk, slot) = self.slot_of(run, recipient)?;
         self.chunks.get(&(page, chunk))?.state(slot)

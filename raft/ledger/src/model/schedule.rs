@@ -216,7 +216,7 @@ impl NextInstant {
         self.due.plus_ms(self.jitter_ms)
     }
 
-    /// Is its place in a window of this width?
+    /// Whether its jitter lies within a window of `window_ms`.
     pub fn is_within(&self, window_ms: i64) -> bool {
         self.jitter_ms == 0 || (0..window_ms).contains(&self.jitter_ms)
     }

@@ -30,14 +30,14 @@ const CAP: u32 = 64;
 struct World {
     ledger: Ledger,
     now: Time,
-    on_the_way: InFlightClaims,
-    paces: ClaimRates,
+    in_flight: InFlightClaims,
+    rates: ClaimRates,
     fair: FairQueue,
     /// A clock that is not set.
     boot: Duration,
 }
 
-fn holder(node: u64, incarnation: u64) -> ClaimOwner {
+fn owner(node: u64, incarnation: u64) -> ClaimOwner {
     ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) }
 }
 
@@ -70,14 +70,14 @@ impl World {
         let mut world = World {
             ledger: Ledger::new(),
             now: Time(0),
-            on_the_way: InFlightClaims::default(),
-            paces: ClaimRates::default(),
+            in_flight: InFlightClaims::default(),
+            rates: ClaimRates::default(),
             fair: FairQueue::new(),
             boot: Duration::ZERO,
         };
         let readings =
             vec![VoterClock { node: NodeId(1), wall: Time(0) }, VoterClock { node: NodeId(2), wall: Time(0) }];
-        world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
+        world.put(Command::EpochStart(EpochStart::new(owner(1, 1), 2, readings)));
         world.up(1, 1);
         world.up(2, 1);
         world.put(Command::RelayPut(
@@ -131,8 +131,8 @@ impl World {
     }
 
     fn up(&mut self, node: u64, incarnation: u64) {
-        let holder = holder(node, incarnation);
-        let up = NodeUp { owner: holder, name: format!("n{node}"), level: 1, process_nonce: incarnation };
+        let owner = owner(node, incarnation);
+        let up = NodeUp { owner, name: format!("n{node}"), level: 1, process_nonce: incarnation };
         assert_eq!(self.put(Command::NodeUp(up)), CommandOutcome::Done);
     }
 
@@ -150,17 +150,17 @@ impl World {
 
     /// What the dispatcher makes of the state, and nothing of it is proposed yet.
     fn made(&mut self) -> (Claims, Duration) {
-        let holders = self.holders();
-        let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
-        let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
-        let mut work = Claimable::of(&self.ledger, &lacking, &self.on_the_way, self.now);
-        let caps = self.views().caps(&self.ledger, &holders);
-        let given = self.paces.bounds(&self.ledger, &self.on_the_way, self.boot, self.now);
-        let credits = credits(&self.ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
+        let owners = self.owners();
+        let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
+        let lacking = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
+        let mut claimable = Claimable::of(&self.ledger, &lacking, &self.in_flight, self.now);
+        let caps = self.views().caps(&self.ledger, &owners);
+        let given = self.rates.bounds(&self.ledger, &self.in_flight, self.boot, self.now);
+        let credits = credits(&self.ledger, &allowances, (&caps, &self.in_flight), (&claimable.offers, &given));
         let mut bounds = given.clone();
-        let made = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
-        self.paces.spend(&given, &bounds);
-        let nap = nap(&work, &bounds, &self.paces);
+        let made = claims(&mut self.fair, &mut claimable, (&credits, &mut bounds), &owners);
+        self.rates.spend(&given, &bounds);
+        let nap = nap(&claimable, &bounds, &self.rates);
         (made, nap)
     }
 
@@ -176,12 +176,12 @@ impl World {
 
     /// What both nodes have said of the relay.
     fn views(&self) -> Views {
-        let said = |holder| said(holder, 10, 1_000_000);
-        let by_node = self.holders().into_iter().map(|(node, holder)| (node, said(holder))).collect();
+        let said = |owner| said(owner, 10, 1_000_000);
+        let by_node = self.owners().into_iter().map(|(node, owner)| (node, said(owner))).collect();
         Views { by_node, voters: 3, commit: Duration::from_millis(300) }
     }
 
-    fn holders(&self) -> BTreeMap<NodeId, ClaimOwner> {
+    fn owners(&self) -> BTreeMap<NodeId, ClaimOwner> {
         let nodes = self.ledger.nodes().iter();
         nodes.map(|(id, node)| (*id, ClaimOwner { node: *id, incarnation: node.incarnation })).collect()
     }
@@ -204,7 +204,7 @@ impl World {
     fn die_with(&mut self, node: u64, open: &Bitmap) {
         let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
         self.up(node, incarnation + 1);
-        let former = self.ledger.claims().iter().filter(|(_, row)| row.owner == holder(node, incarnation));
+        let former = self.ledger.claims().iter().filter(|(_, row)| row.owner == owner(node, incarnation));
         let released = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
             source: OutcomeSource::Journal,
             released: vec![
@@ -223,11 +223,11 @@ fn part(number: u32) -> Hash {
 }
 
 /// What a node says of the relay.
-fn said(holder: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
+fn said(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
-    NodeReport { holder, measured, behind: false, stopping: false }
+    NodeReport { owner, measured, behind: false, stopping: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {
@@ -238,31 +238,31 @@ fn schedule(recipients: u32) -> ScheduleCreate {
 #[test]
 fn the_cap_is_by_what_the_life_that_holds_it_measured() {
     let world = World::with(1);
-    let holders = world.holders();
+    let owners = world.owners();
     let caps = |views: Views| {
-        let caps = views.caps(&world.ledger, &holders);
+        let caps = views.caps(&world.ledger, &owners);
         [1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant)
     };
     assert_eq!(caps(world.views()), [CAP, CAP]);
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), said(holder(1, 9), 10, 1_000_000));
+    views.by_node.insert(NodeId(1), said(owner(1, 9), 10, 1_000_000));
     views.by_node.remove(&NodeId(2));
     assert_eq!(caps(views), [8, 8], "of another process, or without a report, it is not known: four a session");
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), said(holder(1, 1), 2_000, 1_000_000));
+    views.by_node.insert(NodeId(1), said(owner(1, 1), 2_000, 1_000_000));
     assert_eq!(caps(views), [4, CAP], "each node by its own");
     let mut views = world.views();
-    views.by_node.insert(NodeId(2), said(holder(2, 1), 10, 500));
+    views.by_node.insert(NodeId(2), said(owner(2, 1), 10, 500));
     assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
 #[test]
 fn nothing_is_claimed_for_a_relay_that_a_node_leaves_alone() {
     let world = World::with(1);
-    let holders = world.holders();
+    let owners = world.owners();
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), said(holder(1, 1), 10, 0));
-    let caps = views.caps(&world.ledger, &holders);
+    views.by_node.insert(NodeId(1), said(owner(1, 1), 10, 0));
+    let caps = views.caps(&world.ledger, &owners);
     assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
 }
 
@@ -284,9 +284,9 @@ fn offer(tenant: &str, chunk: u32) -> Offer {
 fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
     let world = World::with(9);
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
-    let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
+    let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&offers, &ClaimLimits::default()));
+    let credits = credits(&world.ledger, &allowances, (&caps, &world.in_flight), (&offers, &ClaimLimits::default()));
     let grants = FairQueue::new().grants(&offers, &credits, &mut ClaimLimits::default(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
@@ -313,7 +313,7 @@ fn a_node_that_died_three_times_holds_nothing_and_the_other_one_goes_on() {
     }
     world.dispatch();
     assert_eq!(world.held(), [(1, CAP)].into());
-    let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
+    let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
     let until = OPENED_AT.plus_ms(600_000);
     assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), CrashBackoff { name: "n2".into(), until })].into());
 }
@@ -381,10 +381,10 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
     // What is open of it counts against its own pool's credit.
-    let (holders, views) = (world.holders(), world.views());
-    let allowances = allowances_of(&world.ledger, &holders, 3, world.now);
-    let caps = views.caps(&world.ledger, &holders);
-    let left = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&[], &ClaimLimits::default()));
+    let (owners, views) = (world.owners(), world.views());
+    let allowances = allowances_of(&world.ledger, &owners, 3, world.now);
+    let caps = views.caps(&world.ledger, &owners);
+    let left = credits(&world.ledger, &allowances, (&caps, &world.in_flight), (&[], &ClaimLimits::default()));
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -504,7 +504,7 @@ fn whatever_is_late_what_is_on_time_is_offered() {
 fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
     let mut world = World::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
     assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
-    world.paces = ClaimRates::default();
+    world.rates = ClaimRates::default();
     assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
     assert!((1..=50).contains(&claimed_in_a_second(&mut world)), "what two seconds bring");
 }
@@ -514,15 +514,15 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     let mut world = World::sealed(10 * CHUNK);
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
-        let work = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
-        work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
+        let claimable = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
+        claimable.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
     };
     let none = BTreeSet::new();
-    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     assert_eq!(offered(&world, &lacking), [(0, none.clone())], "a chunk is more than both may hold");
     let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
     let claim =
-        |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: holder(1, 1) };
+        |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: owner(1, 1) };
     world.put(Command::Claim(slices.map(claim).collect()));
     assert_eq!(offered(&world, &lacking), [(0, none.clone()), (1, none.clone())], "and a slice is less");
     // P20: what a node lacks is not for it, and what few have is not all that is offered.
@@ -541,22 +541,22 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
 fn what_a_node_lacks_hides_nothing_that_it_has() {
     let chunks = 300;
     let world = World::sealed(chunks * CHUNK);
-    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     lacking.insert(NodeId(2), (0..290).map(part).collect());
-    let work = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+    let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
     let for_it: Vec<u32> =
-        work.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
+        claimable.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
-    assert!(work.offers.len() <= 257, "{} offers", work.offers.len());
+    assert!(claimable.offers.len() <= 257, "{} offers", claimable.offers.len());
 }
 
 #[test]
 fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
     let offers_of = |world: &World, named: u32| {
-        let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+        let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
         lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
-        let work = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
-        work.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+        let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+        claimable.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
     };
     let full = crate::audience::NAMED_MAX as u32;
     assert_eq!(offers_of(&World::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
@@ -570,7 +570,7 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
     let (first, _) = world.made();
     let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 40);
-    let number = world.on_the_way.goes(first.grants);
+    let number = world.in_flight.goes(first.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
     let created = world.put(Command::ScheduleCreate(Box::new(create)));
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
@@ -581,7 +581,7 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
     let asked: u32 = meanwhile.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
     // It never was in the log: all of it is offered again.
-    world.on_the_way.is_answered(number);
+    world.in_flight.is_answered(number);
     let (again, _) = world.made();
     assert!(again.claims.iter().any(|claim| claim.page == PAGE));
 }
@@ -589,9 +589,9 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
 #[test]
 fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
     let mut world = World::with(10);
-    let (holder, age) = (holder(1, 1), Duration::from_secs);
+    let (owner, age) = (owner(1, 1), Duration::from_secs);
     let lost =
-        |world: &World, applied, age| crate::leader::replication_lag::is_lost(&world.ledger, holder, applied, age);
+        |world: &World, applied, age| crate::leader::replication_lag::is_lost(&world.ledger, owner, applied, age);
     assert!(!lost(&world, 0, age(600)), "it holds nothing");
     assert!(!world.dispatch().is_empty());
     let applied = world.ledger.head().applied;

@@ -1,6 +1,6 @@
 //! Rows, the turns of their tenants, and the relays of a pool together.
 //!
-//! Rows are worked as lanes work them: one recipient after the other waits for a session, and its dialogue goes on
+//! Claims are processed as claim workers process them: one recipient after the other waits for a session, and its dialogue goes on
 //! beside the next one's wait. Each tenant has so many claimed ahead, and what ends is claimed anew a while later.
 
 use super::*;

@@ -63,7 +63,7 @@ pub fn died_of(moment: &ClaimEvent) -> String {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
         ClaimEventKind::Refused { scope: ReplyScope::Unnamed, text, .. } => without_answer(text).to_owned(),
         ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedPreparing)) => {
-            "its holder died preparing it, or its deadline passed".to_owned()
+            "its node died composing it, or its deadline passed".to_owned()
         }
         ClaimEventKind::Unsendable(cause) => cause.text().to_owned(),
         _ => "the deadline passed before another attempt".to_owned(),

@@ -124,7 +124,7 @@ fn for_a_node(
     let paced = tenant.rate().map(|rate| format!("; tenant '{}' has {rate} a second at most", page.tenant));
     let paced = paced.unwrap_or_default();
     match (suspect, late_rate(ledger, pool).filter(|_| is_late(page))) {
-        (true, _) => "for a node to take it alone: it was being prepared when its holder died".to_owned(),
+        (true, _) => "for a node to take it alone: it was being composed when its node died".to_owned(),
         (false, Some(rate)) => {
             format!(
                 "for its turn: what is late goes after what is on time, in pool '{pool}' {rate} a second at most{paced}"

@@ -18,4 +18,4 @@ pub(crate) mod schedule;
 mod tenant;
 mod upgrade;
 pub(crate) mod upload;
-mod watch;
+pub(crate) mod watch;

@@ -31,7 +31,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::run;
+use super::watch;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{LOOK_MAX, Paging};
@@ -278,7 +278,7 @@ impl ScheduleService for Admin {
         let (run, warnings) = self.context.replica.read(|ledger| {
             let mut warnings = create::warnings(ledger, &found.schedule.pool);
             warnings.extend(views::inside_gap(ledger, opened));
-            (run::look(ledger, opened), warnings)
+            (watch::look(ledger, opened), warnings)
         });
         Ok(Response::new(trigger::told(run?, warnings, &cancelled)))
     }

@@ -143,7 +143,7 @@ impl Fields {
     }
 }
 
-/// DurationBounds of a length of time. Milliseconds.
+/// Bounds of a length of time, in milliseconds.
 #[derive(Clone, Copy)]
 pub struct DurationBounds {
     least_ms: i64,

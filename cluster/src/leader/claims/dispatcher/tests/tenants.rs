@@ -70,7 +70,7 @@ fn a_tenants_rate_holds_across_a_fail_over() {
     for _ in 0..4 {
         claimed.extend((0..3).map(|_| claimed_in_a_second(&mut world)));
         // What the former leader had claimed is open and counted as spent; the new one's bucket is empty.
-        world.paces = ClaimRates::default();
+        world.rates = ClaimRates::default();
     }
     let all: u32 = claimed.iter().sum();
     assert!((4 * 2 * 20 - 20..=12 * 20).contains(&all), "{claimed:?}");
@@ -185,7 +185,7 @@ fn goes_for(world: &mut World, tenant: &str, made: Claims) {
     let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
     let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();
     assert!(!grants.is_empty(), "{tenant} was to have some");
-    world.on_the_way.goes(grants);
+    world.in_flight.goes(grants);
 }
 
 fn asked(claims: &[ClaimRequest]) -> u32 {

@@ -56,7 +56,7 @@ fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
     let (claims, nap) = world.look();
     assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and the dispatcher sleeps");
     // Another leader finds the same in the state.
-    world.paces = ClaimRates::default();
+    world.rates = ClaimRates::default();
     world.fair = FairQueue::new();
     assert_eq!(world.sent(), 0);
     world.wait(DAY_MS);
@@ -83,7 +83,7 @@ fn what_is_on_its_way_counts_against_the_days_cap() {
     let mut world = World::with(40);
     world.warm_up(&[50]);
     let (made, _) = world.made();
-    world.on_the_way.goes(made.grants);
+    world.in_flight.goes(made.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")

@@ -1,4 +1,4 @@
-//! A holder that the leader does not hear, or that does not hear the leader.
+//! A owner that the leader does not hear, or that does not hear the leader.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
     me.valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(lost);
     open(&cluster, leads, 200, 0).await;
-    let held = hold.next(PATIENCE).await.expect("the holder sends");
+    let held = hold.next(PATIENCE).await.expect("the owner sends");
     until("a dialogue is short of its gate", || (me.valve.stopped() > 0).then_some(())).await;
     let passed = me.relay().counters.gate_passes;
 
@@ -51,16 +51,16 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
 async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let holder = (leads + 1) % 3;
-    let mut hold = cluster.hold_a_mail_of(holder);
+    let owner = (leads + 1) % 3;
+    let mut hold = cluster.hold_a_mail_of(owner);
     open(&cluster, leads, 200, 0).await;
-    let held = hold.next(PATIENCE).await.expect("the holder sends");
+    let held = hold.next(PATIENCE).await.expect("the owner sends");
     let number = number_of(&held.accepted.recipient);
     let context = Arc::clone(cluster.nodes[leads].context());
     let standing = || context.replica.read(|ledger| ledger.state(run(&context), number));
     until("it is the last one", || (count(&context, RecipientState::Sent) == 199).then_some(())).await;
 
-    let (asker, asked_of) = (cluster.nodes[holder].id, cluster.nodes[leads].id);
+    let (asker, asked_of) = (cluster.nodes[owner].id, cluster.nodes[leads].id);
     cluster.network.lose_answers(asker, "Propose");
     let before = cluster.network.asked(asked_of, "Propose");
     assert!(held.release(), "its answer is still waited for");
@@ -69,7 +69,7 @@ async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
     until("it is asked again", || (asked() > 2).then_some(())).await;
     cluster.network.heal();
     judge(&cluster, 200).await;
-    assert!(cluster.stop_node(holder).await, "no outcome waits with it any more");
+    assert!(cluster.stop_node(owner).await, "no outcome waits with it any more");
     cluster.end().await;
 }
 
