@@ -14,7 +14,7 @@ use crate::run::faults::{Nemesis, status_of};
 use crate::run::processes::{EndedProcess, ProcessState};
 
 /// Log entries between two snapshots: few, so that a node that was down for a moment needs a snapshot.
-pub const SNAPSHOT_EVERY: u64 = 50;
+pub const SNAPSHOT_EVERY: u64 = 100;
 /// Entries after which a node cannot be caught up without a snapshot.
 const FAR: u64 = 2 * SNAPSHOT_EVERY + 20;
 const POLL_EVERY: Duration = Duration::from_millis(50);
