@@ -32,7 +32,7 @@ const FIRES_MAX: usize = 1_024;
 const NAP_MAX: Duration = Duration::from_secs(1);
 /// The shortest sleep after a fire that did not move its plan.
 const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
-/// Planted: how long an answer is waited for before the same is asked again, and how long that goes on.
+/// Injected bug: how long an answer is waited for before the same is asked again, and how long that goes on.
 const INSISTS_AFTER: Duration = Duration::from_secs(5);
 const INSISTS_FOR: Duration = Duration::from_secs(60);
 
@@ -181,7 +181,7 @@ impl Timer {
     }
 }
 
-/// Planted: a timer that believes to lead acts by it. It asks whichever node leads by then, until it hears that it was done,
+/// Injected bug: a timer that believes to lead acts by it. It asks whichever node leads by then, until it hears that it was done,
 /// and the end of its leadership stops nothing.
 async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOutcome> {
     let over = std::time::Instant::now() + INSISTS_FOR;

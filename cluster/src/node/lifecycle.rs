@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::command::{Command, NodeUp};
 use reveille_ledger::effect::Effect;
+use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{Hint, Role};
@@ -63,6 +64,17 @@ pub enum StartError {
     /// The ledger does not take this life.
     #[error("the cluster does not take this node: {0}")]
     NotTaken(Refusal),
+    /// The ledger has a level that this build does not know, and no entry of that level is in its own log yet (P23).
+    #[error(
+        "the cluster is at ledger level {level}, and this build applies up to {highest}; start a newer build on this \
+         data folder"
+    )]
+    AboveLevel {
+        /// The cluster's.
+        level: u32,
+        /// This build's.
+        highest: u32,
+    },
     /// The journal cannot be written.
     #[error("the journal cannot be written: {0}; give another folder with --journal-dir")]
     Journal(String),
@@ -239,7 +251,12 @@ async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &Cancel
         if let Refusal::OldIncarnation { .. } = refusal {
             context.replica.mark_outdated(&refusal.to_string());
         }
-        return Err(StartError::NotTaken(refusal));
+        return Err(match refusal {
+            Refusal::NotPossible(Impossible::LevelTooLow { ledger, node }) => {
+                StartError::AboveLevel { level: ledger, highest: node }
+            }
+            refusal => StartError::NotTaken(refusal),
+        });
     }
     wait_until_applied(context, reply.index, cancel).await
 }

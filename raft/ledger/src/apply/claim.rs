@@ -119,7 +119,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Planted: as if a lost owner had never begun anything.
+    /// Injected bug: as if a lost owner had never begun anything.
     fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
         let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
         let (claimed, place) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));
