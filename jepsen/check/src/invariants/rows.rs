@@ -1,9 +1,9 @@
 //! I15: no row without a live lease holder stays claimed longer than lease + margin + 1 s.
 //!
-//! A leader must be able to revoke it, so the time counts from the latest of four instants: the owner's process ended;
+//! A leader must be able to revoke it, so the time counts from the latest of five instants: the owner's process ended;
 //! a leader began to act, which waits as long itself, since it does not know what its predecessor granted; a quorum
 //! could act again, as the nodes report; a majority of the processes ran again, since nodes notice a short outage only
-//! when it is over. Time with lost or late messages counts half: a leader proposes a lost revocation again. While a
+//! when it is over; links were cut, after which the quorum may be another one, of nodes that first catch up. Time with lost or late messages counts half: a leader proposes a lost revocation again. While a
 //! clock is wrong, lease and margin may last a ninth longer: the leader measures them on CLOCK_BOOTTIME, which has to be
 //! right within one part in ten (P9).
 
@@ -88,5 +88,8 @@ fn majorities_began(book: &Book) -> Vec<u64> {
 fn able_since(book: &Book, at_ns: u64) -> u64 {
     let epochs = book.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
     let outages = book.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
-    epochs.chain(outages).max().unwrap_or(0).min(at_ns)
+    let cuts = book.faults.iter().filter(|fault| {
+        fault.kind == FaultKind::Partition && fault.status != FaultStatus::Skipped && fault.from_ns <= at_ns
+    });
+    epochs.chain(outages).chain(cuts.map(|cut| cut.from_ns)).max().unwrap_or(0).min(at_ns)
 }

@@ -739,6 +739,11 @@ fn i15_row_that_stays_with_holder_that_is_gone() {
     let mut leaderless = stays.clone();
     leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
     assert!(leaderless.judge().valid, "no leader could revoke it");
+    let cut = with(|history| {
+        history.events.push(row(29.1));
+        history.fault(FaultKind::Partition, &["n3"], 25.0);
+    });
+    assert!(cut.judge().invariants[&reveille_check::judgement::Name(15)].is_true(), "the quorum is another one");
     let down = |nodes: &[&str]| {
         let mut history = stays.clone();
         for life in history.events.iter_mut().filter_map(|event| match event {
