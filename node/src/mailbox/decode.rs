@@ -1,8 +1,8 @@
-//! Transfer encodings, encoded words and character sets (RFC 2045, 2047), as far as a page needs them. UTF-8,
-//! ASCII and Latin-1 are decoded; other character sets are shown as if they were UTF-8. Total: what is broken
-//! stays as it is.
+//! Decodes transfer encodings, encoded words and character sets (RFC 2045, 2047) to show an email. UTF-8, ASCII and
+//! Latin-1 are supported; text in other character sets is decoded as UTF-8. It never fails: invalid input stays
+//! unchanged.
 
-/// Undoes RFC 2047 encoded words; what is none, or is broken, stays as it is.
+/// Decodes RFC 2047 encoded words. Other text and invalid encoded words stay unchanged.
 pub(super) fn words(value: &str) -> String {
     let (mut text, mut rest, mut after_word) = (String::with_capacity(value.len()), value, false);
     while let Some(start) = rest.find("=?") {
@@ -27,7 +27,7 @@ pub(super) fn words(value: &str) -> String {
     text
 }
 
-/// Decodes `=?charset?B|Q?text?=` at the start of `tail`; with its length.
+/// Decodes `=?charset?B|Q?text?=` at the start of `tail`. Returns the text and the encoded length in bytes.
 fn encoded_word(tail: &str) -> Option<(String, usize)> {
     let (charset, rest) = tail.strip_prefix("=?")?.split_once('?')?;
     let (encoding, rest) = rest.split_once('?')?;
@@ -56,7 +56,7 @@ pub(super) fn decoded(encoding: &str, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Bytes that are not of the alphabet (line ends, above all) are passed over; the padding ends the text.
+/// Skips bytes outside of the alphabet, such as line ends. Decoding stops at the padding.
 fn base64(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0_u32);

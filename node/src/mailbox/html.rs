@@ -1,8 +1,8 @@
-//! The frame around every page, its style, and the one way in which foreign text gets into it: [`Escaped`].
+//! The HTML frame and style of every page, and [`Escaped`], the only way to insert untrusted text.
 
 use std::fmt::{self, Write};
 
-/// Text that is safe inside an element and inside a quoted attribute.
+/// Displays text escaped, so that it is safe inside an element and inside a quoted attribute.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -14,7 +14,7 @@ impl fmt::Display for Escaped<'_> {
                 '>' => formatter.write_str("&gt;")?,
                 '"' => formatter.write_str("&quot;")?,
                 '\'' => formatter.write_str("&#39;")?,
-                // Direction marks would let an address look like another one.
+                // Direction marks could make an address look like another one.
                 '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\0' => formatter.write_str("\u{fffd}")?,
                 _ => formatter.write_char(character)?,
             }
@@ -23,7 +23,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Text that is safe as one value of a query string.
+/// Percent-encodes text as one value of a query string.
 pub(super) fn query_value(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -37,13 +37,13 @@ pub(super) fn query_value(text: &str) -> String {
     encoded
 }
 
-/// An instant in microseconds since 1970, as people read it.
+/// Formats an instant in microseconds since 1970 for people.
 pub(super) fn instant(unix_us: u64) -> String {
     let instant = i64::try_from(unix_us).ok().and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
     instant.map_or_else(String::new, |instant| instant.strftime("%F %T%.3f UTC").to_string())
 }
 
-/// A byte count, as people read it.
+/// Formats a byte count for people.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -52,7 +52,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// A whole document; `body` is HTML already.
+/// Returns a whole document. The caller has escaped `body`.
 pub(super) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\

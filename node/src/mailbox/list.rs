@@ -16,23 +16,23 @@ use super::html::{Escaped, instant, page as whole_page, query_value, size};
 const PER_PAGE: usize = 50;
 const MAX_PER_PAGE: usize = 1_000;
 
-/// What the query string may ask.
+/// Parameters of the query string.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Asked {
     /// Part of the recipient's address, ASCII case ignored.
     #[serde(default)]
     recipient: String,
-    /// Counted from 1, the newest emails.
+    /// Page number from 1; page 1 has the newest emails.
     page: Option<usize>,
     per_page: Option<usize>,
 }
 
-/// One row.
+/// One email in the list.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    /// Counted from 1 in each life of the sink.
+    /// Number of the email, from 1 since the sink started.
     number: u64,
-    /// `None` when the email has none or its text is no longer kept.
+    /// `None` if the email has no subject, or if its text is no longer kept.
     subject: Option<String>,
     has_text: bool,
     #[serde(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct Row {
 
 struct Found {
     rows: Vec<Row>,
-    /// How many fit, on all pages.
+    /// Number of matching emails on all pages.
     total: usize,
     page: usize,
     pages: usize,
@@ -86,7 +86,7 @@ fn look_up(sink: &Handle, asked: &Asked) -> Found {
     Found { rows, total, page, pages: total.div_ceil(per_page) }
 }
 
-/// Whether `text` contains `part`, ASCII case ignored.
+/// Returns true if `text` contains `part`, ignoring ASCII case.
 fn contains(text: &str, part: &str) -> bool {
     part.is_empty() || text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
 }
@@ -141,8 +141,8 @@ fn turn_pages(found: &Found, recipient: &str) -> String {
     format!("<nav>{newer}<span class=\"soft\">Page {} of {}</span>{older}</nav>", found.page, found.pages)
 }
 
-/// What a relative link on the list begins with. A browser resolves it against the folder of the page's own
-/// path, so a list mounted at `/mailbox` must say `mailbox/`, one at `/` or `/mailbox/` nothing.
+/// Returns the prefix of relative links on the list. A browser resolves links against the folder of the page's path. So
+/// a list mounted at `/mailbox` needs the prefix `mailbox/`; one at `/` or `/mailbox/` needs none.
 fn below(path: &str) -> String {
     match path.rsplit_once('/').map_or(path, |(_, last)| last) {
         "" => String::new(),

@@ -1,4 +1,4 @@
-//! One mail: its page and its source.
+//! The page of one email, and its source as a download.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use super::decode::words;
 use super::html::{Escaped, instant, page as whole_page, size};
 use super::{document, mime, not_found};
 
-/// Text of a part that a page shows; the rest is in the source.
+/// Maximum number of bytes that a page shows of the text and of the HTML. The source download has the rest.
 const SHOWN_BYTES: usize = 1 << 20;
 
-/// A second lock on the door: the frame inherits the policy of the page, and carries its own.
+/// A second protection: the frame inherits the policy of the page, and also has this one.
 const FRAME_POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
                             style-src 'unsafe-inline'; img-src data:\">";
 
@@ -58,7 +58,7 @@ pub(super) async fn source(State(sink): State<Handle>, Path(number): Path<u64>) 
     (headers, text.to_vec()).into_response()
 }
 
-/// What the sink noted when it accepted the mail.
+/// Returns a table of what the sink recorded when it accepted the email.
 fn facts(accept: &Accepted) -> String {
     let mut html = String::from("<div class=\"card\"><table class=\"facts\"><tbody>");
     let mut fact = |name: &str, value: &str| {
@@ -118,8 +118,8 @@ fn shown(text: &str) -> &str {
     text.get(..text.floor_char_boundary(SHOWN_BYTES)).unwrap_or(text)
 }
 
-/// The list, seen from `…/emails/N`: with `/mailbox/emails/7` it is `../../mailbox`, because `..` alone would be
-/// `/mailbox/`, which a router does not take for `/mailbox`; at the root it is `../`.
+/// Returns the link from `…/emails/N` to the list. `/mailbox/emails/7` needs `../../mailbox`: `..` alone would be
+/// `/mailbox/`, which the router does not match as `/mailbox`. At the root it is `../`.
 fn above(path: &str) -> String {
     let mounted_at = path.rsplitn(3, '/').nth(2).unwrap_or_default();
     match mounted_at.rsplit_once('/') {

@@ -1,16 +1,16 @@
-//! As much of the structure of MIME as it takes to show an email (RFC 2045, 2046): the first text part, the first
-//! HTML part, a list of the others. Total: whatever the bytes are, something is shown.
+//! Reads as much of the MIME structure as is needed to show an email (RFC 2045, 2046). It finds the first text part and
+//! the first HTML part, and lists the others. It never fails: for any bytes it returns something to show.
 
 use reveille_sink::headers;
 
 use super::decode::{decoded, to_text, words};
 
-/// Multiparts inside multiparts.
+/// Maximum nesting depth of multiparts. A deeper multipart is listed as one part.
 const MAX_DEPTH: u8 = 8;
-/// Parts that are read.
+/// Maximum number of parts that are read, multiparts included.
 const MAX_PARTS: usize = 100;
 
-/// An email, as a page shows it.
+/// The parts of an email for its page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) text: Option<String>,
@@ -18,17 +18,17 @@ pub(super) struct View {
     pub(super) parts: Vec<Part>,
 }
 
-/// A part that is listed, not shown.
+/// A part that the page lists without its content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: String,
-    /// Its file name, or nothing.
+    /// File name. Empty if the part has none.
     pub(super) name: String,
-    /// Its size, decoded.
+    /// Decoded size in bytes.
     pub(super) bytes: usize,
 }
 
-/// Reads a whole message.
+/// Parses a whole message.
 pub(super) fn view(message: &[u8]) -> View {
     let mut view = View::default();
     walk(message, 0, &mut view, &mut 0);
@@ -72,7 +72,7 @@ fn list(kind: &Value, disposition: Option<&Value>, bytes: usize, view: &mut View
     view.parts.push(Part { kind: kind.word.clone(), name: words(name.unwrap_or_default()), bytes });
 }
 
-/// The parts between the lines `--boundary`, up to `--boundary--` or the end.
+/// Returns the parts between the lines `--boundary`, up to `--boundary--` or the end of the body.
 fn pieces<'a>(body: &'a [u8], boundary: &str) -> Vec<&'a [u8]> {
     let (mut pieces, mut start, mut at) = (Vec::new(), None, 0);
     while pieces.len() < MAX_PARTS {
@@ -93,7 +93,7 @@ fn pieces<'a>(body: &'a [u8], boundary: &str) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// The line end before a boundary belongs to the boundary.
+/// Removes the line end before a boundary, because it belongs to the boundary.
 fn without_line_end(piece: &[u8]) -> &[u8] {
     let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
     piece.strip_suffix(b"\r").unwrap_or(piece)

@@ -1,7 +1,8 @@
-//! The mailbox of `reveille dev` and `reveille demo` as web pages: a list of the caught emails, newest first, and one
-//! email in full. The pages are plain HTML without scripts. All links are relative, so the caller chooses the path.
+//! The mailbox of `reveille dev` and `reveille demo` as web pages: a list of the caught emails, newest first, and a
+//! page for each. The pages are plain HTML without scripts. All links are relative, so that the caller can mount them
+//! at any path.
 //!
-//! An email is untrusted text: every page escapes it, and shows its HTML in a sandboxed frame that loads nothing.
+//! An email is untrusted text. Every page escapes it, and shows its HTML in a sandboxed frame that loads nothing.
 
 mod decode;
 mod html;
@@ -17,17 +18,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use reveille_sink::Handle;
 
-/// No scripts at all, nothing from elsewhere; frames of emails inherit it. Inline styles are for the emails.
+/// Forbids scripts and external content. The frames with emails inherit the policy. Inline styles are allowed for the
+/// emails.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'self'";
 
-/// The pages of a sink, to be mounted anywhere (`Router::nest("/mailbox", pages(sink.handle()))`):
+/// Returns the pages of a sink. They can be mounted at any path (`Router::nest("/mailbox", pages(sink.handle()))`):
 ///
 /// | path | what |
 /// | --- | --- |
 /// | `/` | the caught emails, newest first; `?recipient=PART&page=N` |
 /// | `/emails.json` | the same as a JSON array: number, subject, `has_text` and the fields of [`Accepted`](reveille_sink::Accepted); also `&per_page=N`, up to 1,000 |
-/// | `/emails/N` | one mail: headers, text, HTML in a sandboxed frame, parts |
+/// | `/emails/N` | one email: headers, text, HTML in a sandboxed frame, other parts |
 /// | `/emails/N/source` | its source, as a download |
 pub fn pages(sink: Handle) -> Router {
     Router::new()
@@ -38,7 +40,7 @@ pub fn pages(sink: Handle) -> Router {
         .with_state(sink)
 }
 
-/// A page of ours, with the headers that keep foreign text harmless.
+/// Returns a page with headers that make untrusted text harmless.
 fn document(status: StatusCode, html: String) -> Response {
     let headers: [(HeaderName, &str); 5] = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),

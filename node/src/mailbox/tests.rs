@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::pages;
 
-/// Far above what a loaded machine needs.
+/// Timeout far above what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
@@ -32,7 +32,7 @@ impl TestServer {
         Self { sink, address, task }
     }
 
-    /// Head and body of the answer.
+    /// Returns head and body of the response. The head is in lower case.
     async fn get(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
