@@ -1,17 +1,17 @@
-//! The full name of this machine, for EHLO (RFC 5321 4.1.1.1).
+//! Finds the fully qualified name of this machine, for EHLO (RFC 5321 4.1.1.1).
 //!
-//! Called once, at the start of a node. It reads two local files and asks no resolver: a name server that does not
-//! answer must not delay a start, and where the files have no full name the address of the connection is correct.
+//! Called once when a node starts. It reads two local files and asks no resolver, because an unresponsive name server
+//! must not delay the start. If the files have no full name, EHLO uses the address of the connection.
 
 use std::fs;
 
-/// The host name if it has a dot, else its full name in `/etc/hosts`; none where neither is one.
+/// Returns the host name if it has a dot, else its full name in `/etc/hosts`, else `None`.
 pub fn of_this_machine() -> Option<String> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     of(host.trim(), &fs::read_to_string("/etc/hosts").unwrap_or_default())
 }
 
-/// In `hosts` the full name stands on a line with the short one (hosts(5)).
+/// In `hosts`, the full name is on the same line as the short one (hosts(5)).
 fn of(host: &str, hosts: &str) -> Option<String> {
     let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default());
     let of_host = lines.filter_map(|line| {
@@ -21,12 +21,12 @@ fn of(host: &str, hosts: &str) -> Option<String> {
     std::iter::once(host).chain(of_host.flatten()).find(|name| is_full(name)).map(str::to_owned)
 }
 
-/// A name that can be known outside of this machine.
+/// Returns true if other machines can know `name`: it has a dot, valid labels and no local suffix.
 fn is_full(name: &str) -> bool {
     let is_local = ["localhost", "localdomain"].iter().any(|end| name.ends_with(end));
     let fits = name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
-    // An address is no name.
+    // An IP address is not a name.
     let is_address = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     fits && labels_fit && name.contains('.') && !is_local && !is_address
 }

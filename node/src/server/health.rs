@@ -1,4 +1,4 @@
-//! What machines ask over HTTP: does it live, is it ready, does it lead, and its metrics.
+//! Health checks and metrics over HTTP for load balancers and monitoring.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,10 +13,11 @@ use reveille_raft::Role;
 
 use crate::server::metrics;
 
-/// Samples of distributions are gathered in memory until they are folded; this often, asked for or not.
+/// Interval at which recorded distribution samples are folded into summaries. Without folding they use more and more
+/// memory until the next request for `/metrics`.
 const FOLD_EVERY: Duration = Duration::from_secs(5);
 
-/// `/livez`, `/readyz`, `/leaderz`, `/metrics`.
+/// Serves `/livez`, `/readyz`, `/leaderz` and `/metrics`.
 pub fn router(context: Arc<NodeContext>) -> Router {
     Router::new()
         .route("/livez", get(live))
@@ -32,7 +33,7 @@ fn answer(good: bool, text: &str) -> Answer {
     (if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, format!("{text}\n"))
 }
 
-/// 200 while nothing is broken: restart the process when it is not.
+/// Returns 200 unless the replica has a fatal error. On 503 the process should be restarted.
 async fn live(State(context): State<Arc<NodeContext>>) -> Answer {
     match &*context.replica.fatal_error().borrow() {
         None => answer(true, "alive"),
@@ -40,13 +41,13 @@ async fn live(State(context): State<Arc<NodeContext>>) -> Answer {
     }
 }
 
-/// 200 while it follows a leader that it hears, or leads a quorum: send requests elsewhere when it does not.
+/// Returns 200 if the node follows a live leader or leads a quorum. On 503 requests should go to another node.
 async fn ready(State(context): State<Arc<NodeContext>>) -> Answer {
     let (good, text) = readiness(&context);
     answer(good, &text)
 }
 
-/// May requests go to this node, and the reason in words.
+/// Returns whether this node can take requests, and the reason as text.
 pub fn readiness(context: &NodeContext) -> (bool, String) {
     if context.is_stopping() {
         return (false, "stopping".to_owned());
@@ -69,7 +70,7 @@ pub fn readiness(context: &NodeContext) -> (bool, String) {
     }
 }
 
-/// 200 on the leader whose epoch is applied and that has a quorum, 503 elsewhere.
+/// Returns 200 on the leader if its epoch is applied and a quorum answers it; 503 otherwise.
 async fn leads(State(context): State<Arc<NodeContext>>) -> Answer {
     match context.leadership() {
         Some(term) if context.leads_a_quorum() => answer(true, &format!("leads epoch {}", term.epoch().0)),
@@ -82,13 +83,13 @@ async fn measures() -> String {
     recorder().render()
 }
 
-/// The one recorder of this process; the first call installs it.
+/// Returns the metrics recorder of this process. The first call installs it.
 pub fn recorder() -> &'static PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER.get_or_init(|| {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
-        // Fails only when there is a recorder already, and then that one renders nothing here.
+        // Fails only if another recorder is installed already. Then `/metrics` of this process stays empty.
         let _ = ::metrics::set_global_recorder(recorder);
         metrics::describe();
         let folding = handle.clone();

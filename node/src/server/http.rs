@@ -1,4 +1,4 @@
-//! The HTTP listeners of a node, with the bounds that hold for all of them.
+//! The HTTP listeners of a node, and the limits that apply to all of them.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of a request's head.
+/// Maximum size of a request's head (request line and headers), in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// How long a client may take for its head, and again for its body.
+/// Time limit for a client to send the head of a request, and the same again for the body.
 pub const SAID_WITHIN: Duration = FIRST_BYTES_WITHIN;
-/// No connection lives longer: it carries one request.
+/// Maximum lifetime of a connection. Each connection carries one request.
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
 
-/// Answers on `listener` until `stop`. `name` stands in the log.
+/// Serves `router` on `listener` until `stop` is cancelled. `name` identifies the listener in the log.
 pub async fn serve(name: &'static str, router: Router, listener: TcpListener, stop: CancellationToken) {
     let mut incoming = Incoming::new(listener, name, 0);
     let mut http = http1::Builder::new();
@@ -26,7 +26,7 @@ pub async fn serve(name: &'static str, router: Router, listener: TcpListener, st
     loop {
         let Some(Some(Ok(stream))) = stop.run_until_cancelled(incoming.next()).await else { return };
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        // How a client's connection ends needs no line in the log.
+        // Errors of client connections are not logged.
         tokio::spawn(tokio::time::timeout(CONNECTION_WITHIN, connection));
     }
 }
@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for real: the limit is one of the operating system's streams, which test time does not move.
+    /// Runs in real time: the timeouts apply to real sockets, which a paused test clock does not advance.
     #[tokio::test]
     async fn silent_and_slow_connections_are_closed_and_others_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

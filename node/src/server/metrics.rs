@@ -1,37 +1,37 @@
-//! What `/metrics` contains: each name once, with its kind and its help text.
+//! The metrics on `/metrics`: each name once, with its kind and its help text.
 //!
-//! Values are counted by name where they happen, in any crate; this list gives an operator their meaning. What
-//! has no labels is there from the first moment, at 0: an alarm on growth would not see a counter that begins
-//! with its first catch. What has labels appears with its first value. A test compares the list with the code
-//! and with the table of the handbook.
+//! Any crate counts values by name; this list gives each name its kind, label and help. Metrics without a label start
+//! at 0 at once, because an alert on growth misses a counter that appears with its first value. Metrics with a label
+//! appear with their first value. Tests compare this list with the code and with the table in
+//! `docs/reference/monitoring.md`.
 
 use MetricKind::{Counter, Distribution, Gauge, LeaderCounter, LeaderGauge};
 
-/// What a number is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows, until the process ends.
+    /// Only grows until the process ends.
     Counter,
-    /// As a counter, of what this node did while it led.
+    /// A counter that only the leader increments.
     LeaderCounter,
-    /// It goes up and down.
+    /// Can go up and down.
     Gauge,
-    /// As a gauge, of the leader; 0 on all others.
+    /// A gauge that the leader sets; 0 on all other nodes.
     LeaderGauge,
-    /// Quantiles, a sum and a count.
+    /// A summary: quantiles, sum and count.
     Distribution,
 }
 
-/// A name.
+/// A metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
-    /// As it is counted.
+    /// Its name on `/metrics`.
     pub name: &'static str,
-    /// Has it labels?
+    /// Its label names, with commas between them. `None` if it has no label.
     pub label: Option<&'static str>,
-    /// What it is.
+    /// Its kind.
     pub kind: MetricKind,
-    /// Its line of help on `/metrics`.
+    /// Its help text on `/metrics`.
     pub help: &'static str,
 }
 
@@ -43,7 +43,7 @@ const fn by(label: &'static str, kind: MetricKind, name: &'static str, help: &'s
     Measure { name, label: Some(label), kind, help }
 }
 
-/// All of them.
+/// All metrics.
 pub const MEASURES: &[Measure] = &[
     plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
@@ -93,7 +93,7 @@ pub const MEASURES: &[Measure] = &[
     plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
 ];
 
-/// Makes them known to the recorder of this process.
+/// Registers all metrics with the recorder of this process.
 pub fn describe() {
     for Measure { name, label, kind, help } in MEASURES.iter().copied() {
         match kind {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// Name, kind and label of what is counted in a file; a label of which only the value is known there has no name.
+    /// Returns the name, the kind, and whether there is a label, of each metric counted in a file.
     fn counted(text: &str) -> Vec<(String, &'static str, bool)> {
         let mut counted = Vec::new();
         for kind in ["counter", "gauge", "histogram"] {
@@ -164,7 +164,8 @@ mod tests {
         assert!(known.is_empty(), "in MEASURES, and counted nowhere: {known:?}");
     }
 
-    /// The names of a table's first column, without labels, and what stands in the second.
+    /// Returns the metrics of the handbook's table: from its first column name and labels, from its second column the
+    /// kind.
     fn rows_of_the_handbook() -> BTreeMap<String, (Option<String>, String)> {
         let page = std::fs::read_to_string(root().join("docs/reference/monitoring.md")).expect("the handbook");
         let section = page.split("\n## Metrics\n").nth(1).and_then(|rest| rest.split("\n## ").next());
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(told, expected.collect());
     }
 
-    /// An alert on a name that is never counted never fires.
+    /// An alert on a metric that does not exist never fires.
     #[test]
     fn every_name_on_any_page_is_counted() {
         let known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();

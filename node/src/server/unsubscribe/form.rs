@@ -1,27 +1,27 @@
-//! The body of a POST: is it the one that RFC 8058 asks for?
+//! Decides whether the body of a POST is the one-click request of RFC 8058.
 //!
-//! It comes as `multipart/form-data` from most mail programs and as `application/x-www-form-urlencoded` from others
-//! and from the page's button. Nothing else of it is read.
+//! Most mail programs send `multipart/form-data`. Others, and the page's button, send
+//! `application/x-www-form-urlencoded`. All other fields are ignored.
 
 use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 
-/// Bytes of a body: the pair and what a form puts around it.
+/// Maximum size of a body, in bytes: enough for the field and its form encoding.
 const BODY_BYTES_MAX: usize = 4_096;
 const NAME: &str = "List-Unsubscribe";
 const VALUE: &str = "One-Click";
 
-/// What was sent.
+/// The content of a POST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `List-Unsubscribe=One-Click`.
+    /// The field `List-Unsubscribe=One-Click`.
     OneClick,
-    /// Something else, or too much.
+    /// Another content, or a body that is too large.
     Other,
 }
 
-/// Reads the body.
+/// Reads and classifies the body.
 pub async fn read(request: Request) -> Form {
     let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = media_type.to_owned();
@@ -33,7 +33,7 @@ fn is_one_click(media_type: &str, body: &str) -> bool {
     let (kind, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
     match kind.trim().to_ascii_lowercase().as_str() {
         "multipart/form-data" => boundary(parameters).is_some_and(|boundary| parts(body, &boundary).any(is_pair)),
-        // Some send no type at all.
+        // Some mail programs send no content type.
         "application/x-www-form-urlencoded" | "" => {
             body.trim().split('&').any(|pair| pair.split_once('=') == Some((NAME, VALUE)))
         }
@@ -47,12 +47,12 @@ fn boundary(parameters: &str) -> Option<String> {
     Some(format!("--{}", boundary.trim_matches('"'))).filter(|boundary| boundary.len() > 2)
 }
 
-/// What stands between the boundaries.
+/// Returns the parts between the boundaries.
 fn parts<'b>(body: &'b str, boundary: &'b str) -> impl Iterator<Item = &'b str> {
     body.split(boundary).skip(1).take_while(|part| !part.starts_with("--"))
 }
 
-/// Is this part the pair?
+/// Returns true if this part is the field `List-Unsubscribe=One-Click`.
 fn is_pair(part: &str) -> bool {
     let Some((head, value)) = part.split_once("\r\n\r\n") else { return false };
     let is_named = |line: &str| {
@@ -74,7 +74,7 @@ mod tests {
             assert!(is_one_click(URLENCODED, body), "{body}");
             assert!(is_one_click("", body) && is_one_click("Application/X-WWW-Form-Urlencoded; charset=utf-8", body));
         }
-        // The example of RFC 8058, section 8.2.
+        // Example of RFC 8058, section 8.2.
         let multipart = "---FormBoundaryjWmhtjORrn\r\n\
             Content-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n---FormBoundaryjWmhtjORrn--\r\n";
         assert!(is_one_click("multipart/form-data; boundary=-FormBoundaryjWmhtjORrn", multipart));

@@ -1,13 +1,14 @@
-//! The page behind the link in bulk mail (RFC 8058): the only listener of a node that is made for strangers.
+//! The page behind the unsubscribe link in bulk mail (RFC 8058). It is the only listener of a node that is meant for
+//! the public.
 //!
-//! A GET shows a page with a button and changes nothing, because mail programs and scanners follow links. A POST
-//! with `List-Unsubscribe=One-Click`, from the button or from a mail program, opts out by the same road as `optout
-//! add`: its 200 comes when no hand-off to that recipient can start any more, on any node (P15), and never earlier.
-//! Whatever keeps that from being proved is a 503 with Retry-After; asking again does no harm.
+//! A GET shows a page with a button and changes nothing, because mail programs and scanners follow links. A POST with
+//! `List-Unsubscribe=One-Click`, from the button or a mail program, opts out in the same way as `optout add`. It
+//! returns 200 only when no node can start a hand-off to that recipient any more (P15). If that cannot be proved, it
+//! returns 503 with Retry-After; a repeated request does no harm.
 //!
-//! What strangers can make it do is bounded: connections, requests at work, bytes, time, and how often one recipient
-//! opts out ([`turns`]). Nothing here is logged that names a recipient or a token. It is not the place of TLS: a proxy
-//! in front of it is.
+//! The load from the public is limited: connections, concurrent opt-outs, bytes, time, and the rate of opt-outs for one
+//! recipient ([`single_flight`]). Log lines name no recipient and no token. TLS is terminated by a proxy in front of
+//! this listener.
 
 mod form;
 mod page;
@@ -36,14 +37,15 @@ use form::Form;
 use page::UnsubscribePage;
 use single_flight::SingleFlight;
 
-/// Opt-outs at work: each costs an entry and a question to every node. Further ones get 503 with `Retry-After`.
+/// Maximum number of concurrent opt-outs. Each costs a log entry and a request to every node. Further opt-outs get 503
+/// with `Retry-After`.
 const AT_WORK_MAX: usize = 64;
-/// How long an opt-out may take: a barrier that waits out a lost node takes some five seconds.
+/// Time limit of an opt-out. A barrier that waits for the lease of a lost node takes about five seconds.
 const OPT_OUT_WITHIN: Duration = Duration::from_secs(15);
-/// Seconds after which a caller that was not served may ask again.
+/// Value of `Retry-After`, in seconds.
 const RETRY_AFTER_SECONDS: &str = "10";
 
-/// The listener, with what it needs.
+/// State that the request handlers share.
 #[derive(Clone)]
 struct Desk {
     admin: Arc<Admin>,
@@ -52,30 +54,30 @@ struct Desk {
     turns: Arc<SingleFlight<Outcome>>,
 }
 
-/// Answers on `listener` until `stop`.
+/// Serves the page on `listener` until `stop` is cancelled.
 pub async fn serve(admin: Arc<Admin>, context: Arc<NodeContext>, listener: TcpListener, stop: CancellationToken) {
     http::serve("unsubscribe", router(admin, context, AT_WORK_MAX), listener, stop).await;
 }
 
-/// Whatever stands before the token in the path is the proxy's business.
+/// Only the last segment of the path is read, as the token. A proxy may use any prefix.
 fn router(admin: Arc<Admin>, context: Arc<NodeContext>, at_work: usize) -> Router {
     let desk =
         Desk { admin, context, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(SingleFlight::new()) };
     Router::new().fallback(answer).with_state(desk)
 }
 
-/// What came of a request, as it is counted.
+/// Outcome of a request; also the label of its metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The page with the button.
+    /// The page with the button was shown.
     Shown,
-    /// The opt-out holds.
+    /// The opt-out holds on all nodes.
     OptedOut,
-    /// No key that is known has signed it.
+    /// The link is not signed by a known key.
     Unknown,
-    /// Not what a button or a mail program sends.
+    /// The body is not a one-click request.
     Malformed,
-    /// Too many at once.
+    /// Too many opt-outs are running.
     Full,
     /// It could not be proved that the opt-out holds.
     Unavailable,
@@ -137,7 +139,8 @@ impl Desk {
     }
 
     async fn opt_out_now(&self, tenant: &str, key: &str, deadline: Instant) -> Outcome {
-        // Taken only with a complete request whose turn it is: a silent or waiting client occupies no place.
+        // The permit is taken only after the request is complete and has its turn, so idle and waiting clients use
+        // none.
         let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
         match self.admin.opt_out(tenant, [key.to_owned()].into(), "", deadline).await {
             Ok(_) => Outcome::OptedOut,
@@ -155,7 +158,7 @@ fn respond(outcome: Outcome, page: &UnsubscribePage) -> Response {
     let headers = response.headers_mut();
     let mut say = |name, value| headers.insert(name, header::HeaderValue::from_static(value));
     say(header::CONTENT_TYPE, "text/html; charset=utf-8");
-    // The address of this page is a key: no cache keeps it, and no referrer contains it.
+    // The URL of this page authorizes the opt-out, so it must not be cached or sent as a referrer.
     say(header::CACHE_CONTROL, "no-store");
     say(header::REFERRER_POLICY, "no-referrer");
     say(header::HeaderName::from_static("x-robots-tag"), "noindex");

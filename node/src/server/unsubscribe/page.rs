@@ -1,19 +1,19 @@
-//! The page behind the link: one small page, without a script, an image or a font of its own.
+//! The HTML of the unsubscribe page: one small page without scripts, images or fonts.
 
 use std::fmt::Write;
 
-/// A page.
+/// A page to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnsubscribePage {
-    /// The button, for this address.
+    /// The button that opts this address out.
     Confirm(String),
-    /// It is done.
+    /// This address is opted out.
     Done(String),
-    /// The link says nothing.
+    /// The link is invalid.
     Unknown,
-    /// The POST was none of ours.
+    /// The POST was not a one-click request.
     Malformed,
-    /// Not now.
+    /// The opt-out failed for now; the recipient should try again later.
     Later,
 }
 
@@ -35,7 +35,7 @@ button:hover{filter:brightness(1.08)}\
 button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}";
 
 impl UnsubscribePage {
-    /// The whole page. Whatever is not ours in it is escaped.
+    /// Returns the whole page. The address is escaped.
     pub fn html(&self) -> String {
         let (title, body) = match self {
             UnsubscribePage::Confirm(address) => (
@@ -86,7 +86,7 @@ fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut escaped, character| {
         match character {
             '&' | '<' | '>' | '"' | '\'' => {
-                // A String takes whatever is written.
+                // Writing to a String cannot fail.
                 let _ = write!(escaped, "&#{};", u32::from(character));
             }
             plain => escaped.push(plain),

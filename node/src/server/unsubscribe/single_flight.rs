@@ -1,9 +1,9 @@
-//! Runs one opt-out of a link at a time: repeated clicks, by hand or by a machine, cost
-//! the cluster an entry and a barrier a second, and not one each time.
+//! Runs one opt-out of a recipient at a time. Repeated clicks or requests cost the cluster at most one entry and one
+//! barrier per second.
 //!
-//! A request that comes while an opt-out of the same recipient is at work does not share its answer: that entry may be
-//! older than the click, and an operator may take it back in between (P15). All waiting requests share the next one,
-//! which begins after each of them came. It begins [`APART`] after the former one began.
+//! A request that arrives while an opt-out of the same recipient runs does not share its answer. That entry may be
+//! older than the click, and an operator may revoke it in between (P15). All waiting requests share the next opt-out,
+//! which begins after each of them arrived. It begins [`APART`] after the previous one began.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// From the beginning of one opt-out of a recipient to that of the next.
+/// Minimum time between the starts of two opt-outs of the same recipient.
 pub const APART: Duration = Duration::from_secs(1);
 
 /// Tenant and address key.
 type RequestKey = (String, String);
 
-/// Whose turn it is, for each recipient.
+/// The waiting requests of each recipient.
 pub struct SingleFlight<A> {
     lines: Mutex<BTreeMap<RequestKey, Arc<Line<A>>>>,
 }
 
-/// The waiting requests of one recipient, first come first.
+/// The waiting requests of one recipient, served in order of arrival.
 struct Line<A> {
     turn: tokio::sync::Mutex<()>,
     latest: Mutex<Option<Latest<A>>>,
 }
 
-/// What was done last.
+/// The last opt-out of a recipient.
 struct Latest<A> {
     began: Instant,
-    /// None while it is at work, and where its caller was cancelled.
+    /// `None` while the opt-out runs, and if its caller was cancelled.
     answer: Option<A>,
 }
 
 impl<A: Clone> SingleFlight<A> {
-    /// Without waiters.
+    /// Creates it without waiting requests.
     pub fn new() -> SingleFlight<A> {
         SingleFlight { lines: Mutex::new(BTreeMap::new()) }
     }
 
-    /// The answer of an `act` that began after this call: shared with another waiter, or this call's own. None
-    /// where its turn does not come by `deadline`. An `act` that is cancelled gives no answer.
+    /// Returns the answer of an `act` that began after this call: its own `act` or that of another waiting request.
+    /// Returns `None` if its turn does not come by `deadline`. A cancelled `act` gives no answer.
     pub async fn take(&self, place: RequestKey, deadline: Instant, act: impl Future<Output = A>) -> Option<A> {
         let came = Instant::now();
         let line = self.line(place);
@@ -64,7 +64,8 @@ impl<A: Clone> SingleFlight<A> {
         Some(answer)
     }
 
-    /// Lines without waiters are dropped, except those whose next turn is still to come.
+    /// Returns the recipient's line. Drops lines that have no waiting requests and whose next turn is not in the
+    /// future.
     fn line(&self, place: RequestKey) -> Arc<Line<A>> {
         let mut lines = self.lines.lock();
         let now = Instant::now();
@@ -75,7 +76,7 @@ impl<A: Clone> SingleFlight<A> {
 }
 
 impl<A: Clone> Line<A> {
-    /// When the next turn may begin; and the answer of the latest, where that began after `came`.
+    /// Returns when the next turn may begin. Also returns the latest answer if its `act` began after `came`.
     fn look(&self, came: Instant) -> (Instant, Option<A>) {
         let latest = self.latest.lock();
         let Some(latest) = &*latest else { return (came, None) };
@@ -119,7 +120,7 @@ mod tests {
                 };
                 (click, turns.take(place("ann@example.com"), soon(), act).await)
             });
-            // The first is at work before the others come.
+            // The first opt-out runs before the other requests arrive.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(acts.load(Ordering::Relaxed), 1, "one at a time");

@@ -1,4 +1,4 @@
-//! The listener before a node of one: what it is asked as bytes, and what the ledger says of it.
+//! Tests of the unsubscribe listener on a one-node cluster: raw requests, and the opt-outs in the ledger.
 
 use std::net::SocketAddr;
 
@@ -15,13 +15,13 @@ const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
 struct Desk {
     node: Node,
     address: SocketAddr,
-    /// The path of Ann's link.
+    /// Path of the signed link for Ann.
     path: String,
     stop: CancellationToken,
 }
 
 impl Desk {
-    /// Before the real listener.
+    /// Starts the page on the real listener, with its limits.
     async fn open() -> Desk {
         let (desk, listener, admin) = Desk::bound().await;
         tokio::spawn(serve(admin, desk.node.shared_context(), listener, desk.stop.clone()));
@@ -40,7 +40,7 @@ impl Desk {
 
     async fn said(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.expect("a connection");
-        // What refuses a body closes before it has read all of it.
+        // The server may refuse a body and close the connection before it has read all of it.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut answer = String::new();
         let read = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer");
@@ -106,7 +106,7 @@ async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
     let done = desk.asked("POST", &path, FORM, ONE_CLICK).await;
     assert!(done.starts_with("HTTP/1.1 200 ") && done.contains("You are unsubscribed"), "{done}");
     assert_eq!(desk.opted_out(), ["default/ann@example.com"]);
-    // Behind a proxy that has a path of its own, as most mail programs send it, and once more.
+    // A path with a prefix, as behind a proxy; multipart, as most mail programs send it; and a repeated opt-out.
     let elsewhere = format!("/some/where{path}");
     let multipart = "Content-Type: multipart/form-data; boundary=b\r\n";
     let body = "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n";
@@ -144,7 +144,7 @@ async fn who_says_nothing_more_is_not_waited_for() {
     desk.close().await;
 }
 
-/// Both at once.
+/// Awaits both futures concurrently.
 async fn futures_of<F: Future<Output = String>>([one, two]: [F; 2]) -> [String; 2] {
     let (one, two) = tokio::join!(one, two);
     [one, two]

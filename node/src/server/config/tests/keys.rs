@@ -1,10 +1,10 @@
-//! One description serves struct, sample, check and handbook: what would differ is found here.
+//! The struct, the sample, the checks and the handbook must have the same keys. These tests find differences.
 
 use toml::{Table, Value};
 
 use super::*;
 
-/// The names that `serde` knows, from its own refusal of another.
+/// Returns the key names that `serde` lists when it refuses an unknown one.
 fn fields(nested: &str) -> Vec<String> {
     let error = toml::from_str::<Settings>(&format!("{nested}no_such_key = 1")).expect_err("unknown").to_string();
     let names = error.split("expected").nth(1).expect("its names");
@@ -74,7 +74,7 @@ fn the_words_about_defaults_and_bounds_are_true() {
     }
 }
 
-/// The numbers of `…; 10 to 10000`.
+/// Returns the bounds in a description such as `…; 10 to 10000`.
 fn bounds(why: &str) -> Option<(i64, i64)> {
     let (before, after) = why.split_once(" to ")?;
     Some((before.rsplit(' ').next()?.parse().ok()?, after.parse().ok()?))
