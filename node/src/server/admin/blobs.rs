@@ -1,7 +1,7 @@
-//! Contents and audiences on their way from the ledger to an answer.
+//! Reads contents and recipients for responses.
 //!
-//! Their bytes are copied under the read lock and decoded after it is released: a list of ten
-//! thousand recipients is not decoded while entries wait to be applied.
+//! The bytes of blobs are copied under the read lock and decoded after it is released. So the decoding of ten thousand
+//! recipients does not delay entries that wait to be applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use reveille_ledger::ids::Hash;
 
 use super::{Admin, ApiError, refusal};
 
-/// Bytes that are copied for one page of an answer; a page that needs more ends early.
+/// Maximum number of bytes that are copied for one page of a response. A page that needs more ends early.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Blobs that were copied.
+/// Copied blobs.
 #[derive(Default)]
 pub struct Blobs {
     bytes: BTreeMap<Hash, Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Copies a blob, once.
+    /// Copies a blob, unless it is copied already.
     pub fn take(&mut self, ledger: &Ledger, hash: Hash) {
         if self.bytes.contains_key(&hash) {
             return;
@@ -35,7 +35,7 @@ impl Blobs {
         self.bytes.insert(hash, bytes);
     }
 
-    /// Enough for one page?
+    /// Returns true if no more blobs should be copied for this page.
     pub fn is_full(&self) -> bool {
         self.total >= BYTES_MAX
     }
@@ -44,15 +44,15 @@ impl Blobs {
         self.bytes.get(hash).and_then(|bytes| Recipients::from_blob(bytes))
     }
 
-    /// The sender of a content, as given.
+    /// Returns the sender of a content as the user wrote it.
     pub fn sender(&self, hash: &Hash) -> Option<String> {
         Some(Content::from_blob(self.bytes.get(hash)?)?.sender)
     }
 }
 
 impl Admin {
-    /// Recipients by audience and number, in the order in which they are asked for; none where one is not known
-    /// here. Those of sealed audiences are read from their parts, where no task waits behind that (P20).
+    /// Returns recipients by audience and number, in the order of `wanted`; `None` if this node does not have one.
+    /// Recipients of sealed audiences are read from their parts on a blocking thread (P20).
     pub(crate) async fn recipients(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<Option<Recipient>> {
         let mut decoded: BTreeMap<Hash, Option<Recipients>> = BTreeMap::new();
         let mut found = Vec::with_capacity(wanted.len());
@@ -70,7 +70,7 @@ impl Admin {
         }
         let context = Arc::clone(&self.context);
         let read = tokio::task::spawn_blocking(move || {
-            // A part is read once for all of them, in its order.
+            // Sorted, so that each part is read once and in its order.
             places.sort_unstable_by_key(|(_, place)| *place);
             let mut found = Vec::with_capacity(places.len());
             for of_part in places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other) {
@@ -89,7 +89,7 @@ impl Admin {
         found
     }
 
-    /// Their addresses, as given; by number where one is not known here.
+    /// Returns the addresses as the user wrote them. For a recipient that this node does not have, returns its number.
     pub(crate) async fn addresses(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<String> {
         let found = self.recipients(blobs, wanted).await.into_iter();
         let address = |(recipient, (_, number)): (Option<Recipient>, &(Hash, u32))| {
@@ -98,7 +98,8 @@ impl Admin {
         found.zip(wanted).map(address).collect()
     }
 
-    /// The numbers of the recipients with these address keys. A sealed audience is read from end to end.
+    /// Returns the numbers of the recipients with these address keys. It reads the parts of a sealed audience in order,
+    /// until all keys are found.
     pub(crate) async fn numbers(
         &self,
         blobs: &Blobs,

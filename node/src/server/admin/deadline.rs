@@ -1,25 +1,25 @@
-//! When a call must have its answer: as the client said, within bounds of ours.
+//! The deadline of a call: the timeout of the client, within limits of the node.
 
 use std::time::{Duration, Instant};
 
 use tonic::Request;
 
-/// A call whose client names no time-out gets this long: a barrier that waits out a lost node takes some
-/// five seconds.
+/// Timeout of a call whose client sets none. A barrier that waits for the lease of a lost node takes about five
+/// seconds.
 pub const DEFAULT: Duration = Duration::from_secs(15);
-/// No call is worked on for longer, whatever its client says.
+/// Maximum timeout of a call, whatever its client sets.
 pub const LONGEST: Duration = Duration::from_secs(120);
-/// The answer is given this much before the client stops waiting, so that it says more than "time-out".
+/// The response is sent this long before the client's timeout, so that the client gets an error that explains more.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// When the answer to this request must be given.
+/// Returns the deadline for the response to this request.
 pub fn of<T>(request: &Request<T>) -> Instant {
     let asked = request.metadata().get("grpc-timeout").and_then(|value| read(value.to_str().ok()?));
     let limit = asked.unwrap_or(DEFAULT).min(LONGEST);
     Instant::now() + limit.saturating_sub(MARGIN.min(limit / 10))
 }
 
-/// Reads the header as the specification of gRPC over HTTP/2 writes it: at most eight digits and a unit.
+/// Parses the header as gRPC over HTTP/2 defines it: at most eight digits and a unit.
 fn read(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u64 = (digits.len() <= 8).then(|| digits.parse().ok())??;

@@ -1,7 +1,7 @@
-//! An answer that is not what was asked for: what, where, why, and the command to try next.
+//! Errors of the API: what failed, where, why, and the command to try next.
 //!
-//! Every service gives one of these; it becomes a gRPC status with the details that `errors.proto`
-//! describes. What is certain is in the code and the reason: only `OUTCOME_UNKNOWN` may have happened.
+//! Every service returns this type. It becomes a gRPC status with the details that `errors.proto` describes. Only with
+//! the reason `OUTCOME_UNKNOWN` the request may have taken effect; with all others it has not.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use reveille_raft::Member;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// The domain of all reasons.
+/// The domain of all reasons in the error details.
 const DOMAIN: &str = "reveille";
-/// Fields that one answer names at most; the others are counted.
+/// Maximum number of invalid fields in one error. The message counts the others.
 const FIELDS_MAX: usize = 20;
-/// Key of [`ApiError::leaderless`].
+/// Metadata key of [`ApiError::leaderless`].
 pub const LEADERLESS: &str = "leaderless_ms";
 
-/// Why there is no other answer.
+/// An error of the API.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiError(Box<Inner>);
 
@@ -28,30 +28,30 @@ struct Inner {
     code: Code,
     reason: ErrorReason,
     message: String,
-    /// Key and value, as `errors.proto` lists them.
+    /// Keys and values, as `errors.proto` lists them.
     metadata: Vec<(&'static str, String)>,
     fields: Vec<FieldViolation>,
 }
 
-/// One field of the request that is wrong.
+/// An invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldViolation {
-    /// Path into the request.
+    /// Path of the field in the request.
     pub field: String,
-    /// What is wrong, and what to do.
+    /// What is wrong, and what to write instead.
     pub message: String,
-    /// What kind of wrong.
+    /// The reason code for programs.
     pub reason: ErrorReason,
 }
 
 impl ApiError {
-    /// A fault without details.
+    /// Creates an error without details.
     pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> ApiError {
         let message = message.into();
         ApiError(Box::new(Inner { code, reason, message, metadata: Vec::new(), fields: Vec::new() }))
     }
 
-    /// Fields that are wrong; the first gives the reason. `None`: no field is.
+    /// Creates an error from invalid fields. The first field gives the reason. Returns `None` if the list is empty.
     pub fn of_fields(mut wrong: Vec<FieldViolation>) -> Option<ApiError> {
         let first = wrong.first()?;
         let more = match wrong.len() - 1 {
@@ -66,7 +66,7 @@ impl ApiError {
         Some(fault)
     }
 
-    /// One field that is wrong.
+    /// Creates an error for one invalid field.
     pub fn of_field(field: impl Into<String>, message: impl Into<String>) -> ApiError {
         let violation =
             FieldViolation { field: field.into(), message: message.into(), reason: ErrorReason::InvalidField };
@@ -83,12 +83,12 @@ impl ApiError {
         self
     }
 
-    /// The command to try next.
+    /// Adds the command to try next.
     pub fn next(self, command: impl Into<String>) -> ApiError {
         self.with("next", command.into())
     }
 
-    /// The same, with the names that are nearly the one that was asked for.
+    /// Appends similar names to the message: `did you mean …?`. Changes nothing if there are none.
     pub fn near(mut self, names: &[String]) -> ApiError {
         if !names.is_empty() {
             self.0.message.push_str(&format!("; did you mean {}?", names.join(", ")));
@@ -96,46 +96,46 @@ impl ApiError {
         self
     }
 
-    /// The id under which the request may be asked again; nothing when it is empty.
+    /// Adds the id with which the request can be repeated. Changes nothing if it is empty.
     pub fn request(self, id: &str) -> ApiError {
         self.with("request_id", id.to_owned())
     }
 
-    /// The leader; none when it is not known.
+    /// Adds name and address of the leader. Changes nothing if it is not known.
     pub fn leader(self, leader: Option<&Member>) -> ApiError {
         let Some(leader) = leader else { return self };
         self.with("leader", leader.name.clone()).with("leader_address", leader.address.clone())
     }
 
-    /// For how long no leader was heard: to wait for one is of no use.
+    /// Adds for how long no leader was heard. With this key a client need not wait for a leader.
     pub fn leaderless(self, silence: Duration) -> ApiError {
         self.with(LEADERLESS, silence.as_millis().to_string())
     }
 
-    /// The log index of what stands in the way.
+    /// Adds the log index that the error refers to.
     pub fn index(self, index: u64) -> ApiError {
         self.with("index", index.to_string())
     }
 
-    /// The gRPC code.
+    /// Returns the gRPC code.
     #[cfg(test)]
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// What a key says.
+    /// Returns the metadata value of a key.
     #[cfg(test)]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.0.metadata.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The reason.
+    /// Returns the reason.
     pub fn reason(&self) -> ErrorReason {
         self.0.reason
     }
 }
 
-/// `NO_QUORUM` for `ERROR_REASON_NO_QUORUM`.
+/// Returns `NO_QUORUM` for `ERROR_REASON_NO_QUORUM`.
 fn word(reason: ErrorReason) -> &'static str {
     let name = reason.as_str_name();
     name.strip_prefix("ERROR_REASON_").unwrap_or(name)

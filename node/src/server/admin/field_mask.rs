@@ -1,8 +1,8 @@
-//! Field masks of a schedule: which of its fields a request changes.
+//! Field masks of a schedule: which fields an update changes.
 //!
-//! A path names a field of `ScheduleBody`, or one of `policies` and `content`. Whatever it names is taken
-//! from the request, also when it is absent there: so a field is cleared. `labels.KEY` is one label; all after the
-//! first dot is its key. `when.daily.days` is a part of a timing: the other parts stay where the pattern stays.
+//! A path names a field of `ScheduleBody`, or of its `policies` or `content`. The named field is replaced by that of
+//! the request; if it is absent there, it is cleared. `labels.KEY` is one label: everything after the first dot is its
+//! key. `when.daily.days` is one part of a pattern: the other parts stay if the kind of the pattern stays.
 
 use prost::Message;
 use prost_types::FieldMask;
@@ -14,22 +14,22 @@ use reveille_proto::admin::v1::{Daily, Every, ScheduleBody, When};
 use super::ApiError;
 use super::validate::Fields;
 
-/// Paths that were read, sorted and each once.
+/// The paths of a mask, sorted and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     paths: Vec<String>,
 }
 
-/// One line a message: its fields, by name.
+/// The first line lists fields of the body; each further line lists the fields of one message.
 macro_rules! fields {
     ($($name:ident),*; $($message:ident: $($part:ident),*;)*) => {
-        /// All paths but those of a timing.
+        /// All paths except labels and parts of a pattern.
         const PATHS: &[&str] = &[
             $(stringify!($name),)*
             $(stringify!($message), $(concat!(stringify!($message), ".", stringify!($part)),)*)*
         ];
 
-        /// Moves what a path names.
+        /// Moves the field that `path` names.
         fn take(path: &str, to: &mut ScheduleBody, from: &mut ScheduleBody) {
             match path {
                 $(stringify!($name) => to.$name = std::mem::take(&mut from.$name),)*
@@ -56,13 +56,13 @@ fields! {
     content: sender, reply_to, subject, text, html, headers, variables, bulk;
 }
 
-/// Before the key of one label.
+/// Prefix of a path that names one label.
 const LABEL: &str = "labels.";
-/// Parts of a timing.
+/// Paths that name a part of a pattern.
 const TIMING: &[&str] =
     &["when.daily.hour", "when.daily.minute", "when.daily.days", "when.every.period", "when.every.anchor"];
 
-/// Moves a part of a timing. A pattern of another kind is replaced by one that has this part only.
+/// Takes one part of a pattern. A pattern of another kind is replaced by one that has only this part.
 fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
     let pattern = match path.strip_prefix("when.daily.") {
         Some(part) => {
@@ -101,12 +101,12 @@ fn every(body: &ScheduleBody) -> Option<Every> {
 }
 
 impl Mask {
-    /// The paths of a request; what is no path is said, with those that are.
+    /// Reads the paths of a request. Refuses unknown paths, with the list of known ones.
     pub fn read(fields: &mut Fields, mask: Option<FieldMask>) -> Mask {
         let mut paths = mask.unwrap_or_default().paths;
         paths.sort();
         paths.dedup();
-        // A mask that names the whole has named its parts.
+        // A path that names the whole field makes paths of its parts redundant.
         let wholes: Vec<String> = paths.iter().filter(|path| !path.contains('.')).cloned().collect();
         paths.retain(|path| path.split_once('.').is_none_or(|(whole, _)| !wholes.iter().any(|named| named == whole)));
         if paths.is_empty() {
@@ -125,12 +125,13 @@ impl Mask {
         Mask { paths }
     }
 
-    /// Does it name this field, or a part of it?
+    /// Returns true if it names this field or a part of it.
     pub fn names(&self, field: &str) -> bool {
         self.paths.iter().any(|path| path.split('.').next() == Some(field))
     }
 
-    /// Is a pattern whole once this is laid over the body? A part alone does not make another kind of pattern.
+    /// Checks that the pattern is complete after this mask is applied. One part alone cannot change the kind of the
+    /// pattern.
     pub fn check_timing(&self, body: &ScheduleBody) -> Result<(), ApiError> {
         let names = |path: &str| self.paths.iter().any(|named| named == path);
         let names_of = |kind: &str| self.paths.iter().any(|path| path.starts_with(kind));
@@ -145,7 +146,7 @@ impl Mask {
         Ok(())
     }
 
-    /// Takes what it names from `asked`.
+    /// Replaces the named fields of `body` by those of `asked`.
     pub fn lay_over(&self, body: &mut ScheduleBody, mut asked: ScheduleBody) {
         for path in &self.paths {
             match path.strip_prefix(LABEL) {
@@ -159,7 +160,7 @@ impl Mask {
         }
     }
 
-    /// Tells one change from another: by the paths and by what they take, whatever else a request holds.
+    /// Returns a hash of the change: the paths and the values that they name. Other fields of the request do not count.
     pub fn hash(&self, asked: &ScheduleBody) -> Hash {
         let mut taken =
             ScheduleBody { tenant: asked.tenant.clone(), name: asked.name.clone(), ..ScheduleBody::default() };
@@ -168,7 +169,7 @@ impl Mask {
     }
 }
 
-/// All paths, for people.
+/// Returns all paths, for error messages.
 fn known() -> String {
     format!("{}, {}, {LABEL}KEY", PATHS.join(", "), TIMING.join(", "))
 }

@@ -1,7 +1,7 @@
-//! Which schedules a list is about, by their labels: `team=ops,env!=dev,tier,!old`.
+//! Selects schedules by their labels: `team=ops,env!=dev,tier,!old`.
 //!
-//! Read once from a request; asked for each schedule while a page of a list is collected, so that a page is
-//! full of what was meant. What it is not: a language. All of it has to hold, and there is no "or".
+//! A selector is parsed once per request. It filters each schedule while a page is collected, so that the page is full.
+//! All conditions must hold; there is no "or".
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use reveille_ledger::labels::{LABELS_MAX, Labels, is_key, is_value};
 
 use super::ApiError;
 
-/// Conditions that one selector may have.
+/// Maximum number of conditions in one selector.
 const CONDITIONS_MAX: usize = LABELS_MAX;
 const FORM: &str = "write KEY=VALUE, KEY!=VALUE, KEY or !KEY, with commas between";
 
-/// Conditions, all of which have to hold; none: everything is meant.
+/// Conditions that must all hold. Without conditions it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Condition>);
 
@@ -26,14 +26,14 @@ struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     Equal(String),
-    /// Another value, or none.
+    /// The label has another value, or does not exist.
     Unequal(String),
     There,
     Absent,
 }
 
 impl Selector {
-    /// Reads what a request says in its field `selector`.
+    /// Parses the field `selector` of a request.
     pub fn parse(text: &str) -> Result<Selector, ApiError> {
         if text.trim().is_empty() {
             return Ok(Selector::default());
@@ -45,7 +45,7 @@ impl Selector {
         Ok(Selector(conditions))
     }
 
-    /// Does all of it hold? What has no labels is asked with none.
+    /// Returns true if all conditions hold. `None` counts as no labels.
     pub fn means(&self, labels: Option<&Labels>) -> bool {
         self.0.iter().all(|Condition { key, wanted }| {
             let value = labels.and_then(|labels| labels.get(key));

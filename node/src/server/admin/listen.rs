@@ -1,4 +1,4 @@
-//! The listener of the admin API: all services behind one port, with their bounds.
+//! The listener of the admin API: all services on one port, with their limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,29 +31,29 @@ use tonic::{Code, Status};
 
 use super::{Admin, deadline, refusal};
 
-/// Bytes of one request: the largest schedule has some 1.3 MB.
+/// Maximum size of a request, in bytes. The largest schedule has about 1.3 MB.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes of one answer: a thousand dead letters with the longest texts.
+/// Maximum size of a response, in bytes: enough for a page of a thousand dead letters with the longest texts.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Requests under way on one connection; further ones wait.
+/// Maximum number of concurrent requests on one connection. Further ones wait.
 const REQUESTS_MAX: usize = 128;
-/// Streams of one connection, watched runs among them.
+/// Maximum number of open streams on one connection, including watched runs.
 const STREAMS_MAX: u32 = 256;
-/// A connection that does not answer a ping for this long is gone.
+/// A connection is closed if it does not answer a ping within `PONG_WITHIN`.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
-/// The one call that takes longer than others: a client stream is answered when all of it has come. It bounds each
-/// piece and all of them itself (`upload`).
+/// The only call without the time limit of all calls, because a client stream is answered after its last piece.
+/// `upload` limits the time and the size of a piece and of the whole stream.
 const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
-/// How the text of `prost` begins for bytes that are no message.
+/// Start of the error text of `prost` for bytes that are not a valid message.
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
-/// How long requests under way may go on after the node was asked to stop.
+/// Time for running requests to finish after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// Answers on `listener` until `stop`, and a moment longer for what is under way.
+/// Serves the API on `listener` until `stop` is cancelled. Running requests then get [`STOP_WITHIN`] to finish.
 ///
 /// # Errors
-/// When the listener fails.
+/// If the listener fails.
 pub async fn serve(
     admin: Admin,
     listener: TcpListener,
@@ -66,7 +66,7 @@ pub async fn serve(
     let memory =
         from_fn_with_state(listen::message_memory(), |State(memory), request: Request, next: Next| async move {
             match request.uri().path() == UPLOAD {
-                // It takes piece after piece, and bounds them itself.
+                // Upload pieces are limited by `upload` itself.
                 true => next.run(request).await,
                 false => listen::meter_memory(memory, request, next)
                     .await
@@ -93,10 +93,10 @@ pub async fn serve(
     }
 }
 
-/// All services of the API, and reflection of them.
+/// Returns all services of the API, with reflection.
 ///
 /// # Errors
-/// When the descriptors that were built in do not decode.
+/// If the built-in descriptors do not decode.
 pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Error> {
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -142,7 +142,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }
 
-/// Refuses what is not gRPC before a service reads it.
+/// Rejects requests that are not gRPC before a service reads them.
 async fn is_grpc(request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
@@ -152,7 +152,7 @@ async fn is_grpc(request: Request, next: Next) -> Response {
         .into_response()
 }
 
-/// No call but [`UPLOAD`] takes longer until its answer begins, whatever its client does.
+/// Limits the time until the response of every call begins, except for [`UPLOAD`].
 fn bounded(routes: Router, longest: Duration) -> Router {
     routes.layer(from_fn_with_state(longest, within))
 }
@@ -165,8 +165,8 @@ async fn within(State(longest): State<Duration>, request: Request, next: Next) -
     answer.unwrap_or_else(|_| Status::deadline_exceeded("the call took too long").into_http())
 }
 
-/// `tonic` refuses a message above the bound, or one that is no message, before a service sees it: the former without a
-/// reason that a program could read, the latter as an error of ours.
+/// Corrects errors that `tonic` returns before a service sees the message. For a message that is too large it adds a
+/// reason that programs can read. For an invalid message it reports an error of the client, not of the server.
 async fn named(response: Response) -> Response {
     let Some(status) = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty()) else {
         return response;

@@ -1,19 +1,17 @@
 //! The admin API of a node: `reveille.admin.v1`, as its `.proto` files specify it.
 //!
-//! Called by the command line, by the demo and by programs, on any node: a write goes to the leader by
-//! itself, and a read waits until every write that was answered before it can be seen here. What it
-//! promises:
+//! The command line, the demo and programs call it, on any node. A write is forwarded to the leader. A read waits until
+//! this node has applied every write that was answered before it. The API guarantees:
 //!
-//! - **Validated into types.** Nothing that a user sent reaches the log as it came ([`validate`]).
-//! - **Told apart.** An error says whether nothing happened or whether it may have ([`error`]).
-//! - **Bounded.** Every call ends by a deadline, every list has pages, every message a size.
+//! - **Validated.** Requests become checked types before anything reaches the log ([`validate`]).
+//! - **Clear errors.** An error says whether nothing happened or the outcome is unknown ([`error`]).
+//! - **Bounded.** Every call has a deadline, every list has pages, and every message has a maximum size.
 //!
-//! What it is not: it decides nothing that the ledger decides. A check here that `apply` makes again only
-//! gives a better message.
+//! The ledger decides, not this API. A check here that `apply` repeats only gives a better message.
 //!
-//! Reading order: this page, [`listen`], [`error`] with [`refusal`], [`reads`] and [`writes`], then one
-//! file a service; [`validate`] (requests become types) and [`views`] (state becomes messages);
-//! [`lookup`] (which run and which recipient a caller means), [`label_selector`] (which schedules), [`blobs`], [`explain`], [`dry_run`], [`probe`].
+//! Reading order: this page, [`listen`], [`error`] with [`refusal`], [`reads`], [`writes`], then one file per service.
+//! [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
+//! recipients, and [`label_selector`] selects schedules.
 
 mod blobs;
 mod deadline;
@@ -52,26 +50,26 @@ pub use listen::serve;
 pub use services::schedule::create::unfit;
 pub use services::upload::PART_BYTES_MAX;
 
-/// Runs that are watched at once on one node: each costs a look at the state four times a second.
+/// Maximum number of watched runs on one node. Each watcher reads the state four times a second.
 const WATCHERS_MAX: usize = 256;
-/// Parts of audiences that are received at once on one node, each whole in memory; further ones wait.
+/// Maximum number of audience parts that one node receives at once. Each is whole in memory; further ones wait.
 const UPLOADS_MAX: usize = 4;
-/// What all services of the API share.
+/// State that all services of the API share.
 pub struct Admin {
     context: Arc<NodeContext>,
-    /// Peer addresses of the other founders, as this node's configuration names them.
+    /// Peer addresses of the other founders, from the configuration of this node.
     join: Vec<String>,
     dialer: Arc<dyn Dial>,
     watchers: Arc<Semaphore>,
-    /// Parts that are received now.
+    /// One permit for each part that may be received at once.
     uploads: Arc<Semaphore>,
-    /// Audiences that are checked before they are sealed: one at a time.
+    /// One permit: one audience at a time is checked before it is sealed.
     checks: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Admin {
-    /// The API of this node. `join`: the founders that `InitCluster` takes where it names none.
+    /// Creates the API of this node. `join`: the founders for an `InitCluster` that names none.
     pub fn new(context: Arc<NodeContext>, join: Vec<String>) -> Admin {
         Admin {
             context,
@@ -84,7 +82,7 @@ impl Admin {
         }
     }
 
-    /// The same API, for what goes on after its call has been answered.
+    /// Returns the same API, for work that continues after its call has been answered.
     fn share(&self) -> Admin {
         Admin {
             context: Arc::clone(&self.context),
@@ -97,14 +95,14 @@ impl Admin {
         }
     }
 
-    /// Reaches relays that are tested in another way.
+    /// Replaces the dialer for tests of relays.
     #[cfg(test)]
     fn dial_by(mut self, dialer: Arc<dyn Dial>) -> Admin {
         self.dialer = dialer;
         self
     }
 
-    /// P15: after this no hand-off that the entry at `index` forbids passes a gate on any node.
+    /// Waits until no gate on any node lets a hand-off pass that the entry at `index` forbids (P15).
     async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> Result<v1::Barrier, ApiError> {
         let held = barrier::through_leader(&self.context, index, about, deadline).await;
         let report = held.map_err(|error| refusal::not_held(index, error))?;

@@ -1,7 +1,7 @@
-//! No leader takes the request: which nodes are missing, as far as this node finds out, and what to do about it.
+//! Errors for requests without a leader: which voters this node cannot reach, and what the operator can do.
 //!
-//! A node that has heard no leader for longer than an election takes says so at once; one that may be in the
-//! middle of an election says it at the deadline, and knows less.
+//! A node that has heard no leader for longer than an election takes returns the error at once. During a possible
+//! election it returns the error at the deadline, without the list of voters.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,18 @@ use tonic::Code;
 use super::refusal::CallKind;
 use super::{Admin, ApiError, refusal};
 
-/// The answer is given this much before the deadline.
+/// The response is sent this long before the deadline.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// The voters, as this node reaches them.
+/// The voters, and which of them this node cannot reach.
 struct Voters {
     all: usize,
     missing: Vec<String>,
 }
 
 impl Admin {
-    /// No leader has a quorum; nothing happened.
+    /// Returns the error for a request without a leader; nothing happened. If no election can be running, it asks the
+    /// voters which of them answer.
     pub(crate) async fn no_leader(&self, asked: CallKind, deadline: Instant) -> ApiError {
         let Some(silence) = self.context.replica.leaderless_for() else {
             return refusal::no_leader(asked, self.leader().as_ref());
@@ -36,8 +37,10 @@ impl Admin {
         fault(asked, silence, &Voters { all: voters.len(), missing })
     }
 
+    /// Checks that this node hears a leader, or that an election may still be running.
+    ///
     /// # Errors
-    /// When no leader was heard for longer than an election takes.
+    /// If no leader was heard for longer than an election takes.
     pub(crate) async fn led(&self, deadline: Instant) -> Result<(), ApiError> {
         match self.context.replica.leaderless_for() {
             Some(_) => Err(self.no_leader(CallKind::Write, deadline).await),

@@ -1,7 +1,7 @@
-//! Pages of a list: how many, from where on, and where the next one begins.
+//! Pages of a list: page size, start, and the token of the next page.
 //!
-//! A token holds the key of the last row that was given, so that a page costs what it shows, whatever was
-//! added or removed in between. It is hexadecimal JSON: only the list that wrote it reads it.
+//! A token contains the key of the last row that was returned. So the cost of a page does not depend on its position,
+//! or on rows that were added or removed. A token is JSON in hexadecimal, and only the list that created it accepts it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,20 +10,21 @@ use super::ApiError;
 
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
-/// Rows that one page looks at: a filter that little passes gives short pages, not long waits.
+/// Maximum number of rows that are read for one page. With a filter that few rows match, pages are short instead of
+/// slow.
 pub const LOOK_MAX: usize = 20_000;
 
-/// What is asked of a list whose rows have keys of type `K`.
+/// The requested page of a list whose rows have keys of type `K`.
 pub struct Paging<K> {
     list: &'static str,
-    /// Rows to give at most.
+    /// Maximum number of rows to return.
     pub size: usize,
-    /// The last row of the former page.
+    /// Key of the last row of the previous page. `None` for the first page.
     pub after: Option<K>,
 }
 
 impl<K: Serialize + DeserializeOwned> Paging<K> {
-    /// Reads the request. `list` names the list, so that the token of another is refused.
+    /// Reads the request. `list` names the list: the token of another list is refused.
     pub fn new(list: &'static str, page_size: i32, page_token: &str) -> Result<Paging<K>, ApiError> {
         let size = match usize::try_from(page_size) {
             Err(_) => return Err(ApiError::of_field("page_size", "is below zero; give 1 to 1000, or none")),
@@ -39,7 +40,7 @@ impl<K: Serialize + DeserializeOwned> Paging<K> {
         Ok(Paging { list, size, after })
     }
 
-    /// The token of the page that follows the row of this key; empty when there is none.
+    /// Returns the token of the page after the row with this key. Returns an empty string for `None`.
     pub fn token(&self, last: Option<&K>) -> String {
         let Some(last) = last else { return String::new() };
         let json = serde_json::to_vec(&(self.list, last)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reads: fresh on any node, or stale where the caller says so.
+//! Reads: fresh on any node, or stale if the caller asks for it.
 
 use std::time::Instant;
 
@@ -12,11 +12,11 @@ use super::views::duration;
 use super::{Admin, ApiError, refusal};
 
 impl Admin {
-    /// Reads a state that includes every write which was answered before this call; with `stale`, what
-    /// this node has applied, without a request to another node.
+    /// Reads a state that includes every write that was answered before this call. With `stale`, it reads what this
+    /// node has applied, without a request to another node.
     ///
-    /// A stale answer's age counts from the ledger time of the last applied entry; an idle leader commits
-    /// one every ten seconds (P18).
+    /// The age of a stale answer is the time since the ledger time of the last applied entry. An idle leader commits an
+    /// entry every ten seconds (P18).
     pub(crate) async fn read<T>(
         &self,
         stale: bool,
@@ -40,18 +40,20 @@ impl Admin {
         Ok((value, Some(Freshness { index, stale, age })))
     }
 
-    /// Ledger time, by what a read has just found.
+    /// Returns the current ledger time. `applied` is the time of the last applied entry.
     pub(crate) fn now(&self, applied: Time) -> Time {
         self.context.ledger_time(applied)
     }
 
+    /// Checks that this node belongs to a cluster.
+    ///
     /// # Errors
-    /// When this node belongs to no cluster.
+    /// If it belongs to none.
     pub(crate) fn member(&self) -> Result<(), ApiError> {
         self.context.replica.cluster().map(|_| ()).ok_or_else(refusal::not_initialized)
     }
 
-    /// The leader, as far as this node knows.
+    /// Returns the leader, or `None` if this node knows none.
     pub(crate) fn leader(&self) -> Option<Member> {
         let mut status = self.context.replica.status();
         status.members.remove(&status.leader?).map(|known| known.member)

@@ -1,7 +1,7 @@
-//! The lists of recipients that wait for a decision: dead letters and doubts.
+//! Lists of recipients that wait for a decision: dead letters and recipients in doubt.
 //!
-//! Both are asked for in the same words (a tenant, perhaps one run, a page) and collect a page in the same
-//! way; how the state is walked through is each list's own.
+//! Both lists take the same parameters (a tenant, perhaps one run, a page) and share the code for a page. Each list has
+//! its own way to read the state.
 
 use std::time::Instant;
 
@@ -16,37 +16,37 @@ use super::lookup::{RunArgument, check_schedule};
 use super::paging::Paging;
 use super::{Admin, ApiError, validate};
 
-/// What is asked, as the request says it.
+/// The parameters of the request, unchecked.
 pub struct RecipientQuery<'q> {
-    /// The list's name, for its tokens.
+    /// Name of the list, for its page tokens.
     pub list: &'static str,
     pub tenant: &'q str,
     /// Empty for all runs.
     pub run: &'q str,
-    /// A schedule that has to be there, or to have been; empty for all.
+    /// Name of a schedule that must exist or have existed. Empty for all schedules.
     pub schedule: &'q str,
     pub stale: bool,
     pub page_size: i32,
     pub page_token: &'q str,
 }
 
-/// What is wanted, checked.
+/// The parameters after the check.
 pub struct PageRequest<'q, K> {
     pub tenant: &'q str,
-    /// None: all runs.
+    /// `None` for all runs.
     pub only: Option<RunId>,
     pub paging: &'q Paging<K>,
 }
 
-/// What a page collects while it looks at the state.
+/// The rows and data of a page, collected while the state is read.
 pub struct RecipientPage<R, K> {
     pub rows: Vec<R>,
-    /// Contents and audiences of the rows.
+    /// Contents and audiences that the rows need.
     pub blobs: Blobs,
     pub looked: usize,
     /// The last key that was read.
     pub last: Option<K>,
-    /// Is there more after it?
+    /// True if there are more rows after `last`.
     pub more: bool,
 }
 
@@ -56,7 +56,7 @@ impl<R, K> Default for RecipientPage<R, K> {
     }
 }
 
-/// A page that was collected, and what the answer says beside its rows.
+/// A complete page, with the token of the next page and the freshness of the read.
 pub struct RecipientRows<R> {
     pub rows: Vec<R>,
     pub blobs: Blobs,
@@ -65,7 +65,7 @@ pub struct RecipientRows<R> {
 }
 
 impl Admin {
-    /// Answers the question with what `look` collects.
+    /// Checks the parameters, and returns the page that `look` collects from the ledger.
     pub(crate) async fn list<R, K: Serialize + DeserializeOwned>(
         &self,
         question: RecipientQuery<'_>,

@@ -1,4 +1,4 @@
-//! What the lower layers say, as faults of the API: the one place where their words become codes.
+//! Turns errors of the lower layers into errors of the API. Only here they get their gRPC codes.
 
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
@@ -13,11 +13,11 @@ use super::error::ApiError;
 
 const LOOK_AT_CLUSTER: &str = "reveille cluster status";
 
-/// It may have belonged to one, and have lost its folder.
+/// Both hints apply: the node may be without a cluster, or may have lost its data folder.
 const INIT: &str =
     "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init --peer HOST:PORT,…";
 
-/// A read without a leader can be repeated with `--stale`; a write cannot.
+/// Kind of a call. A read without a leader can be repeated with `--stale`; a write cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     Read,
@@ -30,7 +30,7 @@ pub fn not_initialized() -> ApiError {
     ApiError::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next(INIT)
 }
 
-/// No leader by the deadline, as far as this node knows; an election may be going on.
+/// This node knew no leader by the deadline. An election may be running.
 pub fn no_leader(kind: CallKind, leader: Option<&Member>) -> ApiError {
     let next = match kind {
         CallKind::Read => "reveille cluster status; --stale reads what this node knows",
@@ -49,14 +49,14 @@ fn stopping(error: impl ToString) -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
 }
 
-/// A message that was not read at all.
+/// The request was larger than the limit, and was not read.
 pub fn request_too_large(said: &str, most: usize) -> ApiError {
     let message = format!("the request has more than {most} bytes ({said}); nothing happened");
     let next = "link to large parts instead of carrying them, or split the audience";
     ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(next)
 }
 
-/// Why a command has no reply. `leader`: the leader, as far as this node knows.
+/// The command was not committed, or its outcome is unknown. `leader`: the leader that this node knows.
 pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> ApiError {
     let fault = match error {
         ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
@@ -76,7 +76,7 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &
     fault.leader(leader).request(request_id)
 }
 
-/// Why a read that must be fresh was not possible. `leader`: the leader, as far as this node knows.
+/// A fresh read was not possible. `leader`: the leader that this node knows.
 pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
     const STALE: &str = "ask again with --stale for what this node knows";
     let fault = match error {
@@ -89,13 +89,13 @@ pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
     fault.leader(leader)
 }
 
-/// It is committed, and this node has not applied it by the deadline.
+/// The command is committed, but this node has not applied it by the deadline.
 pub fn not_seen(index: u64, request_id: &str) -> ApiError {
     let message = format!("it was done as entry {index}, which this node has not applied yet");
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index).request(request_id)
 }
 
-/// The entry is in force; whether every gate knows it was not found out.
+/// The entry is in force, but it could not be confirmed that every gate knows it.
 pub fn not_held(index: u64, error: BarrierError) -> ApiError {
     let message = format!(
         "entry {index} is in force, but whether every gate knows it was not found out: {error}; a repeat asks every node anew"
@@ -103,7 +103,7 @@ pub fn not_held(index: u64, error: BarrierError) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
-/// Why a change of the membership was not made.
+/// The membership was not changed, or the outcome is unknown.
 pub fn not_changed(error: &MembershipError) -> ApiError {
     let message = error.to_string();
     match error {
@@ -120,7 +120,7 @@ pub fn not_changed(error: &MembershipError) -> ApiError {
     }
 }
 
-/// Why leadership did not move.
+/// Leadership was not handed over.
 pub fn not_handed_over(error: &TransferError) -> ApiError {
     match error {
         TransferError::NoLeader => not_reachable(error, None).next(LOOK_AT_CLUSTER),
@@ -130,37 +130,37 @@ pub fn not_handed_over(error: &TransferError) -> ApiError {
     }
 }
 
-/// A cluster is made once.
+/// A cluster is initialized only once.
 pub fn already_initialized(message: impl Into<String>) -> ApiError {
     ApiError::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(LOOK_AT_CLUSTER)
 }
 
-/// A name from a request, on one line whatever it holds.
+/// Quotes a name from a request on one line. Control characters are escaped.
 fn quoted(name: &str) -> String {
     let one = |one: char| if one.is_control() { one.escape_default().to_string() } else { one.to_string() };
     format!("'{}'", name.chars().map(one).collect::<String>())
 }
 
-/// No schedule of that name.
+/// There is no schedule of that name.
 pub fn no_schedule(name: &str) -> ApiError {
     let message = format!("no schedule named {}", quoted(name));
     ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
 }
 
-/// No schedule of that name: it is a campaign that has not been launched.
+/// There is no schedule of that name, but a campaign that has not been launched.
 pub fn no_schedule_but_campaign(name: &str) -> ApiError {
     let message = format!("no schedule named {0}: {0} is a campaign", quoted(name));
     let next = format!("reveille campaign status {name}");
     ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next(next)
 }
 
-/// No such run.
+/// There is no such run.
 pub fn no_run(run: impl ToString) -> ApiError {
     let message = format!("no run {}", run.to_string());
     ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next("reveille run list")
 }
 
-/// The details of a run are gone, and what is left is its summary (P24).
+/// The run is pruned: its details are gone, and only its summary is left (P24).
 pub fn pruned(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
     let message = format!(
@@ -170,20 +170,20 @@ pub fn pruned(run: RunId, summary: &RunSummary) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next(format!("reveille run show {run}"))
 }
 
-/// No such recipient in a run.
+/// The run has no such recipient.
 pub fn no_recipient(recipient: &str, run: RunId) -> ApiError {
     let message = format!("no recipient {recipient} in run {run}");
     ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(format!("reveille run show {run}"))
 }
 
-/// The recipient is there, and is not in doubt.
+/// The run has the recipient, but it is not in doubt.
 pub fn not_in_doubt(address: &str, run: RunId) -> ApiError {
     let message = format!("{address} is not in doubt in run {run}");
     let next = format!("reveille explain {run} {address}");
     ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
 }
 
-/// None of the named recipients is in doubt; `standings`: their states, in words.
+/// None of the named recipients is in doubt. `standings`: their states as text.
 pub fn none_in_doubt(named: &[String], run: RunId, standings: &str) -> ApiError {
     let message = match named {
         [one] => format!("{one} is not in doubt in run {run}: it is {standings}"),
@@ -193,19 +193,19 @@ pub fn none_in_doubt(named: &[String], run: RunId, standings: &str) -> ApiError 
     not_possible(message).next(format!("reveille explain {run} '{one}'"))
 }
 
-/// The bytes of the requests at work are as many as this node takes.
+/// This node already holds the maximum number of request bytes in memory.
 pub fn out_of_memory() -> ApiError {
     let message = "this node works on too many large requests; nothing happened";
     ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next("ask another node: --endpoint a,b,c")
 }
 
-/// The named recipients are in doubt for a later hand-off than the decision names.
+/// The recipients are in doubt for a later hand-off than the decision names.
 pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
     let message = format!("in doubt for a later hand-off, {later}, than the one that the decision names");
     not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
 }
 
-/// None of the named recipients is on the list of dead letters: which they are, in words, and their states.
+/// None of the named recipients is a dead letter. `standings`: their states as text.
 pub fn none_dead(named: &[String], run: RunId, standings: &str) -> ApiError {
     let message = match named {
         [one] => format!("{one} is no dead letter of run {run}: it is {standings}"),
@@ -215,24 +215,24 @@ pub fn none_dead(named: &[String], run: RunId, standings: &str) -> ApiError {
     not_possible(message).next(format!("reveille explain {run} '{one}'"))
 }
 
-/// No relay of that name.
+/// There is no relay of that name.
 pub fn no_relay(name: &str) -> ApiError {
     let message = format!("no relay named {}", quoted(name));
     ApiError::new(Code::NotFound, ErrorReason::RelayNotFound, message).next("reveille relay list")
 }
 
-/// No such member.
+/// There is no member of that name.
 pub fn no_member(name: &str) -> ApiError {
     let message = format!("no member named {}", quoted(name));
     ApiError::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster members")
 }
 
-/// The state does not allow it.
+/// The current state does not allow the operation.
 pub fn not_possible(message: impl Into<String>) -> ApiError {
     ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message)
 }
 
-/// The cluster keeps real time.
+/// The cluster keeps real time, so its clock cannot be moved.
 pub fn no_test_clock() -> ApiError {
     let message = "this cluster keeps real time: a test clock is chosen when a cluster is made, and for good";
     not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
@@ -243,7 +243,7 @@ pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).next(format!("reveille schedule show {name}"))
 }
 
-/// A defect of ours.
+/// A defect of Reveille. It is also logged.
 pub fn broken(message: impl Into<String>) -> ApiError {
     let message = message.into();
     tracing::error!(message, "a defect; please report it");
@@ -270,7 +270,7 @@ pub fn no_campaign(name: &str) -> ApiError {
 
 const CHANGED: &str = "the schedule has changed meanwhile";
 
-/// What the ledger refused of a change of this schedule.
+/// Turns the ledger's refusal of a change of this schedule into an error.
 pub fn refused_of(schedule: &str, refusal: &Refusal) -> ApiError {
     match refusal {
         Refusal::StalePlan => stale_etag(schedule, CHANGED),
@@ -278,7 +278,7 @@ pub fn refused_of(schedule: &str, refusal: &Refusal) -> ApiError {
     }
 }
 
-/// What the ledger refused of a campaign: its own commands come next.
+/// Turns the ledger's refusal of a campaign command into an error that suggests campaign commands.
 pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> ApiError {
     let status = format!("reveille campaign status {name}");
     match refusal {
@@ -293,19 +293,19 @@ pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> ApiError {
     }
 }
 
-/// Nothing belongs to such a tenant, and no bounds are recorded.
+/// There is no tenant of that name: it has no objects and no limits.
 pub fn no_tenant(name: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
         .next("reveille tenant list")
 }
 
-/// No relay is in such a pool, and nothing is set of it.
+/// There is no pool of that name: it has no relay and no settings.
 pub fn no_pool(name: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
         .next("reveille pool list")
 }
 
-/// What the ledger refused: certain, and equal on every node.
+/// Turns a refusal of the ledger into an error. A refusal is certain, and the same on every node.
 pub fn refused(refusal: &Refusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
@@ -319,7 +319,7 @@ pub fn refused(refusal: &Refusal) -> ApiError {
         Refusal::RelayNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille relay show {name}")),
         Refusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
-        // The name is added by the caller that knows it (`refused_of`).
+        // The name is added by `refused_of`, whose caller knows it.
         Refusal::StalePlan => {
             ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
         }

@@ -1,4 +1,4 @@
-//! Writes: a command goes into the log by way of the leader, and its effect can be read here after it.
+//! Writes: a command is proposed through the leader. When the call returns, this node has applied it.
 
 use std::time::Instant;
 
@@ -11,7 +11,8 @@ use super::refusal::CallKind;
 use super::{Admin, ApiError, refusal};
 
 impl Admin {
-    /// Proposes, waits until this node has applied it, and gives the ledger's reply; never a refusal.
+    /// Proposes the command, waits until this node has applied it, and returns the ledger's reply. A refusal is an
+    /// error.
     pub(crate) async fn write(
         &self,
         command: Command,
@@ -22,7 +23,7 @@ impl Admin {
         written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
     }
 
-    /// As [`Admin::write`]. A dry run only checks, by the code by which the entry would be checked, and has no reply.
+    /// Like [`Admin::write`]. With `dry_run` it only runs the ledger's check of the command, and returns `None`.
     pub(crate) async fn write_unless(
         &self,
         dry_run: bool,
@@ -34,7 +35,7 @@ impl Admin {
         written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
     }
 
-    /// As [`Admin::write_unless`], for a caller that words the refusal.
+    /// Like [`Admin::write_unless`], but returns the ledger's refusal, so that the caller can word the error.
     pub(crate) async fn try_write_unless(
         &self,
         dry_run: bool,
@@ -49,7 +50,7 @@ impl Admin {
         Ok(self.try_write(command, request_id, deadline).await?.map(Some))
     }
 
-    /// The same for a caller that reads the state again when the ledger refuses it.
+    /// Like [`Admin::write`], but returns the ledger's refusal, so that the caller can read the state again.
     pub(crate) async fn try_write(
         &self,
         command: Command,
@@ -74,7 +75,7 @@ impl Admin {
     }
 }
 
-/// What became of recipients of one run.
+/// Returns how many recipients of the command's first run were moved, by new state.
 pub fn moved(reply: &CommandReply) -> MovedRecipients {
     match &reply.outcome {
         CommandOutcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),

@@ -1,10 +1,10 @@
-//! What a moment of a row means, in words: the verdict, and what it led to.
+//! Describes a [`ClaimEvent`] of a recipient as text: the outcome, and the state it led to.
 
 use reveille_ledger::RecipientState;
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind, DoubtReason};
 use reveille_ledger::command::{Decider, ReleaseReason, ReplyScope, Unsendable};
 
-/// The word of the event and its detail.
+/// Returns the name of the event and its detail.
 pub fn told(moment: &ClaimEvent) -> (&'static str, String) {
     let (what, mut detail) = match &moment.what {
         ClaimEventKind::Accepted => ("sent", "the relay answered 250 to the final dot".to_owned()),
@@ -50,14 +50,14 @@ pub fn told(moment: &ClaimEvent) -> (&'static str, String) {
     (what, detail)
 }
 
-/// An answer as it is written: code, enhanced code, words.
+/// Formats a relay's answer: code, enhanced code, text.
 pub fn answer(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> String {
     let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
     let text = if text.is_empty() { String::new() } else { format!(" {text}") };
     format!("{code}{}{text}", enhanced.unwrap_or_default())
 }
 
-/// What it died of at this moment; its letter says more, as long as it is there.
+/// Returns why the recipient died at this event. Its dead letter has more detail as long as it exists.
 pub fn died_of(moment: &ClaimEvent) -> String {
     match &moment.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
@@ -70,7 +70,7 @@ pub fn died_of(moment: &ClaimEvent) -> String {
     }
 }
 
-/// What it led to beyond going back; none where the word says it all.
+/// Returns the final state that the event led to. Returns `None` if the event's name says it already.
 pub fn led_to(moment: &ClaimEvent) -> Option<RecipientState> {
     let ends = matches!(
         moment.what,
@@ -79,7 +79,7 @@ pub fn led_to(moment: &ClaimEvent) -> Option<RecipientState> {
     (ends && moment.to.is_terminal()).then_some(moment.to)
 }
 
-/// Where and why a dialogue broke; the words are gone where several entries are shown as one.
+/// Returns where and why a dialogue broke. The text is empty if several entries are shown as one event.
 fn without_answer(text: &str) -> &str {
     if text.is_empty() { "the dialogue broke" } else { text }
 }

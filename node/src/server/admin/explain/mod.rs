@@ -1,7 +1,7 @@
-//! One recipient's story as events, in the order of log indices.
+//! The history of one recipient as events, in the order of log indices.
 //!
-//! Read from what the ledger keeps beside the run, so it is there after the log was purged: the rows, with
-//! each recipient's outcome in each; the run's events without a row; its dead letter and its opt-out.
+//! It is read from the state, so it is available after the log is purged. Its sources are the claims with the
+//! recipient's outcome in each, the events of the run, the dead letter and the opt-out.
 
 mod event;
 mod waits;
@@ -19,8 +19,8 @@ use super::validate::in_words;
 use super::views::{made_way, node_name, timestamp, waited_for};
 pub use waits::WaitContext;
 
-/// Where the recipient stands, and how it came there; none when there is no such recipient. `key` is its address
-/// key, where that is known here.
+/// Returns the recipient's state and the events that led to it. Returns `None` if there is no such recipient. `key` is
+/// its address key; `None` if this node does not know it.
 pub fn tell(
     ledger: &Ledger,
     (id, number, key): (RunId, u32, Option<&str>),
@@ -36,14 +36,14 @@ pub fn tell(
     let own = story.run_events.iter().filter(|(_, ruling)| ruling.slots.is_some());
     events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
-    // What happened to its run after it was over does not concern it.
+    // Events of the run after the recipient reached a final state do not concern it.
     let of_all = story.run_events.iter().filter(|(_, ruling)| ruling.slots.is_none());
     let of_all = of_all.filter(|(index, _)| *index < last || !story.state.is_terminal());
     events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     complete_with_letter(&story, run, &mut events);
     events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
     events.extend(key.and_then(|key| taken_back(ledger, &page.tenant, key)));
-    // A stable sort: events of one log entry keep the order in which they were collected.
+    // The sort is stable: events of one log entry keep the order in which they were collected.
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
     let waits = waits::told(ledger, (id, number), (page, run, &story), around);
@@ -82,7 +82,7 @@ fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> Event {
     in_hand(ledger, chapter, event)
 }
 
-/// What became of it in this row; nothing while it is still claimed.
+/// Returns the recipient's events in this claim. It has none while the recipient is still claimed.
 fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event> {
     let mut events = Vec::new();
     for moment in &chapter.history {
@@ -102,7 +102,7 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event>
     events
 }
 
-/// With the parts of a relay's answer, for programs.
+/// Adds the parts of the relay's answer as separate fields, for programs.
 fn with_answer(event: Event, what: &ClaimEventKind) -> Event {
     match what {
         ClaimEventKind::Taken(said) => {
@@ -128,13 +128,13 @@ fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
     enhanced.map(|(class, subject, detail)| format!("{class}.{subject}.{detail}")).unwrap_or_default()
 }
 
-/// With the answer that deferred it last, which is why.
+/// Adds the code of the last deferral, because it is the reason for the expiry.
 fn not_sent_by(run: &Run, deferred: Option<u16>) -> String {
     let cause = deferred.map(|code| format!("; its relay deferred it, the last time with {code}")).unwrap_or_default();
     format!("not sent by {}{cause}", run.finish_by)
 }
 
-/// What befell it without a row's doing.
+/// Describes an event of the run that changed the recipient outside of a claim.
 fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation) -> Event {
     let (what, detail) = match &ruling.what {
         RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
@@ -158,20 +158,20 @@ fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation)
     Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
 }
 
-/// P6: what its verdict was made of.
+/// Describes the counts that the canary's verdict is based on (P6).
 fn canary(run: &Run) -> String {
     let Some(CanaryState { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
     format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
 }
 
-/// P17: which email it was too near to; the run that sent it may be pruned.
+/// Describes the email that was less than `min_gap` away (P17). The run that sent it may be pruned.
 fn too_near(story: &RecipientExplanation, run: &Run) -> String {
     let gap = in_words(run.policies.min_gap_ms);
     let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
     format!("min_gap: it got an email{of}, or may have, less than {gap} from this run's instant")
 }
 
-/// The letter tells of the last death more than its event knows by itself.
+/// Completes the last `dead` event with the dead letter, which has the answer and the attempts.
 fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [Event]) {
     let Some(letter) = &story.dead else { return };
     let answer = match letter.code {

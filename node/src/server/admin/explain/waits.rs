@@ -1,5 +1,5 @@
-//! Why a pending recipient is not taken: its run, its wave and its pool, as the ledger has them; and its relays,
-//! as the node that answers sees them now.
+//! Explains why a pending recipient is not claimed. The state of its run, canary and pool comes from the ledger. The
+//! state of its relays is that of the node that answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +16,17 @@ use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
 
 use crate::server::admin::views::blocked;
 
-/// What the answering node knows beside the ledger.
+/// What the answering node knows in addition to the ledger.
 pub struct WaitContext {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Its relays, by name.
+    /// Status of its relays, by name.
     pub relays: BTreeMap<String, RelayStatus>,
-    /// Parts of audiences that it lacks (P20).
+    /// Parts of audiences that the node does not have yet (P20).
     pub lacking: BTreeSet<Hash>,
 }
 
-/// What recipient `number` of a run waits for; none where it does not wait.
+/// Returns what recipient `number` of a run waits for. Returns `None` if it is not pending.
 pub fn told(
     ledger: &Ledger,
     (id, number): (RunId, u32),
@@ -61,7 +61,7 @@ pub fn told(
     })
 }
 
-/// P6: the progress of the canary.
+/// Describes the progress of the canary (P6).
 fn for_canary(run: &Run) -> String {
     let Some(CanaryState { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
     format!(
@@ -69,7 +69,7 @@ fn for_canary(run: &Run) -> String {
     )
 }
 
-/// What keeps its pool from taking anything now.
+/// Returns why the recipient's pool cannot send now. Returns `None` if at least one of its relays can.
 fn obstacle(ledger: &Ledger, pool: &str, around: &WaitContext) -> Option<String> {
     let relays: Vec<&Relay> =
         ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == pool).collect();
@@ -82,7 +82,7 @@ fn obstacle(ledger: &Ledger, pool: &str, around: &WaitContext) -> Option<String>
     (shut.len() == relays.len()).then(|| format!("for a relay, as {} sees them: {}", around.node, shut.join("; ")))
 }
 
-/// It could be taken now, and no node has taken it.
+/// Explains why no node has claimed the recipient, although its next attempt is due.
 fn for_a_node(
     ledger: &Ledger,
     (id, number): (RunId, u32),
@@ -102,7 +102,7 @@ fn for_a_node(
         let node = &around.node;
         return format!("for a node that has its part of audience '{name}': {node} lacks part {part:?} and fetches it");
     }
-    // Of several nodes one never rests (P12).
+    // Crash backoff never applies to all of several nodes, so it explains a wait only with a single node (P12).
     let mut nodes = ledger.nodes().iter().map(|(_, node)| node);
     if let (Some(node), None) = (nodes.next(), nodes.next())
         && let Some(until) = node.crashes.backoff_until(ledger.limits()).filter(|until| *until > ledger.head().now)
@@ -134,7 +134,7 @@ fn for_a_node(
     }
 }
 
-/// What keeps a relay from taking anything now.
+/// Returns why a relay cannot send now. Returns `None` if it can.
 fn shut(name: &str, status: &RelayStatus) -> Option<String> {
     match &status.circuit {
         CircuitStatus::Closed => None,

@@ -1,7 +1,7 @@
-//! Which run and which recipient a caller means.
+//! Finds the run or the recipient that a caller names.
 //!
-//! A run is `r1042.3`, or `NAME@INSTANT`: the schedule's name and the instant as RFC 3339, as a local
-//! date-time of the schedule's zone, or the request id of a trigger. A recipient is an address, or `#` and
+//! A run is named as `r1042.3` or as `NAME@INSTANT`. NAME is the schedule's name. INSTANT is RFC 3339, a local
+//! date-time in the schedule's zone, or the request id of a trigger. A recipient is named by its address, or by `#` and
 //! its number in the run.
 
 mod schedule;
@@ -21,27 +21,27 @@ use super::blobs::Blobs;
 use super::{Admin, ApiError, refusal, validate};
 pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
 
-/// Recipients that one request names at most.
+/// Maximum number of recipients that one request can name.
 const NAMED_MAX: usize = 10_000;
-/// A firing is at most so far from the local time that names it: a gap is never wider, nor an offset.
+/// Maximum distance between a firing and the local time that names it: no gap and no offset of a zone is larger.
 const MOVED_MS_MAX: i64 = 2 * DAY_MS;
 
-/// How a caller names a run.
+/// A run as a caller names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunArgument {
-    /// By its number.
+    /// The run's id.
     Number(RunId),
-    /// By its schedule and what names it there.
+    /// A schedule and one of its occurrences.
     Occurrence {
         /// The schedule's name.
         schedule: String,
-        /// As written.
+        /// The text after the `@`, unchanged.
         occurrence: String,
     },
 }
 
 impl RunArgument {
-    /// Reads it.
+    /// Parses the text of a request.
     pub fn parse(text: &str) -> Result<RunArgument, ApiError> {
         match (text.parse(), text.split_once('@')) {
             (Ok(run), _) => Ok(RunArgument::Number(run)),
@@ -56,7 +56,7 @@ impl RunArgument {
         }
     }
 
-    /// The run of this tenant that is meant.
+    /// Returns the id of the run of this tenant.
     pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> Result<RunId, ApiError> {
         match self {
             RunArgument::Number(run) => {
@@ -74,7 +74,7 @@ impl RunArgument {
     }
 }
 
-/// Why the details of a run are not there.
+/// Returns the error for a run without details: it is pruned or unknown.
 fn absent(ledger: &Ledger, run: RunId) -> ApiError {
     match ledger.summaries().get(&run) {
         Some(summary) => refusal::pruned(run, summary),
@@ -102,8 +102,8 @@ fn occurrence_of(ledger: &Ledger, zones: &Zones, id: ScheduleId, zone: &str, tex
     named(Nominal::Trigger(text.strip_prefix("trigger ").unwrap_or(text).to_owned()))
 }
 
-/// The run that a local time names and that was due at this instant: a change of the clocks may have
-/// moved it away from its name.
+/// Returns the run that was due at this instant, near this local time. A change of the clocks may have moved it away
+/// from its local time.
 fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<RunId> {
     let near = civil_ms(civil)?;
     let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
@@ -120,17 +120,17 @@ fn civil_ms(civil: DateTime) -> Option<i64> {
     Offset::UTC.to_timestamp(civil).ok().map(jiff::Timestamp::as_millisecond)
 }
 
-/// How a caller names a recipient.
+/// A recipient as a caller names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecipientArgument {
-    /// By its number in the run.
+    /// Its number in the run.
     Number(u32),
-    /// By its address key.
+    /// Its address key.
     Key(String),
 }
 
 impl RecipientArgument {
-    /// Reads it.
+    /// Parses the text of a request.
     pub fn parse(field: &str, text: &str) -> Result<RecipientArgument, ApiError> {
         if let Some(number) = text.strip_prefix('#') {
             let number = number.parse().ok();
@@ -153,22 +153,22 @@ impl RecipientArgument {
     }
 }
 
-/// A run that was found, and numbers of recipients in it; no numbers mean all.
+/// A run and recipients of it.
 pub struct RunRecipients {
     /// The run.
     pub run: RunId,
-    /// The recipients.
+    /// Numbers of the recipients. Empty for all recipients.
     pub numbers: Vec<u32>,
 }
 
 impl Admin {
-    /// The run that is meant.
+    /// Returns the id of the named run.
     pub(crate) async fn find_run(&self, tenant: &str, run: &str, deadline: Instant) -> Result<RunId, ApiError> {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
         self.read(false, deadline, |ledger| argument.find(ledger, &self.context.zones, &tenant)).await?.0
     }
 
-    /// The run and the recipients that are meant by a list, or all of them.
+    /// Returns the named run and its named recipients, or all of them.
     pub(crate) async fn pick(
         &self,
         (tenant, run): (&str, &str),
@@ -220,7 +220,7 @@ impl Admin {
         Ok(RunRecipients { run, numbers })
     }
 
-    /// The run and the one recipient that are meant.
+    /// Returns the named run, and the number and address of its named recipient.
     pub(crate) async fn pick_one(
         &self,
         (tenant, run): (&str, &str),

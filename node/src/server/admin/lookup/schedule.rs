@@ -1,4 +1,4 @@
-//! A schedule by its name, in commands and in filters: one that is not there is said, with those called nearly so.
+//! Finds schedules and other objects by name. The error for an unknown name contains similar names.
 
 use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::{Ledger, TEST_NAME};
@@ -6,10 +6,10 @@ use reveille_ledger::{Ledger, TEST_NAME};
 use crate::server::admin::paging::LOOK_MAX;
 use crate::server::admin::{ApiError, refusal};
 
-/// Names among which a near one is looked for: how far they are is worked out for each.
+/// Maximum number of names that are compared to find similar ones, because the distance to each is computed.
 const NAMES_MAX: usize = 2_000;
 
-/// No schedule of this tenant has the name.
+/// Returns the error for an unknown schedule of this tenant.
 pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     if ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())) {
         return refusal::no_schedule_but_campaign(name);
@@ -19,37 +19,37 @@ pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     refusal::no_schedule(name).near(&near(name, names))
 }
 
-/// The same for a campaign.
+/// Returns the error for an unknown campaign of this tenant.
 pub fn absent_campaign(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     let from = ledger.campaigns().range((tenant.to_owned(), String::new())..);
     let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
     refusal::no_campaign(name).near(&near(name, names))
 }
 
-/// The same for a sealed audience.
+/// Returns the error for an unknown sealed audience of this tenant.
 pub fn absent_audience(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     let from = ledger.audiences().range((tenant.to_owned(), String::new())..);
     let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
     refusal::no_audience(name).near(&near(name, names))
 }
 
-/// The same for a relay.
+/// Returns the error for an unknown relay.
 pub fn absent_relay(ledger: &Ledger, name: &str) -> ApiError {
     refusal::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))
 }
 
-/// The names that are nearly this one.
+/// Returns the names that are similar to this one.
 pub fn near(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     let names: Vec<String> = names.take(NAMES_MAX).collect();
     nearest_names(name, &names).into_iter().map(str::to_owned).collect()
 }
 
-/// A filter that names a schedule has to mean something: one that is there, or one that is deleted and has left runs.
+/// Checks that a filter names an existing schedule, or a deleted one that has left runs.
 pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), ApiError> {
     if name.is_empty() || name == TEST_NAME || ledger.schedule_named(tenant, name).is_some() {
         return Ok(());
     }
-    // A run may exist beyond the runs that one answer reads, so absence cannot be reported.
+    // If there are more runs than one response reads, the schedule may have runs among them. Then it is accepted.
     let mut pages = ledger.pages().iter();
     let of_name = pages
         .by_ref()

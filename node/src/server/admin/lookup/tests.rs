@@ -1,4 +1,4 @@
-//! Names of runs and recipients, in a night in which the clocks change.
+//! Tests of names of runs and recipients, in a night with a change of the clocks.
 
 use super::*;
 use reveille_ledger::calendar::{Pattern, When};
@@ -12,7 +12,7 @@ use tonic::Code;
 
 const ZONE: &str = "America/New_York";
 
-/// A schedule of one recipient.
+/// Returns a schedule with one recipient.
 pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
     let when = When::Cron { expression: expression.to_owned() };
     let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
@@ -53,7 +53,7 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
     }
 }
 
-/// A ledger in which a schedule has fired once in the night of the gap, and was triggered once.
+/// Returns a ledger in which a schedule fired once in the night of the gap, and was triggered once.
 fn fired(expression: &str, zones: &Zones) -> Ledger {
     let now: jiff::Timestamp = "2026-03-08T07:00:30Z".parse().expect("an instant");
     let now = Time::from(now);
@@ -78,7 +78,7 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
 #[test]
 fn a_run_is_found_by_its_name_its_local_time_its_instant_or_its_trigger() {
     let zones = Zones::bundled("x");
-    // Half past two does not exist that night: it fires at three, which is seven in UTC.
+    // 02:30 does not exist in that night. The schedule fires at 03:00, which is 07:00 UTC.
     let moved = fired("30 2 * * *", &zones);
     let interval = fired("*/30 * * * *", &zones);
     let table = [

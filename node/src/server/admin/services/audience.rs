@@ -1,4 +1,4 @@
-//! Sealed audiences (P20): made of a number, listed, shown, deleted; what an import asks is in `upload`.
+//! Sealed audiences (P20): generated, listed, shown, deleted. The calls of an import are in `upload`.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -28,12 +28,12 @@ use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
 use crate::server::admin::{Admin, ApiError, PART_BYTES_MAX, deadline, refusal, validate, views};
 
-/// Words that wait for a caller: a slow one misses some, and nothing else.
+/// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 pub(crate) const WAITING_MAX: usize = 2;
-/// How long the seal is waited for, once the parts are written.
+/// Timeout of the seal, once the parts are written.
 const SEAL_WITHIN: Duration = Duration::from_secs(15);
 
-/// An audience that a request names.
+/// The audience that a request describes.
 pub(crate) struct AudienceRequest {
     pub tenant: String,
     pub name: String,
@@ -43,7 +43,7 @@ pub(crate) struct AudienceRequest {
 }
 
 impl AudienceRequest {
-    /// Refused here is what the ledger would refuse of any seal, before a byte is written.
+    /// Checks the request. It refuses what the ledger would refuse of any seal, before a part is written.
     pub fn read(order: AudienceRequest, limits: &Limits) -> Result<AudienceRequest, ApiError> {
         let AudienceRequest { tenant, name, columns, rows, request } = order;
         let mut fields = Fields::default();
@@ -58,15 +58,15 @@ impl AudienceRequest {
         fields.done(Some(order))
     }
 
-    /// What is asked of the ledger once these parts are on a majority.
+    /// Returns the seal to propose once these parts are on a majority.
     pub fn seal(&self, parts: Vec<Hash>) -> Seal {
         Seal { name: self.name.clone(), columns: self.columns.clone(), rows: self.rows, parts }
     }
 }
 
 impl Admin {
-    /// Asked before anything is written: is there a quorum, and is the name free, or this audience's own? The seal
-    /// that stands under it.
+    /// Checks that there is a quorum, and that the name is free or belongs to the same audience. It runs before a part
+    /// is written. Returns the hash of the existing seal with that name.
     pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> Result<Option<Hash>, ApiError> {
         let place = (order.tenant.clone(), order.name.clone());
         let look = self.read(false, deadline, |ledger| {
@@ -81,7 +81,7 @@ impl Admin {
         }
     }
 
-    /// Once the parts are on a majority: the entry that makes them known.
+    /// Proposes the seal. The parts must be on a majority.
     pub(crate) async fn seal(&self, order: AudienceRequest, parts: Vec<Hash>) -> Result<v1::SealedAudience, ApiError> {
         let seal = order.seal(parts);
         let AudienceRequest { tenant, name, request, .. } = order;
@@ -122,7 +122,7 @@ fn shown(
 impl AudienceService for Admin {
     type GenerateAudienceStream = ReceiverStream<Result<GenerateAudienceResponse, Status>>;
 
-    /// Goes on until it is sealed, its caller goes, or the node stops.
+    /// Generates an audience. The stream ends when the audience is sealed, the caller disconnects, or the node stops.
     async fn generate_audience(
         &self,
         request: Request<GenerateAudienceRequest>,
@@ -150,7 +150,7 @@ impl AudienceService for Admin {
         tokio::spawn(async move {
             let parts = recipe.parts();
             let tell = |written: u32| {
-                // How far it was does not matter any more when the next word comes.
+                // A message that cannot be sent is dropped: a newer one follows.
                 let _ = words.try_send(Ok(GenerateAudienceResponse { written, parts, audience: None }));
             };
             let written = tokio::select! {
@@ -164,7 +164,7 @@ impl AudienceService for Admin {
             };
             let last =
                 last.map(|audience| GenerateAudienceResponse { written: parts, parts, audience: Some(audience) });
-            // The caller may be gone.
+            // The caller may have disconnected.
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(Response::new(ReceiverStream::new(heard)))
@@ -252,7 +252,7 @@ impl AudienceService for Admin {
     }
 }
 
-/// Too few members have a part.
+/// Too few members have a part of the audience.
 pub(crate) fn not_written(error: &SealError) -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille doctor")
 }

@@ -1,4 +1,4 @@
-//! Campaigns (P7): drafted, launched, shown, paused, cancelled, deleted.
+//! Campaigns (P7): create, launch, show, pause, cancel, delete.
 
 mod draft;
 mod launch;
@@ -29,7 +29,7 @@ use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 
 impl Admin {
-    /// As it is here now.
+    /// Returns the campaign from the state of this node.
     fn campaign(&self, named: &CampaignName) -> Result<v1::Campaign, ApiError> {
         self.context.replica.read(|ledger| match ledger.campaigns().get(&named.place()) {
             Some(known) => Ok(views::campaign(ledger, named, known)),
@@ -37,7 +37,7 @@ impl Admin {
         })
     }
 
-    /// All that it is made of.
+    /// Returns the request that would create the campaign.
     fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, ApiError> {
         self.context.replica.read(|ledger| {
             let known = ledger.campaigns().get(&named.place()).ok_or_else(|| refusal::no_campaign(&named.name))?;
@@ -48,7 +48,7 @@ impl Admin {
         })
     }
 
-    /// The campaign, and what it has made of itself.
+    /// Returns the campaign, and the schedule and run that it has created.
     async fn find_campaign(
         &self,
         (tenant, name): (&str, &str),
@@ -66,13 +66,13 @@ impl Admin {
         Ok((named, campaign, made))
     }
 
-    /// The schedule of a campaign is not filled up, edited or triggered by its own name (P7).
+    /// Refuses schedules of campaigns: they cannot be backfilled, changed or triggered by their own name (P7).
     pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), ApiError> {
         let may = self.context.replica.read(|ledger| ledger.not_of_a_campaign(id));
         may.map_err(|refusal| refusal::refused(&refusal))
     }
 
-    /// Proposes a change of a campaign; an error of the ledger names the campaign, not its schedule.
+    /// Proposes a change of a campaign. Errors of the ledger are worded for the campaign, not for its schedule.
     async fn change(
         &self,
         named: &CampaignName,
@@ -83,7 +83,7 @@ impl Admin {
         written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
     }
 
-    /// As [`Admin::change`]; a dry run only checks, and has no reply.
+    /// Like [`Admin::change`]. With `dry_run` it only checks the command, and returns `None`.
     async fn change_unless(
         &self,
         dry_run: bool,
@@ -96,7 +96,7 @@ impl Admin {
     }
 }
 
-/// What a campaign has made of itself.
+/// The schedule and the run of a campaign, as far as they exist.
 struct Made {
     schedule: Option<ScheduleId>,
     run: Option<RunId>,
@@ -177,7 +177,7 @@ impl CampaignService for Admin {
             Made { schedule: Some(schedule), .. } => {
                 let pause = SchedulePause { schedule, reason: reason.clone() };
                 self.change(&named, Command::SchedulePause(pause), deadline).await?;
-                // What opened in the moment before goes on unless it is paused, too.
+                // The run may have opened just before the pause, so it is paused too.
                 self.context.replica.read(|ledger| ledger.run_of_campaign(schedule))
             }
             Made { .. } => return Err(not_launched(&named.name, &campaign, "pause").into()),
@@ -233,7 +233,7 @@ impl CampaignService for Admin {
         let Some(reply) = self.change_unless(request.validate_only, &named, cancel, deadline).await? else {
             return Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None }));
         };
-        // The run that it had opened by then, if it had.
+        // The run may have opened before the cancellation.
         let made = self.find_campaign((&request.tenant, &request.name), deadline).await?.2;
         let barrier = match made.run {
             Some(run) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
@@ -255,7 +255,7 @@ impl CampaignService for Admin {
     }
 }
 
-/// What lets it go on; none where nothing holds it.
+/// Returns the command that resumes the campaign. Returns `None` if nothing holds it.
 fn may_resume(ledger: &Ledger, made: &Made, without_canary: bool) -> Option<Command> {
     if let Some(run) = made.run {
         let is_paused = matches!(ledger.run(run)?.state, RunState::Paused { .. });
@@ -268,13 +268,13 @@ fn may_resume(ledger: &Ledger, made: &Made, without_canary: bool) -> Option<Comm
     is_held.then_some(Command::ScheduleResume(resume))
 }
 
-/// `open` for `CAMPAIGN_STATE_OPEN`.
+/// Returns `open` for `CAMPAIGN_STATE_OPEN`.
 fn word(state: CampaignState) -> String {
     let name = state.as_str_name();
     name.strip_prefix("CAMPAIGN_STATE_").unwrap_or(name).to_lowercase()
 }
 
-/// What has not been launched is neither paused nor resumed.
+/// A campaign that has not been launched cannot be paused or resumed.
 fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
     let next = match &campaign.stage {
         CampaignStage::Draft => format!("reveille campaign launch {name}"),

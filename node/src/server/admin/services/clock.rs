@@ -1,4 +1,4 @@
-//! The test clock (P19): shown, and moved forward.
+//! The test clock (P19): show it and advance it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,12 +15,14 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
 
-/// Words that wait for a caller: a slow one misses where the clock stood in between, and nothing else.
+/// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 const WAITING_MAX: usize = 2;
 
 impl Admin {
+    /// Returns the state of the test clock.
+    ///
     /// # Errors
-    /// When the cluster keeps real time.
+    /// If the cluster keeps real time.
     async fn test_clock(&self, stale: bool, deadline: Instant) -> Result<GetClockResponse, ApiError> {
         let look = self.read(stale, deadline, |ledger| {
             let due = ledger.due().next().map(|(due, _)| due);
@@ -46,7 +48,7 @@ impl ClockService for Admin {
         Ok(Response::new(self.test_clock(request.into_inner().stale, deadline).await?))
     }
 
-    /// Goes on until it is there, its caller goes, or the node stops.
+    /// Advances the clock. The stream ends when the target is reached, the caller disconnects, or the node stops.
     async fn advance_clock(
         &self,
         request: Request<AdvanceClockRequest>,
@@ -59,7 +61,7 @@ impl ClockService for Admin {
         let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
         tokio::spawn(async move {
             let tell = |walked: AdvanceProgress| {
-                // Where it stood does not matter any more when the next word comes.
+                // A message that cannot be sent is dropped: a newer one follows.
                 let _ = words.try_send(Ok(told(to, &walked, false)));
             };
             let last = tokio::select! {
@@ -67,7 +69,7 @@ impl ClockService for Admin {
                 () = words.closed() => return,
                 () = stop.cancelled() => Err(stopping()),
             };
-            // The caller may be gone.
+            // The caller may have disconnected.
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(Response::new(ReceiverStream::new(heard)))

@@ -1,4 +1,4 @@
-//! The cluster: made once, watched always. Status and members answer without a quorum.
+//! The cluster: initialization, status, members and leadership. Status and members need no quorum.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,20 +22,21 @@ use tonic::{Request, Response, Status};
 use super::{initialize, pool};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 
-/// Blocked runs in one status: twenty thousand would be more than a client takes, in the trouble that it is for.
+/// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
+/// it.
 const BLOCKED_MAX: usize = 100;
-/// How long a member may take to say how it stands.
+/// Timeout for a member to describe itself.
 pub(crate) const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 
-/// What a member said of itself, and how far its clock is from this node's.
+/// A member's description of itself, and the offset of its clock from this node's.
 pub(crate) struct Described {
     pub(crate) said: Description,
     clock_offset_ms: i64,
 }
 
 impl Admin {
-    /// Asks every member for its state, all at once. A node with another identity that answers at a member's
-    /// address is not that member.
+    /// Asks all given members for their descriptions, concurrently. An answer with another node id is ignored: another
+    /// node has taken over the address.
     pub(crate) async fn descriptions(
         &self,
         nodes: impl Iterator<Item = NodeId>,
@@ -60,7 +61,7 @@ impl Admin {
         asked.join_all().await.into_iter().flatten().collect()
     }
 
-    /// The members; before there is a cluster, this node alone.
+    /// Returns the members. Without a cluster it returns this node alone.
     fn all_members(&self) -> BTreeMap<NodeId, Member> {
         let members = self.context.replica.members();
         if !members.is_empty() {
@@ -107,7 +108,7 @@ impl Admin {
         }
     }
 
-    /// The member that is meant by a name or an id; without either, the voter that is closest to the leader.
+    /// Returns the member with this name or id. If `to` is empty, returns the voter with the highest applied index.
     async fn successor(&self, to: &str) -> Result<NodeId, ApiError> {
         let members = self.context.replica.members();
         if !to.is_empty() {
@@ -141,13 +142,13 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
     }
 }
 
-/// Nodes that get no claims after repeated deaths (P12), and until when.
+/// Returns the nodes in crash backoff (P12), and when it ends. They get no claims until then.
 fn crash_backoffs(ledger: &Ledger) -> BTreeMap<NodeId, Time> {
     let until = |node: &Node| node.crashes.backoff_until(ledger.limits()).filter(|until| *until > ledger.head().now);
     ledger.nodes().iter().filter_map(|(id, node)| Some((*id, until(node)?))).collect()
 }
 
-/// P20: runs that wait for audience parts which no live node has; the first of them, and their number.
+/// Returns the first runs that wait for audience parts which no live node has, and the number of all such runs (P20).
 fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
         run: id.to_string(),
@@ -165,7 +166,7 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     (first, u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// One line of the status.
+/// Builds the status of one member.
 fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
     let member_view = Some(views::member(node, member));
     let Some(Described { said, clock_offset_ms }) = described else {
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
     use crate::server::admin::lookup::tests::create;
 
-    /// A status is to be had in the very trouble that it is for.
+    /// The status must stay small when many runs are blocked, because operators need it then.
     #[test]
     fn first_blocked_runs_are_listed_and_all_are_counted() {
         let (mut ledger, now) = (Ledger::new(), Time(1_772_409_600_000));

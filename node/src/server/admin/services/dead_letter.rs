@@ -1,4 +1,4 @@
-//! Dead letters: listed, counted by reason, sent again, or taken off the list.
+//! Dead letters: list, count by reason, requeue, discard.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -21,22 +21,22 @@ use super::doubt::standings;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 
-/// The list's name, for its tokens.
+/// Name of the list, for its page tokens.
 const LIST: &str = "dead-letters";
-/// Dead letters that one entry moves at most, so that no entry holds up the others.
+/// Maximum number of dead letters that one entry moves, so that it does not delay other entries.
 const BATCH: i32 = 1_000;
 
 /// A dead letter and the audience of its run.
 type Letter = (DeadLetterKey, Hash, DeadLetter);
 
-/// Letters of one reason, as far as a page has looked.
+/// Dead letters with the same reason, among all that a page has read.
 struct Group {
     count: u64,
     oldest: Letter,
     newest: Letter,
 }
 
-/// Which dead letters a requeue or a discard means, as the request names them.
+/// The dead letters to requeue or discard, as the request names them.
 struct Meant {
     tenant: String,
     run: String,
@@ -44,23 +44,23 @@ struct Meant {
     all: bool,
     filter: Option<DeadLetterFilter>,
     page_token: String,
-    /// Those of cancelled runs too.
+    /// Include dead letters of cancelled runs.
     cancelled: bool,
 }
 
-/// Which dead letters it means, as the state has them.
+/// The dead letters to requeue or discard, from the state.
 #[derive(Default)]
 struct Batch {
     picked: Vec<command::PickedRecipients>,
-    /// How many of them are dead letters.
+    /// Number of dead letters among the picked recipients.
     count: u64,
-    /// Those left out because their run is cancelled.
+    /// Number of dead letters that were left out because their run is cancelled.
     cancelled: u64,
     next_page_token: String,
 }
 
 impl Admin {
-    /// The named recipients, or a page of all that the filter selects.
+    /// Returns the named recipients, or one page of all dead letters that the filter selects.
     async fn letters(&self, meant: Meant, deadline: Instant) -> Result<Batch, ApiError> {
         let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
         if !all || !recipients.is_empty() {
@@ -113,8 +113,8 @@ impl Admin {
         Ok(Batch { picked, count, cancelled: left_out, next_page_token: listed.next_page_token })
     }
 
-    /// Proposes what moves them; what became of them, how many of runs that were cancelled meanwhile did not move,
-    /// and the entry's index. One named run that is refused is a refusal.
+    /// Proposes the command. Returns how many recipients moved, how many did not because their run was refused
+    /// meanwhile, and the entry's index. A refusal of the only named run is an error.
     async fn move_letters(
         &self,
         batch: &Batch,
@@ -140,7 +140,7 @@ impl Admin {
     }
 }
 
-/// How many of the picked recipients a requeue would leave, because they got an email too near (P17).
+/// Returns how many of the picked recipients a requeue would leave, because of an email within `min_gap` (P17).
 fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
     let mut look = GapLookups::default();
     let of_run = |picked: &command::PickedRecipients| {
@@ -217,7 +217,7 @@ impl DeadLetterService for Admin {
                             }
                         }
                         None => {
-                            // A page of groups, not of letters.
+                            // The page counts groups, not letters.
                             page.rows.push(());
                             groups.insert(reason(letter), Group { count: 1, oldest: this(), newest: this() });
                         }

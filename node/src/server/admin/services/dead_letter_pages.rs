@@ -1,4 +1,4 @@
-//! Dead letters as the state has them: which of them are meant, and a walk through them, page by page.
+//! Filters dead letters, and reads them from the state page by page.
 
 use std::ops::Bound;
 
@@ -14,8 +14,8 @@ use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 /// Run and number of a dead letter.
 pub type DeadLetterKey = (RunId, u32);
 
-/// The reason of a dead letter: the codes of the relay's answer, or the cause where no relay answered. Letters of one
-/// reason are one group.
+/// Returns the reason of a dead letter: the codes of the relay's answer, or the cause if no relay answered. Dead
+/// letters with the same reason form a group.
 pub fn reason(letter: &DeadLetter) -> String {
     match (letter.code, letter.enhanced) {
         (0, _) => letter.text().to_owned(),
@@ -24,18 +24,20 @@ pub fn reason(letter: &DeadLetter) -> String {
     }
 }
 
-/// Which letters are meant.
+/// Selects dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only those of its runs; empty: of all.
+    /// Name of the schedule. Empty for all schedules.
     pub schedule: String,
     reason: String,
     since: Option<Time>,
 }
 
 impl Filter {
+    /// Reads the filter of a request.
+    ///
     /// # Errors
-    /// When `since` is no instant.
+    /// If `since` is not a valid instant.
     pub fn read(asked: Option<DeadLetterFilter>) -> Result<Filter, ApiError> {
         let DeadLetterFilter { schedule, reason, since } = asked.unwrap_or_default();
         let since = since.map(|since| instant(&since)).transpose()?;
@@ -59,8 +61,8 @@ fn instant(since: &Timestamp) -> Result<Time, ApiError> {
 }
 
 impl<R> RecipientPage<R, DeadLetterKey> {
-    /// Walks through all runs, latest first, from the letter after which the former page ended, and has every letter
-    /// kept that the filter lets through.
+    /// Reads all runs, latest first, from the letter after the end of the previous page. Calls `keep` for every letter
+    /// that the filter selects.
     pub fn walk(
         &mut self,
         ledger: &Ledger,

@@ -1,4 +1,4 @@
-//! Recipients in doubt: listed with what speaks for either side, and decided by people.
+//! Recipients in doubt: list them with evidence, and resolve them by an operator's decision.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -27,11 +27,11 @@ use crate::server::admin::views::DoubtRow;
 use crate::server::admin::writes::moved;
 use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
 
-/// Row and slot of a recipient in doubt.
+/// Fence of the claim and slot of a recipient in doubt.
 type Key = (Fence, u16);
 
 impl RecipientPage<DoubtRow, Key> {
-    /// Looks at rows, oldest first, from the one after which the former page ended.
+    /// Reads claims, oldest first, from the end of the previous page.
     fn look(&mut self, ledger: &Ledger, wanted: &PageRequest<'_, Key>) {
         let &PageRequest { tenant, only, paging } = wanted;
         let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
@@ -75,7 +75,7 @@ impl RecipientPage<DoubtRow, Key> {
     }
 }
 
-/// The messages, with addresses and Message-IDs.
+/// Builds the messages, with addresses and Message-IDs.
 async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt> {
     let cluster = admin.context.cluster();
     let wanted: Vec<(Hash, u32)> = held.iter().map(|held| (held.audience, held.number)).collect();
@@ -90,18 +90,18 @@ async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt>
     doubts.collect()
 }
 
-/// What a decision would come to.
+/// What a decision would do.
 #[derive(Default)]
 struct Rehearsal {
-    /// What it would resolve, by cause and node, most first.
+    /// The recipients that it would resolve, by cause and node, largest group first.
     groups: Vec<DoubtGroup>,
-    /// How many it would leave, for they got an email too near (P17).
+    /// Number of recipients that it would leave, because of an email within `min_gap` (P17).
     inside_gap: u64,
-    /// The newest hand-off of all these.
+    /// The newest hand-off of all these recipients.
     newest: Option<Fence>,
 }
 
-/// What a decision about hand-offs up to `up_to` would come to; refused where it concerns none of those `named`.
+/// Returns what a decision about hand-offs up to `up_to` would do. Fails if it concerns none of the `named` recipients.
 fn rehearse(
     ledger: &Ledger,
     picked: &RunRecipients,
@@ -146,7 +146,7 @@ fn rehearse(
     Ok(Rehearsal { groups, inside_gap, newest })
 }
 
-/// Where they stand: `sent`, or `2 sent, 1 dead`.
+/// Returns the states of the recipients as text: `sent`, or `2 sent, 1 dead`.
 pub(crate) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for number in numbers {
@@ -159,7 +159,7 @@ pub(crate) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String 
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// Was a request with this id answered before?
+/// Returns true if a request with this id was answered before.
 fn is_known(ledger: &Ledger, tenant: &str, request: Option<&str>) -> bool {
     let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
     request.is_some_and(|request| ledger.answer_to(tenant, request).is_some())
@@ -194,7 +194,7 @@ impl DoubtService for Admin {
         let (run, number, address) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
         let tenant = validate::tenant(&request.tenant)?;
         let mut page = RecipientPage::default();
-        // `pick_one` has waited for a fresh state where one is wanted.
+        // `pick_one` has already waited for a fresh state, unless the caller wants a stale one.
         let (row, freshness) = self
             .read(request.stale, deadline, |ledger| {
                 let (of, chunk, slot) = ledger.slot_of(run, number)?;
@@ -238,7 +238,7 @@ impl DoubtService for Admin {
         let resends = decision == Decision::Resend;
         let (look, _) = self
             .read(false, deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
-                // What was decided is in doubt no more: the entry itself says what came of it.
+                // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
                 true => Ok(Rehearsal::default()),
                 false => rehearse(ledger, &picked, &recipients, up_to, resends),
             })

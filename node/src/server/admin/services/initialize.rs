@@ -1,4 +1,4 @@
-//! The making of a cluster: once, on one node, of founders that belong to none.
+//! Initializes a cluster: once, on one node, with founders that belong to no cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv6Addr, SocketAddr};
@@ -16,18 +16,18 @@ use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, refusal, views};
 use crate::server::config::Config;
 
-/// How long a founder may take to describe itself.
+/// Timeout for a founder to describe itself.
 const INTRODUCED_WITHIN: Duration = Duration::from_secs(3);
-/// Founders beyond this gain no safety and cost every write.
+/// Maximum number of other founders. More voters slow down every write without more safety.
 const FOUNDERS_MAX: usize = 7;
 
-/// How long a node with the name of a cluster may know no member of it.
+/// Maximum time for which a node with a cluster id may know no members.
 const MEMBERS_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 type Members = BTreeMap<NodeId, Member>;
 
-/// Answers a request for a cluster.
+/// Initializes a cluster, or returns the existing one if it has the same founders.
 pub async fn found(
     admin: &Admin,
     request: InitClusterRequest,
@@ -58,7 +58,8 @@ fn answer(cluster: String, members: &Members) -> InitClusterResponse {
     InitClusterResponse { cluster, members, existed: false }
 }
 
-/// P19: the clock is chosen once. A making that was cut short before it is done again by the same request.
+/// Sets the test clock, which is chosen only once (P19). If an earlier attempt was interrupted, the same request
+/// completes it.
 async fn keep_time(
     admin: &Admin,
     cluster: ClusterId,
@@ -74,7 +75,7 @@ async fn keep_time(
     Ok(())
 }
 
-/// The members, once this node has heard of them: a moment after it got the name of a cluster.
+/// Returns the members. Waits for them, because a node gets its cluster id shortly before the members.
 async fn known_members(admin: &Admin, deadline: Instant) -> Members {
     let end = deadline.min(Instant::now() + MEMBERS_WITHIN);
     loop {
@@ -86,7 +87,7 @@ async fn known_members(admin: &Admin, deadline: Instant) -> Members {
     }
 }
 
-/// The node belongs to a cluster: the same founders get the same answer, others a refusal.
+/// Handles a node that belongs to a cluster: the same founders get the same answer, others an error.
 async fn again(
     admin: &Admin,
     cluster: ClusterId,
@@ -110,7 +111,7 @@ async fn again(
     Err(refusal::already_initialized(format!("this node belongs to cluster {cluster} already")))
 }
 
-/// Peer addresses that could be ones, each once.
+/// Returns the peer addresses without duplicates, if all are well formed.
 fn addresses(named: &[String]) -> Result<BTreeSet<String>, ApiError> {
     let mut fields = Fields::default();
     if named.len() > FOUNDERS_MAX {
@@ -135,7 +136,7 @@ fn is_address(text: &str) -> bool {
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// This node and all founders, once each of them has said that it belongs to no cluster.
+/// Returns this node and all founders. Each founder must report that it belongs to no cluster.
 async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant) -> Result<Members, ApiError> {
     let own = &admin.context.introduction;
     let myself = Member { name: own.name.clone(), address: own.address.clone(), votes: true };
@@ -148,7 +149,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
             let end = Instant::now() + limit;
             let answer = loop {
                 match replica.identify(&address, end.saturating_duration_since(Instant::now())).await {
-                    // It listens a moment before it can describe itself.
+                    // A node listens shortly before it can describe itself.
                     Err(PeerError::Rejected(Rejection::Unavailable(_))) if Instant::now() < end => {
                         tokio::time::sleep(LOOK_EVERY).await;
                     }
@@ -194,14 +195,14 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
         if members.values().any(|member| member.name == description.name) {
             fields.refuse("peers", format!("two founders are named '{}'; give each its own --name", description.name));
         }
-        // Its own word for its address is what the others will use, so it is what was reached that counts.
+        // The reached address counts, not the address that the founder reports: the other nodes will use it.
         members.insert(description.node, Member { name: description.name, address, votes: true });
     }
     let members = fields.done(Some(members))?;
     if silent.is_empty() {
         return Ok(members);
     }
-    // Nothing is wrong with what was asked for: it is too early for it.
+    // The request is valid, but some founders do not answer yet.
     let fault = ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, silent.join("; "));
     Err(fault.next("start each of the founders, and give the same command again"))
 }

@@ -1,4 +1,4 @@
-//! The services of the admin API, one file each, and the larger calls of a service beside it.
+//! The services of the admin API, one per file. Large calls of a service have their own files.
 
 mod audience;
 mod campaign;

@@ -1,4 +1,4 @@
-//! Opt-outs: in force on every node when the answer is given.
+//! Opt-outs: when the call returns, they are in force on every node.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -29,17 +29,17 @@ fn taken_back(back: &TakenBack) -> v1::TakenBack {
     v1::TakenBack { index: back.index, at: Some(views::timestamp(back.at)), reason: back.reason.clone() }
 }
 
-/// Opt-outs that hold.
+/// The result of a completed opt-out.
 pub struct OptOutResult {
-    /// Keys that had not opted out before.
+    /// Number of keys that had not opted out before.
     pub added: u64,
     /// What the barrier proved.
     pub barrier: v1::Barrier,
 }
 
 impl Admin {
-    /// The one road of all opt-outs: the entry, and then the barrier (P15). No hand-off to any of these recipients
-    /// starts after its answer; where it fails, the entry may be in force, and the same call may be made again.
+    /// All opt-outs use this function: it writes the entry and then waits for the barrier (P15). After it returns, no
+    /// hand-off to these recipients starts. If it fails, the entry may be in force; the same call can be repeated.
     pub async fn opt_out(
         &self,
         tenant: &str,
@@ -65,7 +65,7 @@ impl OptOutService for Admin {
         let key = key_of("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
         let mut barrier = self.opt_out(&tenant, keys, &request.request_id, deadline).await?.barrier;
-        // A repeat is another entry; the one that forbids is the first.
+        // A repeated opt-out writes another entry, but the first one forbids the hand-offs.
         let place = (tenant, key);
         let first = self.context.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
         barrier.index = first.unwrap_or(barrier.index);
@@ -164,7 +164,7 @@ impl OptOutService for Admin {
         };
         let look = self.read(request.stale, deadline, |ledger| {
             let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
-            // One more than the page tells whether there is another.
+            // One row more than the page shows whether there is a next page.
             found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
         });
         let (mut found, freshness) = look.await?;

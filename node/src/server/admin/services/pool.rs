@@ -1,4 +1,4 @@
-//! Pools: set, listed, shown (P25).
+//! Pools: set, list, show, remove (P25).
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, NAME_MAX};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
 
-/// Pools that have relays or of which something is set, by name.
+/// Returns the names of pools that have relays or settings.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
     let of_relays = ledger.relays().iter().map(|(_, relay)| relay.pool.clone());
     let set = ledger.pools().iter().filter(|(_, row)| !row.is_default());
@@ -44,21 +44,21 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
     }
 }
 
-/// Recipients that are pending in runs that send, by the pool of their page.
+/// Returns the number of pending recipients in open runs, by the pool of their page.
 fn waiting(ledger: &Ledger, pool: &str) -> u64 {
     let pages = ledger.open_pages().map(|(_, page)| page).filter(|page| page.pool == pool);
     let runs = pages.flat_map(|page| &page.runs).filter(|run| run.state == RunState::Open);
     runs.map(|run| u64::from(run.counts.get(RecipientState::Pending))).sum()
 }
 
-/// Pools whose cap of today is used up while mail waits.
+/// Returns the pools whose cap for today is used up while emails wait.
 pub fn used_up(ledger: &Ledger) -> Vec<Pool> {
     let full = |pool: &&String| ledger.room_today(pool, ledger.head().now) == Some(0);
     let full = ledger.pools().iter().map(|(pool, _)| pool).filter(full);
     full.map(|pool| shown(ledger, pool.clone())).filter(|pool| pool.waiting > 0).collect()
 }
 
-/// The name of a pool.
+/// Checks the name of a pool.
 fn named(text: &str) -> Result<String, ApiError> {
     let mut fields = Fields::default();
     let name = fields.name("name", text, NAME_MAX);

@@ -1,5 +1,5 @@
-//! Probes a relay: connect, encrypt, EHLO, AUTH, QUIT. No email is offered (P3): the session
-//! that a lane would use is opened and closed, and what it found on the way is kept.
+//! Probes a relay: connect, TLS, EHLO, AUTH, QUIT. It offers no email (P3). It opens a session in the same way as a
+//! worker, reports what it found, and closes the session.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use reveille_ledger::command::Relay;
 
 use super::relay_hints;
 
-/// Each step of the look; all of them end well before the caller's usual time-out.
+/// Timeout of each step. All steps together end well before the usual timeout of callers.
 const STEP: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What came of it.
+/// The result of a probe.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ProbeResult {
-    /// Did a server answer there, whatever came of it?
+    /// True if a server answered, even if a later step failed.
     pub reachable: bool,
-    /// Where and why it failed; empty when it did not.
+    /// The step that failed and why. Empty if none failed.
     pub problem: String,
-    /// What to do about it; empty where nothing failed.
+    /// What the operator can do. Empty if no step failed.
     pub next: String,
-    /// What was learned, up to there.
+    /// What the probe learned before it ended.
     pub findings: ProbeReport,
 }
 
-/// Looks at a relay.
+/// Probes a relay.
 pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeResult {
     let (connect, tls, banner, ehlo, auth) = (STEP, STEP, STEP, STEP, STEP);
     let timeouts = Timeouts { connect, tls, banner, ehlo, auth, quit: FAREWELL, ..Timeouts::default() };
@@ -46,12 +46,13 @@ pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeRe
     }
 }
 
-/// An SMTP greeting or a TLS handshake: a server is there.
+/// Returns true if a server answered with an SMTP greeting or a TLS handshake.
 fn has_answered(verdict: &DialogueResult, tls: &Tls) -> bool {
     match verdict {
         DialogueResult::Refused { stage, .. } => *stage != Stage::Banner,
         DialogueResult::Broken { stage: Stage::Connect | Stage::Banner, .. } => false,
-        // Without a greeting before it, silence is all that a time-out heard.
+        // With implicit TLS there is no greeting before the handshake, so a timeout does not prove that a server is
+        // there.
         DialogueResult::Broken { stage: Stage::Tls, cause } => {
             matches!(tls, Tls::StartTls(_)) || matches!(cause, Cause::Tls(_))
         }
@@ -59,7 +60,7 @@ fn has_answered(verdict: &DialogueResult, tls: &Tls) -> bool {
     }
 }
 
-/// Where and why a session did not open.
+/// Returns the step that failed and why.
 fn in_words(verdict: &DialogueResult) -> String {
     match verdict {
         DialogueResult::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),

@@ -1,4 +1,4 @@
-//! Relays: added, listed, tested, removed.
+//! Relays: add, list, test, remove.
 
 use std::ops::Bound;
 use std::time::Instant;
@@ -38,14 +38,15 @@ impl Admin {
         Ok((relay?, freshness))
     }
 
-    /// Refused at once rather than at the first login: another node may still lack what this one has.
+    /// Checks that this node has the credentials, so that an error comes now and not at the first login. Other nodes
+    /// may still lack them.
     fn may_log_in(&self, relay: &Relay) -> Result<(), ApiError> {
         let (Some(relays), Some(name)) = (self.context.relays(), &relay.access.credentials) else { return Ok(()) };
         let found = relays.credentials().find(name, &relay.host, relay.port);
         found.map(drop).map_err(|why| ApiError::of_field("relay.credentials", why))
     }
 
-    /// A relay with what this node makes of it.
+    /// Returns a relay with its health on this node.
     fn relay_view(&self, relay: &Relay) -> v1::Relay {
         let status = self.context.relays().and_then(|relays| relays.status_of(&relay.name));
         let (node, now) = (&self.context.introduction.name, self.context.clock.wall());
@@ -54,7 +55,7 @@ impl Admin {
     }
 }
 
-/// Does anything send by a pool, or will?
+/// Returns true if a schedule or an open run uses the pool.
 fn is_used(ledger: &Ledger, pool: &str) -> bool {
     let by_schedule = |(_, schedule): (_, &Schedule)| schedule.pool == pool && schedule.activity != Activity::Done;
     ledger.schedules().iter().any(by_schedule) || ledger.open_pages().any(|(_, page)| page.pool == pool)

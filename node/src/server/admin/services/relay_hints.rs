@@ -1,7 +1,7 @@
-//! What to do about a relay that could not be used: a command, where a command fixes it.
+//! Suggests how to fix a relay that a probe could not use: a command, if one fixes it.
 //!
-//! Called by the probe. The problem names the place of its fix ([`Fix`]), whatever its words are; the command that
-//! applies it, with all other settings unchanged and quoted for a shell, is made here.
+//! The probe calls it. The problem says which setting must change ([`Fix`]). The suggested command changes that setting
+//! and keeps all others, quoted for a shell.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::command::Relay;
 
-/// Usual for TLS from the first byte (RFC 8314).
+/// The usual port for TLS from the first byte (RFC 8314).
 const IMPLICIT_PORT: u16 = 465;
 
-/// The next step after a session that did not open.
+/// Returns the next step after a session that did not open.
 pub fn of(verdict: &DialogueResult, relay: &Relay) -> String {
     let again = format!("reveille relay test {}", relay.name);
     match verdict {
@@ -74,12 +74,12 @@ fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
     format!("{words}; then: {again}")
 }
 
-/// The command that makes a relay of that name what `relay` is.
+/// Returns the command that replaces the relay of that name with `relay`.
 fn replace(relay: &Relay) -> String {
     let mut command =
         format!("reveille relay add {} --replace --host {} --port {}", relay.name, quoted(&relay.host), relay.port);
     let mut add = |flag: &str, value: &dyn std::fmt::Display| {
-        // Into memory: there is nothing to refuse.
+        // Writing to a String cannot fail.
         let _ = write!(command, " --{flag} {}", quoted(&value.to_string()));
     };
     if relay.pool != DEFAULT_POOL {
@@ -109,7 +109,7 @@ fn replace(relay: &Relay) -> String {
     command
 }
 
-/// One word of a shell, whatever is in it.
+/// Quotes any text as one word for a shell.
 fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_plain) {
@@ -124,7 +124,7 @@ pub mod tests {
 
     use super::*;
 
-    /// One in the clear, for tests.
+    /// Returns a relay without TLS.
     pub fn relay() -> Relay {
         Relay {
             name: "main".into(),
@@ -150,7 +150,7 @@ pub mod tests {
 
     #[test]
     fn each_failure_has_a_next_step_that_fixes_it() {
-        // Whatever the words are.
+        // The next step does not depend on the text of the problem.
         let problem = |fix| SetupProblem { message: "something is wrong".to_owned(), fix };
         let tls = |fix| broken(Stage::Tls, Cause::Tls(problem(fix)));
         let login = |fix| broken(Stage::Auth, Cause::Credentials(problem(fix)));

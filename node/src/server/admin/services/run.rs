@@ -1,4 +1,4 @@
-//! Runs: listed, shown, paused, resumed, cancelled; and the story of one recipient.
+//! Runs: list, show, watch, pause, resume, cancel; and the history of one recipient.
 
 use std::ops::Bound;
 
@@ -22,7 +22,7 @@ use crate::server::admin::paging::{LOOK_MAX, Paging};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, deadline, explain, refusal, validate, views};
 
-/// What a list of runs lets through.
+/// Selects the runs of a list.
 struct Filter {
     tenant: String,
     schedule: String,
@@ -31,12 +31,12 @@ struct Filter {
     since: Option<Time>,
 }
 
-/// Runs, latest first, and the last one that was read if there are more.
+/// Returns runs, latest first. Also returns the last one that was read if there are more.
 fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, Option<RunId>) {
     let (mut runs, mut last) = (Vec::new(), None);
     let upper = paging.after.map_or(Bound::Unbounded, Bound::Included);
     let pages = ledger.pages().range((Bound::Unbounded, upper)).rev();
-    // Ledger time never goes back: the pages before the first that is too old are older still.
+    // Ledger time never goes back, so all pages before the first one that is too old are too old as well.
     let pages = pages.take_while(|(_, page)| filter.since.is_none_or(|since| page.opened_at >= since));
     let all = pages.flat_map(|(id, page)| {
         let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };

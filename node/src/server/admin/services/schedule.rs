@@ -1,4 +1,4 @@
-//! Schedules: created, shown, changed, paused, resumed, triggered, deleted; and what became of their instants.
+//! Schedules: create, show, change, pause, resume, trigger, delete; and the history of their instants.
 
 mod backfill;
 pub(crate) mod create;
@@ -40,12 +40,12 @@ use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 use dry_run::{Rehearsal, rehearse};
 use notes::Beside;
 
-/// Instants that an answer about one schedule names.
+/// Maximum number of instants in a response about one schedule.
 pub const INSTANTS_SHOWN: usize = 10;
-/// Open runs that a delete names.
+/// Maximum number of open runs in the response to a delete.
 const OPEN_RUNS_SHOWN: usize = 1_000;
 
-/// A schedule, copied out of the state, and ledger time there.
+/// A copy of a schedule, with the current ledger time.
 pub struct Found {
     pub id: ScheduleId,
     pub beside: Beside,
@@ -55,7 +55,7 @@ pub struct Found {
 }
 
 impl Admin {
-    /// The schedule of that name.
+    /// Returns the schedule of that name.
     pub(crate) async fn find_schedule(
         &self,
         (tenant_name, name): (&str, &str),
@@ -73,7 +73,7 @@ impl Admin {
         Ok(Found { id, beside, schedule, now: self.now(now), freshness })
     }
 
-    /// The message of a schedule as it is here now, with its next instants.
+    /// Returns the message of the schedule in its current state on this node, with its next instants.
     pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, ApiError> {
         let look =
             |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), Beside::of(ledger, id), ledger.head().now));
@@ -83,7 +83,8 @@ impl Admin {
         Ok(beside.told(shown))
     }
 
-    /// All that a schedule is made of. Blobs never change: those of another index are the same or gone.
+    /// Returns the request that would create the schedule. Blobs never change, so they may be read at a later index; at
+    /// worst they are gone.
     fn body_of(&self, schedule: &Schedule) -> Result<v1::ScheduleBody, ApiError> {
         let made = self.context.replica.read(|ledger| {
             let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
@@ -93,12 +94,12 @@ impl Admin {
         made.ok_or_else(|| refusal::broken(format!("the content or the audience of {} is not there", schedule.name)))
     }
 
-    /// The limits by which what is proposed now is applied.
+    /// Returns the limits by which a command that is proposed now is applied.
     pub(crate) fn limits(&self) -> &'static Limits {
         self.context.replica.read(|ledger| ledger.limits())
     }
 
-    /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.
+    /// Runs a calendar computation or a validation on a blocking thread, so that no task waits behind it.
     pub(crate) async fn calendar<T: Send + 'static>(
         &self,
         walk: impl FnOnce(&reveille_cluster::ops::zones::Zones) -> T + Send + 'static,
@@ -109,10 +110,10 @@ impl Admin {
     }
 }
 
-/// A schedule of a list.
+/// A schedule in a list.
 type Listed = (ScheduleId, Schedule, Beside);
 
-/// What a list of schedules lets through.
+/// Selects the schedules of a list.
 struct Filter {
     tenant: String,
     states: Vec<ScheduleState>,
@@ -120,7 +121,7 @@ struct Filter {
     with_campaigns: bool,
 }
 
-/// Schedules in the order of their creation, and the last one that was read if there are more.
+/// Returns schedules in the order of their creation. Also returns the last one that was read if there are more.
 fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<Listed>, Option<ScheduleId>) {
     let (mut listed, mut last) = (Vec::new(), None);
     let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -330,7 +331,7 @@ impl ScheduleService for Admin {
     }
 }
 
-/// What becomes of the instants that fell into a pause.
+/// Returns which of the instants within a pause open, and the whole dry run of the resume.
 fn resumed(
     found: &Found,
     zones: &reveille_cluster::ops::zones::Zones,

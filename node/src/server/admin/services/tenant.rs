@@ -1,4 +1,4 @@
-//! Tenants: bounds set, listed, shown, taken away (P12, P25).
+//! Tenants: set limits, list, show, remove limits (P12, P25).
 
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
@@ -46,7 +46,7 @@ impl TenantService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let paging: Paging<String> = Paging::new("tenants", request.page_size, &request.page_token)?;
-        // The first name that comes after the last one.
+        // The smallest name after the last one.
         let from = paging.after.as_ref().map_or_else(String::new, |last| format!("{last}\0"));
         let look = self.read(request.stale, deadline, |ledger| {
             let names = ledger.tenant_names_from(from).take(paging.size + 1);

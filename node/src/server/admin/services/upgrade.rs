@@ -1,4 +1,4 @@
-//! The end of a rolling upgrade: the entry that raises the ledger's level, and what stands in its way (P23).
+//! Ends a rolling upgrade with the entry that raises the ledger's level, and reports what prevents it (P23).
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::server::admin::{Admin, ApiError, refusal};
 
 const STATUS: &str = "reveille cluster upgrade status";
 
-/// Levels, as the ledger knows them.
+/// The levels of the ledger and of each node.
 #[derive(Debug, PartialEq, Eq)]
 struct Levels {
     ledger: u32,
@@ -25,7 +25,7 @@ struct Levels {
 struct NodeLevel {
     name: String,
     votes: bool,
-    /// 0: it never came up.
+    /// 0 if the node has never started.
     announced: u32,
 }
 
@@ -45,7 +45,7 @@ impl Levels {
         self.nodes.values().map(|node| node.announced)
     }
 
-    /// The highest level that all nodes apply.
+    /// Returns the highest level that all nodes can apply.
     fn target(&self) -> u32 {
         self.announced().min().unwrap_or(0).max(self.ledger)
     }
@@ -54,7 +54,7 @@ impl Levels {
         self.announced().max().unwrap_or(0).max(self.ledger)
     }
 
-    /// What keeps the level from rising to `asked`.
+    /// Returns what prevents the level from rising to `asked`.
     fn obstacles(&self, asked: u32) -> Vec<String> {
         let below = self.nodes.values().filter(|node| node.announced < asked);
         let sentence = |NodeLevel { name, announced, .. }: &NodeLevel| match announced {
@@ -68,7 +68,7 @@ impl Levels {
 }
 
 impl Admin {
-    /// How far the upgrade is, as this node knows it.
+    /// Returns the progress of the upgrade as this node knows it.
     pub(crate) async fn upgrade(&self) -> GetUpgradeResponse {
         let levels = self.levels();
         let described = self.descriptions(levels.nodes.keys().copied(), DESCRIBED_WITHIN).await;
@@ -100,7 +100,7 @@ impl Admin {
         deadline: Instant,
     ) -> Result<FinishUpgradeResponse, ApiError> {
         let FinishUpgradeRequest { level: asked, request_id } = request;
-        // A node that came up a moment ago is known after this.
+        // After this read, this node also knows nodes that have just started.
         self.read(false, deadline, |_| ()).await?;
         let levels = self.levels();
         let level = if asked == 0 { levels.target() } else { asked };

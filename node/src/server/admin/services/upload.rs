@@ -1,8 +1,8 @@
-//! What an import asks (P20): what is missing, here is a part, now seal.
+//! The calls of an import (P20): find missing parts, receive a part, seal.
 //!
-//! No node keeps a state of an upload: it is some files that no seal names yet. So any node can continue
-//! it, and an abandoned upload leaves nothing. Clients are not trusted: each recipient is checked when
-//! its part comes, and all together before they are sealed.
+//! No node keeps the state of an upload: its parts are files that no seal names yet. So any node can continue it, and
+//! the parts of an abandoned upload are removed later. Clients are not trusted: each recipient is checked when its part
+//! arrives, and all together before the seal.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use tonic::{Code, Request, Status, Streaming};
 use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
 use crate::server::admin::{Admin, ApiError, deadline};
 
-/// Longest part of an upload: a recipient has one KiB on average. Bytes.
+/// Maximum size of a part in bytes: one KiB per recipient on average.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long the next piece of a part is waited for.
+/// Timeout for the next piece of a part.
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
-/// How long all of a part may take: one of the largest at a megabit a second. No other time-out of a call bounds it
-/// (`listen`).
+/// Timeout for a whole part: the largest takes about this long at a megabit per second. No other timeout applies to
+/// this call (`listen`).
 const PART_WITHIN: Duration = Duration::from_secs(600);
-/// How often the progress of the check is sent.
+/// Minimum interval between two progress messages of the check.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// What to do where a part is not what it was.
+/// The next step for the user if a part is missing or has changed.
 const AGAIN: &str = "the same import again: it sends what is missing";
 
 impl Admin {
@@ -77,7 +77,7 @@ impl Admin {
         }
         let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
         if !missing.is_empty() {
-            // P20: no majority has confirmed the part, this node included.
+            // No majority has confirmed the part (P20).
             let message = format!("part {number} is not on a majority yet");
             return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN).into());
         }
@@ -99,8 +99,8 @@ impl Admin {
         if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(ApiError::of_field("parts", wrong.to_string()));
         }
-        // A sealed audience was checked before. Its holders are asked each time: it may be removed just now, and its
-        // parts be as old as they are.
+        // A sealed audience was checked before. Its parts are spread again each time: it may be deleted just now, and
+        // old parts without a seal are removed.
         let is_new = self.free(&order, deadline).await? != Some(seal.blob().hash);
         let (words, heard) = mpsc::channel(WAITING_MAX);
         let admin = self.share();
@@ -122,13 +122,13 @@ impl Admin {
             };
             let last =
                 last.map(|audience| SealAudienceResponse { checked: count, parts: count, audience: Some(audience) });
-            // The caller may be gone.
+            // The caller may have disconnected.
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(heard)
     }
 
-    /// Are all parts on a majority, and as young as if they were new?
+    /// Checks that all parts are on a majority, and protects them from removal as if they were new.
     async fn check_held(&self, seal: &Seal) -> Result<(), ApiError> {
         let missing = spread(&self.context, &seal.parts).await.map_err(|error| not_written(&error))?;
         if missing.is_empty() {
@@ -138,7 +138,7 @@ impl Admin {
         Err(ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(AGAIN))
     }
 
-    /// Is each recipient what the seal says, and none there twice?
+    /// Checks that each recipient matches the seal, and that none is there twice.
     async fn check(
         &self,
         seal: &Seal,
@@ -147,7 +147,7 @@ impl Admin {
         for part in seal.parts.iter().filter(|part| !self.context.parts.has(**part)) {
             fetch(&self.context, *part).await;
         }
-        // One at a time on a node: each reads a whole audience, and keeps a mark a row in a file.
+        // One check at a time on a node, because each reads a whole audience and stores a mark for each row in a file.
         let turn = Arc::clone(&self.checks).acquire_owned().await;
         let (context, seal) = (Arc::clone(&self.context), seal.clone());
         let parts = seal.parts.len() as u32;
@@ -155,13 +155,13 @@ impl Admin {
         let tell = move |checked: u32| {
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
-                // How far it was does not matter any more when the next word comes.
+                // A message that cannot be sent is dropped: a newer one follows.
                 let _ = words.try_send(Ok(SealAudienceResponse { checked, parts, audience: None }));
             }
             !words.is_closed()
         };
         let checked = tokio::task::spawn_blocking(move || {
-            // Kept until the thread ends: the caller may be gone before.
+            // The permit is held until the thread ends, because the caller may disconnect before that.
             let _turn = turn;
             context.parts.check(&seal, tell)
         });
@@ -175,7 +175,7 @@ impl Admin {
     }
 }
 
-/// A part as a client sends it.
+/// A part as the client sent it.
 #[derive(Debug)]
 struct Sent {
     part: Hash,
@@ -183,8 +183,8 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// Takes in the pieces of a part: each within its time, and all within theirs. A slow sender occupies a place that
-/// others wait for.
+/// Receives the pieces of a part. Each piece and the whole part have a time limit, because a slow sender blocks one of
+/// a few places.
 async fn sent(
     mut pieces: impl Stream<Item = Result<PutPartRequest, Status>> + Unpin,
     piece_within: Duration,
@@ -194,7 +194,7 @@ async fn sent(
     let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
     loop {
         let late = |_| {
-            // The way to here may be better in a moment: it is worth another try.
+            // The connection may recover, so the error suggests another attempt.
             let message = format!("the next piece of a part did not come within {} s", piece_within.as_secs());
             Status::from(ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(AGAIN))
         };
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(nothing.message(), "part: is missing");
     }
 
-    /// A sender occupies one of four places; a byte now and then must not keep it.
+    /// A sender occupies one of four places. A few bytes now and then must not keep the place.
     #[tokio::test]
     async fn slow_sender_is_disconnected() {
         let (minute, soon) = (Duration::from_secs(60), Duration::from_millis(100));

@@ -14,16 +14,16 @@ use tonic::{Code, Status};
 
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// What a watcher receives.
+/// The stream that a watcher receives.
 pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
 
-/// At most four looks a second.
+/// Minimum time between two reads of the state: at most four per second.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// States that wait for a watcher. A slow one misses states in between and nothing else.
+/// Maximum number of states that wait for a watcher. A slow watcher misses states in between.
 const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
-/// The message of a run, or of what is left of it.
+/// Returns the message of a run, or of its summary if it is pruned.
 pub fn look(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
     if let Some(summary) = ledger.summaries().get(&run) {
         return Ok(views::summary(run, summary));
@@ -34,7 +34,7 @@ pub fn look(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
 }
 
 impl Admin {
-    /// Follows a run until nothing of it is pending or claimed, the watcher goes, or the node stops.
+    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, or the node stops.
     pub(crate) fn watch(&self, run: RunId) -> Result<Watched, ApiError> {
         let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             let message = "too many runs are watched on this node; nothing happened";
@@ -50,7 +50,7 @@ impl Admin {
                 () = stop.cancelled() => {
                     let message = "this node is stopping";
                     let fault = ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next(ASK_ANOTHER);
-                    // A watcher that has not taken its last state yet sees the stream end without a word.
+                    // If the watcher has not received the last state yet, the stream ends without this error.
                     let _ = sender.try_send(Err(fault.into()));
                 }
             }
@@ -68,7 +68,7 @@ async fn follow(context: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result
         let state = match context.replica.read(|ledger| look(ledger, run)) {
             Ok(state) => state,
             Err(gone) => {
-                // The watcher may be gone.
+                // The watcher may have disconnected.
                 let _ = watcher.send(Err(gone.into())).await;
                 return;
             }

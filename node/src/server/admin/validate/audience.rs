@@ -1,4 +1,4 @@
-//! Audiences: every address parsed, duplicates by key taken out and reported, sizes within bounds.
+//! Validates audiences: parses every address, removes and reports duplicate keys, and checks sizes.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::Fields;
 
-/// Variables that each recipient may have.
+/// Maximum number of variables per recipient.
 const COLUMNS_MAX: usize = 64;
-/// Characters of the name of one.
+/// Maximum length of a variable's name, in characters.
 const COLUMN_NAME_MAX: usize = 64;
 
-/// The recipients of a request.
+/// The recipients of a request after the check.
 pub struct CheckedAudience {
-    /// Those that stand for themselves, or the sealed audience that is named.
+    /// The listed recipients without duplicates, or the named sealed audience.
     pub to: AudienceChoice,
-    /// Names of their variables.
+    /// Names of the recipients' variables.
     pub columns: Vec<String>,
-    /// The place in the request of each of them.
+    /// Index of each kept recipient in the request.
     places: Vec<u32>,
-    /// Those that others stand for.
+    /// Recipients that were removed because another has the same key.
     pub duplicates: Vec<v1::Duplicate>,
 }
 
 impl CheckedAudience {
-    /// Values that this content could not be sent with are refused here, one dead letter each otherwise.
+    /// Refuses recipients whose values do not fit the content. Otherwise each would become a dead letter.
     pub fn fit(&self, fields: &mut Fields, content: &Compiled) {
-        // A sealed audience is not read here: recipients that the content does not fit become dead letters.
+        // A sealed audience is not read here. Its recipients that do not fit the content become dead letters.
         let AudienceChoice::Listed(audience) = &self.to else { return };
         for (place, recipient) in self.places.iter().zip(&audience.recipients) {
             for (column, why) in content.misfits(&recipient.values) {
@@ -41,7 +41,8 @@ impl CheckedAudience {
     }
 }
 
-/// A sealed audience, which stands alone; `known` is what the ledger has under its name.
+/// Returns the named sealed audience. It cannot be combined with listed recipients. `known` is the ledger's audience of
+/// that name.
 fn named(
     fields: &mut Fields,
     asked: &v1::Audience,
@@ -59,7 +60,7 @@ fn named(
     Some(CheckedAudience { to: AudienceChoice::Sealed(named), columns, places: Vec::new(), duplicates: Vec::new() })
 }
 
-/// The audience, and which recipients of the request others stand for. `known`: see [`named`].
+/// Returns the checked audience with the list of its duplicates. `known`: see [`named`].
 pub fn audience(
     fields: &mut Fields,
     asked: Option<v1::Audience>,
@@ -109,7 +110,7 @@ pub fn audience(
     Some(CheckedAudience { to: AudienceChoice::Listed(audience), columns, places: kept, duplicates })
 }
 
-/// Names of variables, at this path of a request.
+/// Checks the names of variables. `path` is that of the list in the request.
 pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
     if columns.len() > COLUMNS_MAX {
         let message = format!("{} columns, at most {COLUMNS_MAX}; leave out what no template uses", columns.len());

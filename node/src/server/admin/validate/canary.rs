@@ -1,16 +1,16 @@
-//! A canary: how many go first, and how many of those may fare badly (P6).
+//! Validates a canary: its share of the recipients, and how many of them may fail (P6).
 
 use reveille_ledger::canary::Canary;
 use reveille_proto::admin::v1;
 
 use super::Fields;
 
-/// A canary of more is none.
+/// Maximum share of the recipients, in percent. A larger canary would not limit the damage.
 const SHARE_MAX: f64 = 50.0;
-/// Default: held above this. Mailbox providers throttle senders that bounce more. Percent.
+/// Default of `hold_percent`: the run is held above it. Mailbox providers throttle senders with a higher bounce rate.
 const HOLD: f64 = 5.0;
 
-/// What was asked for, in hundredths of a percent.
+/// Returns the canary with its percentages in hundredths of a percent.
 pub fn canary(fields: &mut Fields, asked: &v1::Canary) -> Canary {
     let share = hundredths(fields, "canary.percent", asked.percent, (0.01, SHARE_MAX));
     let limit = hundredths(fields, "canary.hold_percent", asked.hold_percent.unwrap_or(HOLD), (0.0, 100.0));
@@ -23,7 +23,7 @@ fn hundredths(fields: &mut Fields, field: &str, percent: f64, (least, most): (f6
         fields.refuse(field, format!("is {percent}; give a percentage from {least} to {most}, to a hundredth"));
         return 0;
     }
-    // From 0 to 10,000.
+    // The value is from 0 to 10,000, so it fits.
     whole as u16
 }
 

@@ -1,4 +1,4 @@
-//! How far the test clock is moved (P19).
+//! Validates the target time of a test clock (P19).
 
 use prost_types::Duration;
 use reveille_ledger::ids::Time;
@@ -7,10 +7,10 @@ use reveille_proto::admin::v1::advance_clock_request::Target;
 
 use super::{ApiError, DurationBounds, Fields};
 
-/// Further than this is a slip of the hand: there is no way back.
+/// Maximum step of the test clock: ten years. A larger one is probably a mistake, and the clock cannot go back.
 const FORWARD: DurationBounds = DurationBounds { least_ms: 1, most_ms: 3_660 * DAY_MS, default_ms: 0 };
 
-/// Where the clock is to be moved from `now`: forward, and at most ten years.
+/// Returns the time to which the clock moves from `now`: forward, by at most ten years.
 pub fn target(asked: Option<Target>, now: Time) -> Result<Time, ApiError> {
     let mut fields = Fields::default();
     let to = match asked {

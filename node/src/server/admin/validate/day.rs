@@ -1,4 +1,4 @@
-//! Days in UTC, as `2026-11-22`.
+//! Reads and writes days in UTC, such as `2026-11-22`.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, date};
@@ -6,13 +6,13 @@ use reveille_ledger::pool::Day;
 
 const EPOCH: Date = date(1970, 1, 1);
 
-/// Reads one.
+/// Parses a day. Returns `None` if the text is not a valid day.
 pub fn read(text: &str) -> Option<Day> {
     let day: Date = text.parse().ok().filter(|_| text.len() == 10)?;
     Some(Day(EPOCH.until(day).ok()?.get_days().into()))
 }
 
-/// Writes one.
+/// Formats a day.
 pub fn text(day: Day) -> String {
     let days = i32::try_from(day.0).ok().and_then(|days| EPOCH.checked_add(days.days()).ok());
     days.map(|date| date.to_string()).unwrap_or_default()

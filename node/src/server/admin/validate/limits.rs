@@ -1,4 +1,4 @@
-//! The page of limits, tried: each value of its table passes, and the next one beyond it is refused.
+//! Tests docs/reference/limits.md: each limit in its table passes, and the next larger value is refused.
 
 use prost_types::Duration;
 use reveille_cluster::ops::zones::Zones;
@@ -31,7 +31,7 @@ fn recipients(count: usize) -> Vec<Recipient> {
     (0..count).map(one).collect()
 }
 
-/// A body without a fault.
+/// Returns a valid body.
 fn body() -> ScheduleBody {
     ScheduleBody {
         name: "daily-report".to_owned(),
@@ -65,7 +65,7 @@ fn of_columns(columns: Vec<String>, value: String) -> ScheduleBody {
     ScheduleBody { audience: Some(Audience { columns, recipients: vec![recipient], sealed: String::new() }), ..body() }
 }
 
-/// Recipients of which all values together have so many bytes, and a little for each: far fewer than one value.
+/// Returns a body whose recipients' values have `bytes` bytes together.
 fn of_values(bytes: usize) -> ScheduleBody {
     const VALUE: usize = 16 * 1024;
     let mut recipients = recipients(bytes / VALUE);
@@ -91,7 +91,7 @@ fn is_refused(body: ScheduleBody) -> Option<String> {
         .map(|fault| fault.to_string())
 }
 
-/// A line of the table, bodies that pass and bodies that do not.
+/// A line of the table: two texts of it, bodies that pass, and bodies that are refused.
 type Line = (&'static str, &'static str, Vec<ScheduleBody>, Vec<ScheduleBody>);
 
 fn lines() -> Vec<Line> {
@@ -254,7 +254,7 @@ fn each_other_limit_is_where_the_page_says() {
     assert_eq!(LIMITS.backfill, 1_000);
 }
 
-/// The names between backquotes of the section about templates, behind these words.
+/// Returns the names in backquotes that follow the words `behind` in the section about templates.
 fn listed(behind: &str) -> Vec<String> {
     let page = page();
     let list = page.split(behind).nth(1).and_then(|rest| rest.split('.').next()).expect("a list");

@@ -1,7 +1,7 @@
-//! From what a user sent to types: whatever passes here can be proposed.
+//! Validates requests and turns them into types that can be proposed.
 //!
-//! Called by the services before anything else. All fields of a request are checked, so that one answer
-//! names all that is wrong: the path of the field, what is wrong, and what to write instead.
+//! The services call it before anything else. It checks all fields of a request, so that one error reports all invalid
+//! ones: the path of the field, what is wrong, and what to write instead.
 
 mod audience;
 mod canary;
@@ -36,48 +36,48 @@ pub use relay::relay;
 pub use schedule::{CheckedSchedule, content, schedule};
 pub use tenant::tenant_bounds;
 
-/// Characters of the name of a schedule.
+/// Maximum length of a schedule's name, in characters.
 pub const SCHEDULE_NAME_MAX: usize = 128;
-/// Characters of any other name.
+/// Maximum length of any other name, in characters.
 pub const NAME_MAX: usize = 64;
-/// Characters of a request id.
+/// Maximum length of a request id, in bytes.
 const REQUEST_ID_MAX: usize = 128;
-/// Characters of a reason, which is for people.
+/// Maximum length of a reason, in characters. Reasons are shown to people.
 const REASON_MAX: usize = 500;
 
-/// Collects what is wrong with a request.
+/// Collects the invalid fields of a request.
 #[derive(Default)]
 pub struct Fields {
     wrong: Vec<FieldViolation>,
 }
 
 impl Fields {
-    /// A field is wrong.
+    /// Records an invalid field.
     pub fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.refuse_as(ErrorReason::InvalidField, field, message);
     }
 
-    /// A field is wrong in a way that programs tell apart.
+    /// Records an invalid field with a reason code for programs.
     pub fn refuse_as(&mut self, reason: ErrorReason, field: impl Into<String>, message: impl Into<String>) {
         self.wrong.push(FieldViolation { field: field.into(), message: message.into(), reason });
     }
 
-    /// The value, or what is wrong with it.
+    /// Returns the value, or records the error and returns `None`.
     pub fn take<T, E: Display>(&mut self, field: &str, read: Result<T, E>) -> Option<T> {
         read.map_err(|error| self.refuse(field, error.to_string())).ok()
     }
 
-    /// All is well, and here is what came of it; or all that is wrong.
+    /// Returns the value if no field is invalid, else the error with all invalid fields.
     pub fn done<T>(self, value: Option<T>) -> Result<T, ApiError> {
         match (ApiError::of_fields(self.wrong), value) {
             (Some(fault), _) => Err(fault),
             (None, Some(value)) => Ok(value),
-            // No value means that a field was refused; checked rather than assumed.
+            // `None` means that a field was refused. This case checks it instead of assuming it.
             (None, None) => Err(ApiError::of_field("request", "is incomplete")),
         }
     }
 
-    /// A name of letters, digits, `-`, `_` and `.`.
+    /// Checks a name: letters, digits, `-`, `_` and `.`, and not more than `max` characters.
     pub fn name(&mut self, field: &str, text: &str, max: usize) -> String {
         let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if text.is_empty() {
@@ -91,12 +91,12 @@ impl Fields {
         text.to_owned()
     }
 
-    /// A name, or this one where none is given.
+    /// Checks a name, or returns `default` if the text is empty.
     pub fn name_or(&mut self, field: &str, text: &str, default: &str) -> String {
         if text.is_empty() { default.to_owned() } else { self.name(field, text, NAME_MAX) }
     }
 
-    /// A short text for people, on one line.
+    /// Checks a short text for people: one line.
     pub fn reason(&mut self, field: &str, text: &str) -> String {
         if text.chars().count() > REASON_MAX {
             self.refuse(field, format!("has more than {REASON_MAX} characters; shorten it"));
@@ -106,7 +106,7 @@ impl Fields {
         text.to_owned()
     }
 
-    /// A request id, which may be empty.
+    /// Checks a request id. Returns `None` if it is empty.
     pub fn request_id(&mut self, text: &str) -> Option<String> {
         if text.len() > REQUEST_ID_MAX || text.chars().any(|one| one.is_control() || one.is_whitespace()) {
             self.refuse("request_id", "is too long or holds blanks; use a UUID");
@@ -114,7 +114,7 @@ impl Fields {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// An instant, in whole milliseconds.
+    /// Checks an instant, and returns it in whole milliseconds.
     pub fn instant(&mut self, field: &str, timestamp: Timestamp) -> Option<Time> {
         let (seconds, nanos) = (timestamp.seconds, timestamp.nanos);
         let whole = (0..1_000_000_000).contains(&nanos).then(|| jiff::Timestamp::new(seconds, nanos).ok()).flatten();
@@ -127,7 +127,7 @@ impl Fields {
         }
     }
 
-    /// A length of time within bounds, in milliseconds; absent and zero mean the default.
+    /// Checks a duration, and returns it in milliseconds. An absent or zero duration means the default.
     pub fn length(&mut self, field: &str, length: Option<Duration>, bounds: DurationBounds) -> i64 {
         let asked = match length {
             None | Some(Duration { seconds: 0, nanos: 0 }) => return bounds.default_ms,
@@ -143,7 +143,7 @@ impl Fields {
     }
 }
 
-/// Bounds of a length of time, in milliseconds.
+/// Bounds and default of a duration, in milliseconds.
 #[derive(Clone, Copy)]
 pub struct DurationBounds {
     least_ms: i64,
@@ -151,14 +151,14 @@ pub struct DurationBounds {
     default_ms: i64,
 }
 
-/// Whole milliseconds; none when it is negative or does not fit.
+/// Returns whole milliseconds. Returns `None` if the duration is negative or too large.
 pub fn milliseconds(length: Duration) -> Option<i64> {
     let fits = length.seconds >= 0 && (0..1_000_000_000).contains(&length.nanos);
     let ms = length.seconds.checked_mul(1_000)?.checked_add(i64::from(length.nanos) / 1_000_000)?;
     fits.then_some(ms)
 }
 
-/// A length of time as people say it.
+/// Formats a duration in its largest whole unit, such as `90 min`.
 pub fn in_words(ms: i64) -> String {
     match ms {
         ms if ms % (24 * HOUR_MS) == 0 && ms != 0 => format!("{} d", ms / (24 * HOUR_MS)),
@@ -169,7 +169,7 @@ pub fn in_words(ms: i64) -> String {
     }
 }
 
-/// The tenant that is meant.
+/// Checks the tenant's name. An empty name means the default tenant.
 pub fn tenant(text: &str) -> Result<String, ApiError> {
     let mut fields = Fields::default();
     let tenant = fields.name_or("tenant", text, reveille_ledger::DEFAULT_TENANT);

@@ -1,4 +1,4 @@
-//! Policies: every knob within its bounds, defaults filled in.
+//! Validates policies: checks bounds and fills in defaults.
 
 use prost_types::Duration;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap, When};
@@ -12,21 +12,21 @@ const START_WITHIN: DurationBounds =
 const FINISH_BY: DurationBounds = DurationBounds { least_ms: MINUTE_MS, most_ms: FINISH_MS_MAX, default_ms: DAY_MS };
 const RETENTION: DurationBounds = DurationBounds { least_ms: DAY_MS, most_ms: 3_650 * DAY_MS, default_ms: 90 * DAY_MS };
 const JITTER: DurationBounds = DurationBounds { least_ms: 1_000, most_ms: DAY_MS, default_ms: 0 };
-/// With back-off up to an hour, more attempts than this would outlast every deadline.
+/// Maximum number of attempts. With a back-off of up to an hour, 100 attempts take about four days.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What a schedule by the day has: at most one email a day, whatever is invoked.
+/// Default `min_gap` of a daily schedule: at most one email per day, whatever triggers its runs.
 const GAP_OF_DAILY_MS: i64 = 20 * HOUR_MS;
-// What was sent within it is still known, however short the retention.
+// A send within the gap must still be known, so the gap is not longer than the shortest retention.
 const _: () = assert!(GAP_OF_DAILY_MS <= RETENTION.least_ms);
 
-/// The `min_gap` of a schedule that names none (P17).
+/// Returns the default `min_gap` of a schedule (P17).
 fn usual_gap_ms(when: &When) -> i64 {
     if matches!(when, When::Daily { .. }) { GAP_OF_DAILY_MS } else { 0 }
 }
 
-/// Zero is none, and absent the default: other than lengths of time that there must be. The ledger has no address
-/// of a sealed audience to keep apart.
+/// Checks `min_gap`. Unlike other durations, zero means no gap, and only an absent value means the default. A sealed
+/// audience cannot have a gap, because the ledger does not have its addresses.
 fn min_gap(
     fields: &mut Fields,
     asked: Option<Duration>,
@@ -49,7 +49,8 @@ fn min_gap(
     0
 }
 
-/// `when`: the pattern, where it could be read; one default hangs on it, and on whether the audience is sealed.
+/// Checks the policies. `when` is `None` if the pattern is invalid. The default of `min_gap` depends on `when` and on
+/// `is_sealed`.
 pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, is_sealed: bool) -> Policies {
     let default = Policies::default();
     let gap = v1::DstGap::try_from(asked.dst_gap).map(|gap| match gap {
@@ -104,7 +105,7 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, i
     }
 }
 
-/// A value of an enumeration that this build knows.
+/// Checks that this build knows the value of an enumeration.
 fn known<T: Default>(fields: &mut Fields, knob: &str, value: Option<T>) -> T {
     if value.is_none() {
         let next = "leave it out, or ask a newer node";

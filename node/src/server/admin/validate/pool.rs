@@ -1,4 +1,4 @@
-//! What is set of a pool, from the request to what the ledger keeps.
+//! Validates the settings of a pool.
 
 use reveille_ledger::limits::Limits;
 use reveille_ledger::pool::PoolSet;
@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::SetPoolRequest;
 use super::{Fields, NAME_MAX, day};
 use crate::server::admin::ApiError;
 
-/// Validates what is to be set. Whether its first day has come is the ledger's to say, which has the time.
+/// Checks the settings. The ledger checks whether the first day has passed, because it has the time.
 pub fn pool(asked: SetPoolRequest, limits: &Limits) -> Result<PoolSet, ApiError> {
     let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = asked;
     let mut fields = Fields::default();

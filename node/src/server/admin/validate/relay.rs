@@ -1,4 +1,4 @@
-//! A relay, from the request to what the ledger keeps.
+//! Validates a relay.
 
 use reveille_cluster::smtp::{BadTarget, CredentialStore, Target};
 use reveille_ledger::DEFAULT_POOL;
@@ -9,16 +9,16 @@ use reveille_proto::admin::v1;
 use super::{Fields, NAME_MAX};
 use crate::server::admin::ApiError;
 
-/// Open dialogues on one node where the request names none.
+/// Default number of open dialogues on one node.
 const SESSIONS_DEFAULT: u32 = 10;
-/// Open dialogues on one node, at most.
+/// Maximum number of open dialogues on one node.
 const SESSIONS_MAX: u32 = 1_000;
-/// Shares of a pool.
+/// Maximum weight of a relay in its pool.
 const WEIGHT_MAX: u32 = 1_000;
-/// Emails a second over the whole cluster, at most.
+/// Maximum rate in emails per second, over the whole cluster.
 const RATE_MAX: f64 = 1_000_000.0;
 
-/// Validates a relay, defaults filled in.
+/// Checks a relay, and fills in defaults.
 pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, ApiError> {
     let asked = asked.ok_or_else(|| ApiError::of_field("relay", "is missing"))?;
     let mut fields = Fields::default();
@@ -63,7 +63,7 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, ApiError> {
         host: asked.host,
         port,
         access,
-        // Bounded above: fits.
+        // The rate is bounded above, so it fits.
         rate_milli: (rate * 1_000.0).round() as u64,
         max_sessions,
         late_rate_milli: (late * 1_000.0).round() as u64,
@@ -72,13 +72,13 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, ApiError> {
     fields.done(made)
 }
 
-/// The way in: what has no use without TLS is refused rather than left unused.
+/// Checks TLS and credentials. Settings that have no effect without TLS are refused.
 fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let trust = Trust { ca: given(&asked.ca), name: given(&asked.tls_name) };
     let credentials = given(&asked.credentials);
     if credentials.as_deref().is_some_and(|name| !is_section(name)) {
-        // The text is not repeated: it may be the password itself.
+        // The error does not repeat the text, because it may be the password itself.
         fields.refuse("relay.credentials", "is not the name of a section [credentials.NAME] of a node's configuration");
     }
     let tls = match v1::RelayTls::try_from(asked.tls) {
@@ -113,7 +113,7 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
             let next = "give starttls or implicit (in the clear only for a relay on this machine)";
             fields.refuse("relay.credentials", format!("would cross the network in the clear; {next}"));
         }
-        // The host is judged by its own field, the CA file above.
+        // The host has its own check, and the CA file is checked above.
         Err(BadTarget::Host | BadTarget::HelloName | BadTarget::CaFile) | Ok(_) => {}
     }
     access

@@ -1,4 +1,4 @@
-//! The body of a schedule, from the request to the command that creates it.
+//! Validates the body of a schedule, and turns it into the command that creates it.
 
 use reveille_cluster::compose::{Compiled, check_size};
 use reveille_cluster::ops::zones::Zones;
@@ -20,17 +20,17 @@ use crate::server::admin::ApiError;
 /// A schedule that can be created.
 #[derive(Debug)]
 pub struct CheckedSchedule {
-    /// The command; its `request` is set by the caller.
+    /// The command. The caller sets its `request`.
     pub create: ScheduleCreate,
-    /// Recipients that others stand for.
+    /// Recipients that were removed because another has the same key.
     pub duplicates: Vec<v1::Duplicate>,
 }
 
-/// The sealed audience of a tenant and a name, and the names of its recipients' variables.
+/// Returns the sealed audience of a tenant and a name, with the names of its recipients' variables.
 pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(NamedAudience, Vec<String>)>;
 
-/// Validates a body. `now`: ledger time as far as it is known here; `exists`: is there a schedule of that
-/// name? Then the ledger compares, and what has become past since is no fault of this request.
+/// Checks a body. `now` is the ledger time that this node knows. `exists` is true if a schedule has the name already:
+/// then the ledger compares both, and a repeated request may name instants that have passed.
 pub fn schedule(
     body: Option<v1::ScheduleBody>,
     now: Time,
@@ -100,7 +100,7 @@ pub fn schedule(
     fields.done(made)
 }
 
-/// A value is named by its key.
+/// Returns the path of an invalid label. An invalid value is reported under its key.
 fn field_of(wrong: &WrongLabel) -> String {
     match wrong {
         WrongLabel::Value { key, .. } => format!("schedule.labels.{key}"),
@@ -108,7 +108,7 @@ fn field_of(wrong: &WrongLabel) -> String {
     }
 }
 
-/// The first instant after `now`, which there must be for a new schedule.
+/// Returns the first instant after `now`. A new schedule must have one.
 fn first(
     fields: &mut Fields,
     (when, pattern): (&When, &Pattern),
@@ -157,7 +157,7 @@ pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Conten
     })
 }
 
-/// Content that could not be sent to this audience is refused here, not at nine o'clock.
+/// Checks that the content fits this audience, so that the error comes now and not when the run opens.
 fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &Limits) {
     let fits = check_size(content, limits.content_bytes);
     let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {

@@ -1,4 +1,4 @@
-//! Bounds of a tenant, from the request to what the ledger keeps.
+//! Validates the limits of a tenant.
 
 use reveille_ledger::limits::Limits;
 use reveille_ledger::tenant::TenantSet;
@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::SetTenantRequest;
 use super::{Fields, NAME_MAX};
 use crate::server::admin::ApiError;
 
-/// Validates what is to be set; what is not named stays.
+/// Checks the limits. Limits that the request does not name stay as they are.
 pub fn tenant_bounds(asked: SetTenantRequest, limits: &Limits) -> Result<TenantSet, ApiError> {
     let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = asked;
     let mut fields = Fields::default();
@@ -25,7 +25,7 @@ pub fn tenant_bounds(asked: SetTenantRequest, limits: &Limits) -> Result<TenantS
     if rate_per_second.is_none() && concurrency.is_none() && share.is_none() {
         fields.refuse("rate_per_second", "nothing is to be set; give a rate, a concurrency or a share");
     }
-    // Bounded above: fits.
+    // The rate is bounded above, so it fits.
     let rate_milli = rate_per_second.map(|rate| (rate * 1_000.0).round() as u64);
     fields.done(Some(TenantSet { request, name, rate_milli, concurrency, share }))
 }

@@ -1,4 +1,4 @@
-//! A table of bad requests, and the words that each gets.
+//! Tests invalid requests and the error message of each.
 
 use std::error::Error;
 
@@ -38,7 +38,7 @@ fn at(seconds: i64) -> Option<Timestamp> {
     Some(Timestamp { seconds, nanos: 0 })
 }
 
-/// A body without a fault.
+/// Returns a valid body.
 fn body() -> ScheduleBody {
     ScheduleBody {
         name: "daily-report".to_owned(),
@@ -84,7 +84,7 @@ fn what_passes_is_complete_and_carries_its_first_instant() -> Result<(), Box<dyn
     let asked = asked(body()).map_err(|fault| fault.to_string())?;
     let create = asked.create;
     assert_eq!((create.tenant.as_str(), create.pool.as_str(), create.after), ("default", "default", NOW));
-    // 2026-11-20 is a Friday, and half past nine has gone by in Berlin.
+    // 2026-11-20 is a Friday, and 09:30 has passed in Berlin.
     let next = create.next.ok_or("a next instant")?;
     assert_eq!(next.due.to_string(), "2026-11-23T08:30:00Z");
     assert_eq!((create.tzdb.as_str(), asked.duplicates.len()), ("2026x", 0));

@@ -1,4 +1,4 @@
-//! When a schedule fires: a pattern that compiles, in a zone that exists, with an instant to come.
+//! Validates when a schedule fires: the pattern and the zone.
 
 use std::str::FromStr;
 
@@ -10,9 +10,9 @@ use reveille_proto::admin::v1::{self, ErrorReason, when};
 
 use super::{Fields, milliseconds};
 
-/// The pattern and what it compiles to. `start` anchors a period that names no anchor; without either it
-/// counts from the Unix epoch, so that the same request always means the same instants. Tenant and name are
-/// what `H` in a cron expression is drawn from.
+/// Returns the pattern and its compiled form. `start` is the anchor of a period without an anchor. Without both, the
+/// period counts from the Unix epoch, so that equal requests mean equal instants. `H` in a cron expression is derived
+/// from tenant and name.
 pub fn pattern(
     fields: &mut Fields,
     asked: Option<v1::When>,
@@ -74,7 +74,7 @@ fn read_every(fields: &mut Fields, every: v1::Every, start: Option<Time>) -> Opt
     Some(When::Every { period_ms, anchor_ms: anchor.0 })
 }
 
-/// The zone's rules.
+/// Returns the zone with its rules.
 pub fn zone(fields: &mut Fields, name: &str, zones: &Zones) -> Option<Zone> {
     if name.is_empty() {
         fields.refuse("schedule.zone", "is missing; give an IANA name such as Europe/Berlin");

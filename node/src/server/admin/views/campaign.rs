@@ -1,4 +1,4 @@
-//! A campaign as a message: its own stage, and from its instant on its run's state.
+//! Builds the message of a campaign: its own stage, and the state of its run once that has opened.
 
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::CampaignName;
@@ -12,7 +12,7 @@ use super::history::why_it_opened;
 use super::schedule::{mail, policies};
 use super::{run, summary, timestamp};
 
-/// As it is in the ledger, in which it is now.
+/// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let made = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
     let opened = made.and_then(|id| Some((id, summary_of_run(ledger, id)?)));
@@ -58,8 +58,8 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     }
 }
 
-/// The request that would create it as it is, without its canary. A `finish_by` that was not given is left out: it is
-/// forecast anew.
+/// Returns the request that would create the campaign in its current form, without its canary. A `finish_by` that the
+/// user did not give is left out, because it is forecast again.
 pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) -> v1::ScheduleBody {
     let policies = policies(&known.policies);
     v1::ScheduleBody {
@@ -77,7 +77,8 @@ pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) 
     }
 }
 
-/// How long after its instant it may be sent, as it stands at `now`: once it is armed that is decided. Milliseconds.
+/// Returns the time from the instant to the deadline, in milliseconds. Once the campaign is armed, it is fixed; before
+/// that, it is forecast as of `now`.
 pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) -> i64 {
     let armed = match &known.stage {
         CampaignStage::Armed(armed) if ledger.missed_because(known, armed).is_none() => {
@@ -93,15 +94,16 @@ pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) 
     }
 }
 
-/// Is there something to forecast?
+/// Returns true if the campaign can still send, so that a forecast makes sense.
 fn may_open(state: CampaignState) -> bool {
     use CampaignState::{Blocked, Draft, Launched, Paused, Waiting};
     matches!(state, Draft | Waiting | Launched | Paused | Blocked)
 }
 
-/// The average speed since it opened, without its pauses, over the recipients for which a relay was asked; none before
-/// the first. Opted-out recipients take no time and do not count. No end where what is left would expire before it.
-/// `capped` says when so many would be sent at so many thousandths a second, where the pool has caps.
+/// Returns the average speed since the run opened, without its pauses, and the expected end. Only recipients that a
+/// relay was asked for count, because suppressed ones take no time. Returns `None` before the first. The end is `None`
+/// if the rest would expire first. `capped` returns when so many emails are sent at a rate in thousandths per second,
+/// if the pool has caps.
 fn progress(
     run: &v1::Run,
     paused_ms: i64,
@@ -129,12 +131,12 @@ fn summary_of_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     Some(run(id, page, page.runs.get(place)?))
 }
 
-/// Neither its recipients nor whether its content fits them is known yet.
+/// Until the audience is sealed, its recipients are not known, and the content cannot be checked against them.
 fn not_sealed(known: &Campaign) -> String {
     format!("its audience '{}' is not sealed yet", known.audience)
 }
 
-/// What it does, and why where that is known.
+/// Returns the state, and the reason if it is known.
 fn state(
     ledger: &Ledger,
     known: &Campaign,

@@ -1,4 +1,4 @@
-//! Recipients that wait for a decision: in doubt, or dead.
+//! Builds messages of recipients that wait for a decision: in doubt, or dead.
 
 use reveille_ledger::claim_history::DoubtReason;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
@@ -7,7 +7,7 @@ use reveille_proto::admin::v1;
 
 use super::{node_name, timestamp};
 
-/// A recipient that is held in doubt, as the state has it.
+/// A recipient that is held in doubt.
 pub struct DoubtRow {
     /// Its run.
     pub run: RunId,
@@ -25,12 +25,13 @@ pub struct DoubtRow {
     claimed_at: Time,
     doubt: DoubtReason,
     since: Time,
-    /// Has its node come back as another life?
+    /// True if its node has restarted with a later incarnation.
     returned: bool,
 }
 
 impl DoubtRow {
-    /// Recipient `number` of a run, held in doubt in `slot` of a row; none where it is not.
+    /// Returns recipient `number` of a run, whose state is in `slot` of the claim `row`. Returns `None` if it is not in
+    /// doubt.
     pub fn new(
         ledger: &Ledger,
         (id, run, cluster_incarnation): (RunId, &Run, u64),
@@ -55,7 +56,7 @@ impl DoubtRow {
     }
 }
 
-/// Why nothing is known, in a few words.
+/// Returns why the outcome is unknown, in a few words.
 pub fn cause(doubt: DoubtReason) -> &'static str {
     match doubt {
         DoubtReason::NoAnswer => "no answer after the final dot",
@@ -65,7 +66,7 @@ pub fn cause(doubt: DoubtReason) -> &'static str {
     }
 }
 
-/// How it is decided by what the relay's log shows.
+/// Returns the commands that resolve the doubt, depending on what the relay's log shows.
 fn resolve(held: &DoubtRow) -> String {
     let (run, number) = (held.run, held.number);
     format!(
@@ -73,7 +74,7 @@ fn resolve(held: &DoubtRow) -> String {
     )
 }
 
-/// What speaks for either side, and what to do next.
+/// Returns what is known about the hand-off, and what to do next.
 fn evidence(held: &DoubtRow) -> (String, Option<String>) {
     let DoubtRow { node, incarnation: life, .. } = held;
     match (held.doubt, held.returned) {
@@ -109,7 +110,8 @@ fn evidence(held: &DoubtRow) -> (String, Option<String>) {
     }
 }
 
-/// The message. `message_id`: under which the relay may know it.
+/// Builds the message. `message_id` is the Message-ID to look for in the relay's log. `None` means to look for the
+/// fence.
 pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1::Doubt {
     let (evidence, next) = evidence(held);
     let look = match message_id {
@@ -131,7 +133,7 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
     }
 }
 
-/// A dead letter.
+/// Builds the message of a dead letter.
 pub fn dead_letter(run: RunId, number: u32, recipient: String, letter: &DeadLetter) -> v1::DeadLetter {
     v1::DeadLetter {
         run: run.to_string(),

@@ -1,5 +1,5 @@
-//! Whether a campaign can be sent in time, as far as bounds say that operators set: nothing of how fast a relay really
-//! answers.
+//! Forecasts whether a campaign can be sent in time. It uses only the limits that operators set, not the real speed of
+//! the relays.
 
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::Ledger;
@@ -11,37 +11,37 @@ use reveille_proto::admin::v1::{self, ForecastBound};
 use super::timestamp;
 use crate::format;
 
-/// What is to be sent, and when.
+/// What a campaign sends, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect<'a> {
     /// Pool of relays.
     pub pool: &'a str,
     /// Tenant and name of the audience.
     pub audience: (&'a str, &'a str),
-    /// When it is to begin.
+    /// Instant at which the run is due.
     pub due: Time,
-    /// What is not sent this long after that expires. Milliseconds.
+    /// Time from `due` to the deadline, in milliseconds. Recipients that are not sent by then expire.
     pub finish_by_ms: i64,
 }
 
-/// What becomes of it within the bounds.
+/// The forecast within the limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outlook<'a> {
     tenant: &'a str,
     pool: &'a str,
     rows: u32,
     due: Time,
-    /// What is not sent by then expires.
+    /// Deadline: recipients that are not sent by then expire.
     finish_by: Time,
     forecast: Forecast,
 }
 
-/// As of `now`; none while the audience is not sealed.
+/// Returns the forecast as of `now`. Returns `None` if the audience is not sealed.
 pub fn outlook<'a>(ledger: &Ledger, prospect: &Prospect<'a>, now: Time) -> Option<Outlook<'a>> {
     let Prospect { pool, audience: (tenant, name), due, finish_by_ms } = *prospect;
     let rows = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?.rows;
     let forecast = ledger.forecast(&ForecastRequest { tenant, pool, rows, due }, now);
-    // P16: one that opens late has ten minutes at least, or all of `finish_by` where that is less.
+    // A run that opens late has at least ten minutes, or `finish_by` if that is shorter (P16).
     let least = forecast.begins.plus_ms(FINISH_MS_MIN.min(finish_by_ms));
     Some(Outlook { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
 }
@@ -60,7 +60,7 @@ impl Outlook<'_> {
         self.forecast.bound != ForecastLimit::NoRelay && self.forecast.ends.is_none_or(|ends| ends <= self.finish_by)
     }
 
-    /// As a message.
+    /// Builds the message.
     pub fn told(&self) -> v1::Forecast {
         let bound = match self.forecast.bound {
             ForecastLimit::NoRelay => ForecastBound::NoRelay,
@@ -80,7 +80,7 @@ impl Outlook<'_> {
         }
     }
 
-    /// What its owner may not expect of it: it takes days, does not fit, or is late already. One sentence each.
+    /// Returns warnings for the operator, one sentence each: it starts late, takes days, or does not fit.
     pub fn warnings(&self, zone: &str, zones: &Zones) -> Vec<String> {
         let local = |time: Time, form: &str| match zones.get(zone) {
             Ok(zone) => time.timestamp().to_zoned(zone.rules).strftime(form).to_string(),
@@ -109,7 +109,7 @@ impl Outlook<'_> {
         warnings
     }
 
-    /// The rate that is needed, and the lowest limit with its name.
+    /// Returns a text with the required rate, and the lowest limit with its name.
     fn bounded(&self, day: &str) -> Option<String> {
         let needs = format!("needs {} emails/s", format::rate(self.needed()));
         let gives = self.budget().map(format::rate);

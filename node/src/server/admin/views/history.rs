@@ -1,4 +1,4 @@
-//! What became of an instant, in words.
+//! Describes what happened to the instants of a schedule.
 
 use reveille_ledger::command::{OpeningCause, Unopened, UnopenedReason};
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 use super::run::made_way;
 use crate::server::admin::validate::in_words;
 
-/// The entry of one row of a schedule's history.
+/// Builds the entry of one row of a schedule's history.
 pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &InstantOutcome) -> HistoryEntry {
     match row {
         InstantOutcome::Opened(run) => opened(nominal, *run, ledger),
@@ -36,7 +36,7 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
 }
 
-/// Why a run opened, and how late, where that is more than that it was due; it may be pruned.
+/// Returns why a run opened and how late, if it is more than that it was due. The run may be pruned.
 pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
     let kept = ledger.page_of(id).and_then(|(_, page, place)| {
         let run = page.runs.get(place)?;
@@ -51,7 +51,7 @@ pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
 
 fn why_opened(cause: OpeningCause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
     let late_ms = opened_at.since_ms(due).max(0);
-    // Seconds tell nothing of what is late by more than some minutes.
+    // If a run is late by more than some minutes, seconds are left out.
     let whole_ms = if late_ms < 10 * MINUTE_MS { 1_000 } else { MINUTE_MS };
     let late = in_words(late_ms / whole_ms * whole_ms);
     match (cause, waited) {
@@ -65,12 +65,13 @@ fn why_opened(cause: OpeningCause, waited: Option<RunId>, opened_at: Time, due: 
     }
 }
 
-/// That a run opened when a former one was finished.
+/// Says that a run waited until an earlier one was finished.
 pub fn waited_for(former: RunId) -> String {
     format!("overlap: waited for {former}")
 }
 
-/// P17: which recipients a run suppressed since they got an email of another run, in words; none where there are none.
+/// Says how many recipients a run suppressed because they got an email of another run within `min_gap` (P17). Returns
+/// `None` if there are none.
 pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
     let (run, near) = (ledger.run(id)?, ledger.suppressed_by_gap_of(id));
     let gap = in_words(run.policies.min_gap_ms);
@@ -83,7 +84,7 @@ fn kept_back(near: u64, all: u64, gap: &str) -> String {
     format!("min_gap: {who} got an email less than {gap} away, and {get} none")
 }
 
-/// The instant that is due and waits for a run to be finished, if there is one (`overlap`).
+/// Returns the due instant that waits until a run is finished (`overlap`). Returns `None` if no instant waits.
 pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<HistoryEntry> {
     let run = ledger.waits_for(id)?;
     let nominal = schedule.plan.next.as_ref()?.nominal.to_string();
@@ -150,7 +151,7 @@ mod tests {
         ] {
             let (outcome, words) = (outcome(reason), why(reason, &Policies::default()));
             let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();
-            // The bound is the schedule's own.
+            // The limit differs between schedules.
             let words = words.replace("12 h", "…");
             assert!(page.contains(&format!("| `{outcome}` | {words} |")), "`{outcome}`: {words}");
         }

@@ -1,4 +1,4 @@
-//! From the ledger's state to messages. Pure; nothing here asks or waits.
+//! Builds messages from the ledger's state. Pure functions: they make no requests and do not wait.
 
 mod campaign;
 mod doubt;
@@ -22,30 +22,30 @@ pub use relay::{health, relay};
 pub use run::{blocked, made_way, recipient_state, run, run_state, standing_word, summary};
 pub use schedule::{body, etag, schedule, schedule_state, told};
 
-/// An instant.
+/// Converts an instant.
 pub fn timestamp(time: Time) -> Timestamp {
     let nanos = time.0.rem_euclid(1_000) * 1_000_000;
     Timestamp { seconds: time.0.div_euclid(1_000), nanos: i32::try_from(nanos).unwrap_or_default() }
 }
 
-/// A length of time, from milliseconds.
+/// Converts a duration from milliseconds.
 pub fn duration(ms: i64) -> Duration {
     let nanos = ms % 1_000 * 1_000_000;
     Duration { seconds: ms / 1_000, nanos: i32::try_from(nanos).unwrap_or_default() }
 }
 
-/// The name of a node; its id where the ledger does not know it.
+/// Returns the name of a node, or its id if the ledger does not know it.
 pub fn node_name(ledger: &Ledger, node: NodeId) -> String {
     ledger.nodes().get(&node).map_or_else(|| node.to_string(), |node| node.name.clone())
 }
 
-/// A member.
+/// Builds the message of a member.
 pub fn member(node: NodeId, member: &Member) -> v1::Member {
     let (name, address) = (member.name.clone(), member.address.clone());
     v1::Member { id: node.to_string(), name, address, votes: member.votes }
 }
 
-/// What a barrier proved (P15).
+/// Builds the message of a barrier's result (P15).
 pub fn barrier(ledger: &Ledger, index: u64, report: &BarrierReport) -> v1::Barrier {
     let crossed = report.crossed.iter().map(|crossed| v1::Crossing {
         run: crossed.run.to_string(),

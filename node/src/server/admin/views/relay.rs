@@ -1,4 +1,4 @@
-//! A relay: as the ledger has it, and as this node sees it.
+//! Builds the messages of a relay: its settings from the ledger, and its health on this node.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::timestamp;
 
-/// A relay, without its health.
+/// Builds the message of a relay without its health.
 pub fn relay(relay: &Relay) -> v1::Relay {
     let tls = match relay.access.tls {
         Tls::None => v1::RelayTls::None,
@@ -36,7 +36,7 @@ pub fn relay(relay: &Relay) -> v1::Relay {
     }
 }
 
-/// What `node` makes of a relay at `now`.
+/// Builds the health of a relay as `node` sees it at `now`.
 pub fn health(node: &str, now: Time, status: RelayStatus) -> v1::RelayHealth {
     let at = |until: Instant| {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_secs(365 * 24 * 3_600));

@@ -1,4 +1,4 @@
-//! A run as a message.
+//! Builds the message of a run.
 
 use reveille_ledger::canary::{CanaryState, CanaryVerdict};
 use reveille_ledger::causes::PauseReason;
@@ -9,7 +9,7 @@ use reveille_proto::admin::v1;
 
 use super::timestamp;
 
-/// A run of a page.
+/// Builds the message of a run that is not pruned.
 pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
     let (state, reason) = run_state(&run.state);
     v1::Run {
@@ -36,7 +36,7 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
     }
 }
 
-/// P20: what it waits for, and what helps; empty where nothing is missing.
+/// Says which audience part a run waits for, and how to provide it (P20). Returns an empty text if none is missing.
 pub fn blocked(run: &Run) -> String {
     run.blocked.map_or_else(String::new, |MissingPart { part, since }| {
         let helps = "start one that has it, or import the same list again";
@@ -55,7 +55,7 @@ fn canary(trial: CanaryState) -> v1::RunCanary {
     v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.into() }
 }
 
-/// What is left of a run that was pruned.
+/// Builds the message of a pruned run from its summary.
 pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
     let (state, reason) = run_state(&summary.state);
     v1::Run {
@@ -107,12 +107,12 @@ fn cause(cause: OpeningCause) -> v1::RunCause {
     }
 }
 
-/// Why a run was cancelled, where another one of its schedule did it.
+/// Says that another run of the schedule cancelled this one.
 pub fn made_way(run: RunId) -> String {
     format!("overlap: {run} opened, and overlap is cancel_other")
 }
 
-/// That its deadline ended it; and why it was paused then, where it was: a pause stays until it is taken back (P15).
+/// Says that the deadline ended the run, and that it was paused then. A pause stays until it is revoked (P15).
 fn expired(paused: Option<&PauseReason>) -> String {
     let expired = "finish_by: what was not sent by then expired";
     match paused {
@@ -125,7 +125,7 @@ fn expired(paused: Option<&PauseReason>) -> String {
     }
 }
 
-/// What it does, and why where that is known.
+/// Returns the state, and the reason if it is known.
 pub fn run_state(state: &RunState) -> (v1::RunState, String) {
     match state {
         RunState::Open => (v1::RunState::Open, String::new()),
@@ -138,7 +138,7 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
     }
 }
 
-/// Where a recipient stands.
+/// Converts the state of a recipient.
 pub fn recipient_state(standing: RecipientState) -> v1::RecipientState {
     match standing {
         RecipientState::Pending => v1::RecipientState::Pending,
@@ -153,7 +153,7 @@ pub fn recipient_state(standing: RecipientState) -> v1::RecipientState {
     }
 }
 
-/// A recipient's standing, in a word or two.
+/// Returns the state of a recipient as text.
 pub fn standing_word(standing: RecipientState) -> &'static str {
     match standing {
         RecipientState::Pending => "pending",

@@ -1,4 +1,4 @@
-//! A schedule as a message, with its next instants as local clocks show them.
+//! Builds the message of a schedule, with its next instants in local time.
 
 use jiff::tz::TimeZone;
 use reveille_cluster::ops::zones::Zones;
@@ -14,11 +14,11 @@ use reveille_proto::admin::v1::{self, when};
 
 use super::{duration, timestamp};
 
-/// Steps of a calendar that are tried for one instant that is shown: names that fall into gaps are
-/// steps too.
+/// Maximum number of calendar steps that are tried to find the next instants. Local times that fall into gaps are steps
+/// too.
 const STEPS_MAX: usize = 4_096;
 
-/// A schedule with at most `count` of its next instants.
+/// Returns a schedule with at most `count` of its next instants.
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
     let (state, reason) = schedule_state(&schedule.activity);
     v1::Schedule {
@@ -52,12 +52,12 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
     }
 }
 
-/// Changes with whatever changes the schedule, and with nothing that it does by itself.
+/// Returns the etag. It changes with each change of the schedule, but not when the schedule fires.
 pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
     format!("{}.{}", id.0, schedule.plan.version)
 }
 
-/// The request that would create it as it is now.
+/// Returns the request that would create the schedule in its current form.
 pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -> v1::ScheduleBody {
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
@@ -88,7 +88,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
     }
 }
 
-/// What is sent.
+/// Builds the message of a content.
 pub(crate) fn mail(content: &Content) -> v1::Content {
     let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
     v1::Content {
@@ -103,7 +103,7 @@ pub(crate) fn mail(content: &Content) -> v1::Content {
     }
 }
 
-/// Its state, and the reason where one was given.
+/// Returns the state, and the reason if there is one.
 pub fn schedule_state(activity: &Activity) -> (v1::ScheduleState, String) {
     match activity {
         Activity::Active => (v1::ScheduleState::Active, String::new()),
@@ -172,7 +172,8 @@ pub(crate) fn policies(policies: &Policies) -> v1::Policies {
     }
 }
 
-/// The next instants: of an active schedule from its plan on, of a paused one those that are to come.
+/// Returns the next instants. For an active schedule they begin with the planned one; for a paused schedule, after
+/// `now`.
 fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v1::Instant> {
     let Some(next) = &schedule.plan.next else { return Vec::new() };
     let after = match schedule.activity {
@@ -214,7 +215,7 @@ fn without_zone(next: &NextInstant) -> v1::Instant {
     v1::Instant { instant: Some(timestamp(next.due)), local: next.due.to_string(), remark, opens }
 }
 
-/// One instant of a schedule as local clocks show it, with what a change of the clocks did to it.
+/// Returns one instant in local time, with a remark if a change of the clocks moved it.
 pub fn told(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: Time) -> v1::Instant {
     let firing = next_after(pattern, zone, &policies.dst, due.plus_ms(-1).timestamp());
     let remark = firing.filter(|firing| Time::from(firing.instant) == due).and_then(|firing| firing.remark);

@@ -1,4 +1,4 @@
-//! The draft of a campaign: validated as a schedule is, compared with what has its name, and proposed.
+//! Creates the draft of a campaign: validates it like a schedule, compares it with an existing one, and proposes it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// A campaign later than this does not open, unless it says otherwise (P16).
+/// Default of `start_within`: a campaign that is later than this does not open (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
 
 impl Admin {
@@ -45,7 +45,7 @@ impl Admin {
         create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
         let draft = draft(&create);
-        // Of one that is there, and whose instant is over, nothing is to be expected any more.
+        // An existing campaign whose instant has passed needs no warnings.
         let warnings = match exists && create.due <= self.now(now) {
             true => Vec::new(),
             false => {
@@ -74,7 +74,8 @@ impl Admin {
         Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created: !exists, warnings })
     }
 
-    /// Validated as a schedule is. An audience that is not sealed yet has the columns that the content asks for.
+    /// Validates the request like a schedule. If the audience is not sealed yet, it is assumed to have the columns that
+    /// the content uses.
     async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> Result<CampaignCreate, ApiError> {
         let mut fields = Fields::default();
         if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
@@ -84,7 +85,7 @@ impl Admin {
         if audience.is_empty() {
             fields.refuse("schedule.audience.sealed", "is missing; a campaign goes to an audience: --audience NAME");
         } else {
-            // It need not be sealed yet, but under such a name it could be.
+            // The audience need not be sealed yet, but its name must be valid.
             fields.name("schedule.audience.sealed", &audience, validate::NAME_MAX);
         }
         let rest = [body.start.is_some(), body.end.is_some(), body.max_runs.is_some(), body.paused.is_some()];
@@ -98,7 +99,7 @@ impl Admin {
             );
         }
         fields.done(Some(()))?;
-        // Recipients can opt out with one click, where the cluster has a page for that.
+        // If the cluster has an unsubscribe page, the emails get a one-click link to it.
         if let Some(content) = body.content.as_mut().filter(|_| self.context.unsubscribe().is_some()) {
             let has_its_own = content.headers.iter().any(|field| field.name.eq_ignore_ascii_case("list-unsubscribe"));
             content.bulk |= !has_its_own;
@@ -139,7 +140,7 @@ impl Admin {
     }
 }
 
-/// A campaign as it would be created.
+/// Returns the campaign in the form in which it would be created.
 fn draft(create: &CampaignCreate) -> Campaign {
     Campaign {
         due: create.due,

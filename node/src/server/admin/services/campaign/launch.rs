@@ -1,4 +1,4 @@
-//! The launch of a campaign: whether it can be sent, by which pool, and until when.
+//! Launches a campaign: checks whether it can be sent, by which pool, and until when.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl Admin {
         let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
         let look = |ledger: &Ledger| {
             let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
-            // What has opened already has nothing in its way.
+            // A campaign that has opened already needs no warnings.
             let is_over = repeats == Ok(true) && campaign.due <= self.now(ledger.head().now);
             let mut warnings = if is_over { Vec::new() } else { self.in_its_way(ledger, &named, &campaign) };
             let blocked = blocked_by(ledger, &campaign);
@@ -45,7 +45,7 @@ impl Admin {
         };
         let (repeats, served, warnings, blocked) = self.context.replica.read(look);
         let refused = |refusal: &Refusal| match refusal {
-            // Its instant is over: there are others.
+            // The instant of the campaign has passed. The operator can choose another one.
             Refusal::NotPossible(_) => refusal::not_possible(refusal.to_string())
                 .next(format!("reveille campaign launch {} --at INSTANT", named.name)),
             refusal => match (refusal, &blocked) {
@@ -56,7 +56,7 @@ impl Admin {
                 _ => refusal::refused_of_campaign(&named.name, refusal),
             },
         };
-        // What a launch repeats is answered as it is: the relay may have gone since.
+        // A repeated launch gets the same answer, even if the relay has been removed since.
         if !served && repeats == Ok(false) {
             return Err(no_relay(&named.name, &campaign.pool));
         }
@@ -70,7 +70,7 @@ impl Admin {
         Ok(LaunchCampaignResponse { campaign: Some(self.campaign(&named)?), warnings })
     }
 
-    /// What stands in its way, as far as that is known before.
+    /// Returns warnings about what may prevent the campaign from being sent, as far as it is known now.
     pub(crate) fn in_its_way(&self, ledger: &Ledger, named: &CampaignName, campaign: &Campaign) -> Vec<String> {
         let Campaign { due, pool, audience, zone, .. } = campaign;
         let now = self.now(ledger.head().now);
@@ -86,7 +86,8 @@ impl Admin {
         warnings
     }
 
-    /// Can its content be sent to its audience, where that is sealed? Answers the seal that was tried.
+    /// Checks that the content fits the audience. Returns the seal that was checked, or `None` if the audience is not
+    /// sealed.
     async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<Option<Hash>, ApiError> {
         let content = self.context.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
         let Some((sealed, columns)) = self.context.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
@@ -100,7 +101,7 @@ impl Admin {
     }
 }
 
-/// Why its schedule does not open before it is resumed; none where it may open.
+/// Returns why the campaign's schedule is blocked until it is resumed. Returns `None` if it is not blocked.
 fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
     match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
         Activity::Blocked { cause } => Some(cause.to_string()),
@@ -108,7 +109,7 @@ fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
     }
 }
 
-/// All of it would wait for a relay until it expires: told before, when it costs nothing yet.
+/// Without a relay all emails would wait until they expire, so the launch is refused.
 fn no_relay(name: &str, pool: &str) -> ApiError {
     refusal::not_possible(format!(
         "no relay is in pool {pool}: campaign {name} was not launched, for nothing of it would be sent"

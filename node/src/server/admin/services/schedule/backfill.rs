@@ -1,5 +1,5 @@
-//! Backfill: which occurrences of the past open, and opening them. What is answered comes from the entry that
-//! opened them, so a request that is asked again gets the same answer.
+//! Backfill: determines which past occurrences open, and opens them. The response comes from the entry that opened
+//! them, so a repeated request gets the same response.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,10 +21,10 @@ use crate::server::admin::validate::Fields;
 use crate::server::admin::views::timestamp;
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// Instants whose gap is asked in one look at the ledger.
+/// Maximum number of instants that are checked under one read lock of the ledger.
 const INSTANTS_AT_ONCE: usize = 64;
 
-/// What is asked for, as types.
+/// The parameters of the request as types.
 struct Asked {
     from: Time,
     to: Time,
@@ -33,7 +33,7 @@ struct Asked {
     body: Hash,
 }
 
-/// Answers a request.
+/// Handles a request.
 pub async fn backfill(
     admin: &Admin,
     request: &BackfillScheduleRequest,
@@ -55,7 +55,8 @@ pub async fn backfill(
         return Ok(response);
     }
     if range.openings.is_empty() {
-        // Maybe because the same request, asked twice at once, has opened them meanwhile (I7): one answer for both.
+        // The same request may run twice at once, and the other one has opened them meanwhile (I7). Both get the same
+        // response.
         return match stored(admin, &tenant, request, &asked)? {
             Some(outcome) => answered(admin, found, outcome).await,
             None => Ok(response),
@@ -67,7 +68,7 @@ pub async fn backfill(
     answered(admin, found, reply.outcome).await
 }
 
-/// What this very request was answered before, if it was.
+/// Returns the stored answer to this request, if it was answered before.
 fn stored(
     admin: &Admin,
     tenant: &str,
@@ -112,7 +113,7 @@ fn read(request: &BackfillScheduleRequest, limits: &Limits) -> Result<Asked, Api
     fields.done(from.zip(to).map(|(from, to)| Asked { from, to, most, request: id, body }))
 }
 
-/// What opens, and how the answer describes it.
+/// Returns the occurrences that would open, and the response that describes them.
 async fn look(
     admin: &Admin,
     found: Found,
@@ -125,13 +126,13 @@ async fn look(
         let zone = zones.get(&schedule.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
         let pattern = Pattern::compile(&schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
-        // Asked name by name: entries do not wait for a calendar to be walked.
+        // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
         let is_known = |name: &Nominal| {
             let name = (found.id, name.clone());
             context.replica.read(|ledger| ledger.has_opened(&name))
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
-        // A few at a time: entries do not wait for the gap of a thousand instants to be asked.
+        // The instants are checked in small batches, so that entries do not wait for a thousand of them.
         let (mut opens, mut inside) = (Vec::new(), Vec::new());
         let mut batch = context.replica.read(|ledger| ledger.backfill_batch(found.id));
         for some in range.openings.chunks(INSTANTS_AT_ONCE) {
@@ -158,7 +159,7 @@ async fn look(
     looked.await?
 }
 
-/// What the ledger says of it: some may have opened between the look and the entry.
+/// Builds the response from the ledger's outcome: some occurrences may have opened between the check and the entry.
 async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Result<BackfillScheduleResponse, ApiError> {
     let CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
         return Err(refusal::broken(format!("a backfill was answered by {outcome:?}")));
@@ -188,7 +189,7 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Resul
     })
 }
 
-/// When a run was due, also one whose details were pruned.
+/// Returns when a run was due. The run may be pruned.
 fn due(ledger: &Ledger, run: RunId) -> Option<Time> {
     let summary = || ledger.summaries().get(&run).map(|left| left.due);
     ledger.run(run).map(|run| run.due).or_else(summary)

@@ -1,4 +1,4 @@
-//! The creation of a schedule: validated, compared with what exists, proposed, and shown with its instants.
+//! Creates a schedule: validates it, compares it with an existing one, proposes it, and shows its instants.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,11 +20,11 @@ use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// Said of bulk mail by a node that cannot send it.
+/// Warning about bulk mail on a node that cannot send it.
 const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
      would carry its way to opt out; what it is given waits for another node";
 
-/// Answers a request for a schedule.
+/// Handles a request.
 pub async fn create(
     admin: &Admin,
     request: CreateScheduleRequest,
@@ -73,12 +73,12 @@ pub async fn create(
     Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
 }
 
-/// Why no cluster would create it: for what the body itself says. Known without one.
+/// Returns why every cluster would refuse this body. It needs no cluster.
 pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
     validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits(LEVEL)).err().map(Status::from)
 }
 
-/// What keeps mail of a pool from being sent, though nothing is wrong with what was asked for.
+/// Returns warnings about what prevents emails of a pool from being sent, although the request is valid.
 pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
     let add = add_relay(pool);
     let unserved =
@@ -86,19 +86,19 @@ pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
     (!ledger.serves(pool)).then_some(unserved).into_iter().collect()
 }
 
-/// Bulk mail, which this node does not send.
+/// Returns a warning if the content is bulk mail and this node cannot send it.
 pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
     (content.bulk && admin.context.unsubscribe().is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
 }
 
-/// How a pool gets a relay.
+/// Returns the command that adds a relay to a pool.
 pub fn add_relay(pool: &str) -> String {
     format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")
 }
 
 type Known = Option<(ScheduleId, Hash)>;
 
-/// The schedule that has the name already, whether a campaign has it, and ledger time.
+/// Returns the existing schedule with that name, whether a campaign has the name, and the ledger time.
 async fn existing(
     admin: &Admin,
     body: Option<&v1::ScheduleBody>,
@@ -114,7 +114,7 @@ async fn existing(
     Ok((known, of_campaign, admin.now(now)))
 }
 
-/// The schedule as it would be.
+/// Returns the schedule in the form in which it would be created.
 async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1::Schedule, ApiError> {
     let schedule = Schedule {
         body: create.body(),

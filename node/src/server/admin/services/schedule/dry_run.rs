@@ -1,8 +1,7 @@
-//! What a resume would do, shown before it is done: the leader's own steps, on a ledger of one schedule.
+//! Shows what a resume would do: it runs the leader's steps on a temporary ledger with one schedule.
 //!
-//! The copy begins where the schedule stands and is fired until nothing is due, by the code that the timer
-//! runs and the code that `apply` runs. What it can not know is the rest of the history, which only matters
-//! when the zone's rules were changed meanwhile.
+//! The copy starts in the current state of the schedule and fires until nothing is due, with the same code as the timer
+//! and `apply`. It does not have the rest of the history, which only matters if the zone's rules changed meanwhile.
 
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, Entry, EpochStart, ExplainedRange, ScheduleCreate, VoterClock};
@@ -15,15 +14,15 @@ use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, Schedule};
 
-/// Fires that are rehearsed; each looks at a thousand instants or so.
+/// Maximum number of fires in a dry run. Each covers about a thousand instants.
 const FIRES_MAX: u32 = 256;
 
-/// What would happen.
+/// The result of a dry run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rehearsal {
     /// Instants that would open, oldest first.
     pub opens: Vec<Time>,
-    /// How many missed instants would be explained instead.
+    /// Number of missed instants that would not open, but be explained.
     pub explained: u32,
 }
 
@@ -40,7 +39,7 @@ impl Stage {
     }
 }
 
-/// Rehearses what becomes of the instants up to `now`.
+/// Fires the schedule for all instants up to `now`, and returns what would happen.
 pub fn rehearse(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) -> Rehearsal {
     let mut stage = Stage { ledger: Ledger::new(), index: 0, now };
     let mut rehearsal = Rehearsal::default();
@@ -59,7 +58,7 @@ pub fn rehearse(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) 
 }
 
 impl Rehearsal {
-    /// One fire; false when nothing is due any more.
+    /// Runs one fire. Returns false if nothing is due any more.
     fn go_on(&mut self, stage: &mut Stage, (epoch, id): (Epoch, ScheduleId), pattern: &Pattern, zone: &Zone) -> bool {
         let Some(fire) = plan_fire(&stage.ledger, id, pattern, zone, stage.now) else { return false };
         let opens: Vec<Time> = fire.opened.iter().map(|opening| opening.due).collect();
@@ -75,12 +74,12 @@ impl Rehearsal {
     }
 }
 
-/// What waits for a run opens when that is finished, and here no run ever is.
+/// With `buffer_one` an instant waits until a run is finished, but in this ledger no run ever finishes.
 fn side_by_side(overlap: Overlap) -> Overlap {
     if overlap == Overlap::BufferOne { Overlap::Allow } else { overlap }
 }
 
-/// The schedule as it stands, with the least to send.
+/// Returns the command that creates a copy of the schedule, with a minimal content and audience.
 fn stand_in(schedule: &Schedule) -> ScheduleCreate {
     let recipient =
         Recipient { address: "a@example.org".to_owned(), key: "a@example.org".to_owned(), values: Vec::new() };
@@ -127,7 +126,7 @@ mod tests {
 
     const HOURS_PAUSED: i64 = 30;
 
-    /// An hourly schedule that was paused for thirty hours.
+    /// Returns the dry run of an hourly schedule after a pause of thirty hours.
     fn rehearsed(catch_up: CatchUp, max_runs: Option<u32>) -> Rehearsal {
         let when = When::Every { period_ms: HOUR_MS as u64, anchor_ms: 0 };
         let paused_at = Time(20_000 * DAY_MS);
@@ -172,7 +171,7 @@ mod tests {
         let one = rehearsed(CatchUp::One, None);
         assert_eq!((one.opens.len(), one.explained), (1, 29));
         assert_eq!(one.opens.first().map(|due| due.0 % DAY_MS), Some(6 * HOUR_MS), "the latest");
-        // Within `start_within`, twelve hours: the rest is too late.
+        // `start_within` is twelve hours: older instants are too late.
         let all = rehearsed(CatchUp::All, None);
         assert_eq!((all.opens.len(), all.explained), (12, 18));
         let none = rehearsed(CatchUp::None, None);

@@ -1,7 +1,6 @@
-//! A schedule's past, latest first: the outcome of each instant, and the runs that were triggered.
+//! The history of a schedule, latest first: the outcome of each instant, and the triggered runs.
 //!
-//! The ledger keeps instants in their own order and triggers by request id. Both are walked backwards and
-//! merged by log index.
+//! The ledger orders instants by time and triggers by request id. Both are read backwards and merged by log index.
 
 use std::ops::Bound;
 
@@ -13,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::views;
 
-/// Where a page ended in both.
+/// Where a page ended in both orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryCursor {
-    /// The last instant that was given.
+    /// The last instant that was returned.
     instant: Option<Nominal>,
-    /// The last trigger that was given: log index and request id.
+    /// The last trigger that was returned: log index and request id.
     trigger: Option<(u64, String)>,
 }
 
-/// Names of one schedule up to here are instants; triggers follow.
+/// Returns the key that separates the instants of a schedule from its triggers, which follow.
 fn first_trigger(id: ScheduleId) -> (ScheduleId, Nominal) {
     (id, Nominal::Trigger(String::new()))
 }
@@ -38,7 +37,7 @@ fn index_of(row: &InstantOutcome) -> u64 {
     }
 }
 
-/// One page, and where it ended if there is more.
+/// Returns one page. Also returns where it ended if there is more.
 pub fn list(
     ledger: &Ledger,
     id: ScheduleId,
@@ -74,7 +73,7 @@ pub fn list(
 
 type Row<'l> = (u64, &'l Nominal, &'l InstantOutcome);
 
-/// Triggered runs, latest first, after the one that was given last.
+/// Returns triggered runs, latest first, after the last one that was returned.
 fn triggers<'l>(ledger: &'l Ledger, id: ScheduleId, last: Option<&(u64, String)>) -> Vec<Row<'l>> {
     let until = first_instant(ScheduleId(id.0.saturating_add(1)));
     let rows = ledger.history().range((Bound::Included(first_trigger(id)), Bound::Excluded(until)));

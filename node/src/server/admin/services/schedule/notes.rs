@@ -1,6 +1,6 @@
-//! What the runs of a schedule mean for its next instants: the one that is due may wait for a run (`overlap`), and
-//! the next ones may come too soon after an email (`min_gap`). Shown with every schedule, and with the preview of a
-//! change.
+//! Adds notes about a schedule's runs to its next instants. The due instant may wait for a run (`overlap`), and the
+//! next ones may be too soon after an email (`min_gap`). The notes are shown with every schedule and with the preview
+//! of a change.
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
@@ -8,27 +8,27 @@ use reveille_proto::admin::v1;
 
 use crate::server::admin::validate::milliseconds;
 
-/// Of a new schedule: nothing.
+/// Facts about the runs of a schedule. The default, for a new schedule, has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside {
-    /// The run that the next instant waits for, where it does.
+    /// The run that the next instant waits for.
     waits_for: Option<RunId>,
-    /// The last run that sent an email, and when it was due.
+    /// The last run that sent an email or may have, and when it was due.
     mailed: Option<(RunId, Time)>,
-    /// When the last pruned run was due: its recipients are no longer known.
+    /// When the last pruned run was due. Its recipients are no longer known.
     forgotten: Option<Time>,
     of_campaign: bool,
 }
 
 impl Beside {
-    /// As the ledger has it.
+    /// Reads the facts from the ledger.
     pub fn of(ledger: &Ledger, id: ScheduleId) -> Beside {
         let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
         let of_campaign = ledger.not_of_a_campaign(id).is_err();
         Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
     }
 
-    /// The schedule, told with it.
+    /// Adds the notes to the message of the schedule.
     pub fn told(self, mut shown: v1::Schedule) -> v1::Schedule {
         shown.of_campaign = self.of_campaign;
         shown.waits_for = self.waits_for.map(|run| run.to_string()).unwrap_or_default();
@@ -39,7 +39,7 @@ impl Beside {
         shown
     }
 
-    /// P17: which instants come too soon after the last email, or after an instant before, for the recipients of that.
+    /// Adds remarks to instants that are within `min_gap` of the last email or of an earlier instant (P17).
     fn remark(self, next: &mut [v1::Instant], gap_ms: i64) {
         let mut last = self.mailed.map(|(run, due)| (run.to_string(), due));
         for next in next {
@@ -51,7 +51,7 @@ impl Beside {
                 }
                 _ => last = Some((next.local.clone(), due)),
             }
-            // Where the gap was made longer than what had been kept for it.
+            // This happens if `min_gap` is longer than the retention of the pruned run.
             if let Some(forgotten) = self.forgotten.filter(|forgotten| due.since_ms(*forgotten) < gap_ms) {
                 let whole = forgotten.plus_ms(gap_ms);
                 add(
@@ -65,7 +65,7 @@ impl Beside {
     }
 }
 
-/// One remark more.
+/// Appends a remark.
 fn add(next: &mut v1::Instant, remark: String) {
     let remarks = [std::mem::take(&mut next.remark), remark];
     next.remark = remarks.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");

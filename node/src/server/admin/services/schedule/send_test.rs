@@ -1,4 +1,4 @@
-//! A test mail: validated as a schedule is, opened as a run of its own.
+//! Sends a test email: validated like a schedule, and opened as a separate run.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// Not sent within this, it expires, where the request says nothing. Milliseconds.
+/// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
 const FINISH_WITHIN_MS: i64 = 60_000;
-/// The longest wait for a test email. Milliseconds.
+/// Maximum of `finish_within`, in milliseconds.
 const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 
-/// Opens the run, or says what it would be.
+/// Opens the run. With `validate_only` it returns the run that would open.
 pub async fn send_test(
     admin: &Admin,
     request: SendTestRequest,
@@ -50,7 +50,7 @@ pub async fn send_test(
     let id = fields.done(id)?;
     let (now, _) = admin.read(false, deadline, |ledger| ledger.head().now).await?;
     let now = admin.now(now);
-    // Validated as a schedule is; what a test email has not is a stand-in, and not used.
+    // It is validated like a schedule. Fields that a test email does not have get placeholder values.
     let body = ScheduleBody {
         tenant,
         name: TEST_NAME.to_owned(),

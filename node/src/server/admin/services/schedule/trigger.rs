@@ -1,4 +1,4 @@
-//! What a trigger would open, shown without opening it.
+//! Shows what a trigger would open, without opening it.
 
 use reveille_ledger::Activity;
 use reveille_ledger::ids::Nominal;
@@ -10,7 +10,7 @@ use super::Found;
 use super::create;
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// The run as it would be, or why it would be refused.
+/// Returns the run that would open, or the refusal.
 pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, ApiError> {
     let Found { id, schedule, now, .. } = found;
     if let Activity::Blocked { .. } = schedule.activity {
@@ -36,7 +36,7 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
     Ok(told(run, warnings, &cancelled))
 }
 
-/// The answer to a trigger, or to its dry run.
+/// Builds the response to a trigger or to its dry run.
 pub fn told(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
     let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
         run: one.run.to_string(),

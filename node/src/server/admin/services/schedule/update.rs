@@ -1,8 +1,8 @@
-//! The update of a schedule: what the mask names is laid over what is there, the whole is validated as a
-//! creation is, and the difference is proposed as one edit.
+//! Updates a schedule: applies the fields of the mask, validates the result like a new schedule, and proposes the
+//! difference as one edit.
 //!
-//! A request may be repeated under its id. If another client changed the schedule in between, a request with an etag
-//! fails, and one without is applied on top. A fire in between is no such change.
+//! A request can be repeated with its id. If another client changed the schedule meanwhile, a request with an etag
+//! fails; one without is applied on top. A fire does not count as such a change.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,22 +28,23 @@ use crate::server::admin::validate;
 use crate::server::admin::validate::{Fields, tenant};
 use crate::server::admin::{Admin, ApiError, refusal, views};
 
-/// Voters' clocks agree within this (P18): so much earlier than this node's clock is hardly a leader's future.
-/// Ledger time may be further behind, for hours: it follows a clock that was set by a thousandth. Milliseconds.
+/// Bound on the difference of the voters' clocks (P18), in milliseconds. This node's time minus it is hardly in the
+/// leader's future. Ledger time may be further behind for hours, because it follows a clock change at the rate of a
+/// thousandth.
 const CLOCKS_MS: i64 = 2_000;
-/// Times that a change is laid over a plan that moved meanwhile.
+/// Maximum number of attempts, if the plan changes during the update.
 const TRIES: usize = 4;
 
-/// Up to when the former timing is left.
+/// The time up to which the old timing applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// About now: what has gone by today begins tomorrow.
+    /// About now. For example, an instant of the new timing that has passed today first opens tomorrow.
     Now,
-    /// What this node has applied: ledger time is not where its clock is.
+    /// The last applied ledger time, for when ledger time differs from this node's clock.
     Applied,
 }
 
-/// A schedule as it is, with all that an edit of it needs.
+/// A schedule with everything that an edit of it needs.
 struct Present {
     id: ScheduleId,
     schedule: Schedule,
@@ -51,7 +52,7 @@ struct Present {
     audience: AudienceChoice,
     answer: Option<StoredAnswer>,
     beside: Beside,
-    /// Ledger time, applied and by this node's clock.
+    /// Ledger time: that of the last applied entry, and `now` by this node's clock.
     applied: Time,
     now: Time,
 }
@@ -59,13 +60,13 @@ struct Present {
 /// An edit that can be proposed.
 struct Planned {
     edit: ScheduleEdit,
-    /// What it would then be made of.
+    /// The content and audience after the edit.
     content: Content,
     audience: AudienceChoice,
     duplicates: Vec<v1::Duplicate>,
 }
 
-/// Answers a request for a change.
+/// Handles a request.
 pub async fn update(
     admin: &Admin,
     mut request: UpdateScheduleRequest,
@@ -95,7 +96,7 @@ pub async fn update(
     }
 }
 
-/// Was the plan, or ledger time, another one than this node thought? Then it plans anew.
+/// Returns true if the plan or the ledger time differed from what this node knew. Then it plans again.
 fn is_overtaken(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::StalePlan | Refusal::FiredThrough | Refusal::NotDue(_))
 }
@@ -170,7 +171,7 @@ async fn attempt(
     }))
 }
 
-/// The schedule as it is, copied; and the stored answer to the request id.
+/// Returns a copy of the schedule, and the stored answer to the request id.
 async fn present(
     admin: &Admin,
     asked: &v1::ScheduleBody,
@@ -201,7 +202,7 @@ async fn present(
     })
 }
 
-/// Lays the change over what is there, and finds what has to be proposed.
+/// Applies the change to the present schedule, and returns the edit to propose.
 async fn plan(
     admin: &Admin,
     present: Present,
@@ -212,7 +213,7 @@ async fn plan(
     let (context, limits) = (Arc::clone(&admin.context), admin.limits());
     let planned = admin.calendar(move |zones| {
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
-        // Whether it is paused is no part of a change.
+        // Whether the schedule is paused is not part of an update.
         wanted.paused = None;
         mask.check_timing(&wanted)?;
         mask.lay_over(&mut wanted, asked);
@@ -229,7 +230,7 @@ async fn plan(
             let due = |pattern: &Pattern, zone: &Zone| {
                 context.replica.read(|ledger| plan_leave(ledger, present.id, pattern, zone, through))
             };
-            // Asked name by name: entries do not wait for a calendar to be walked.
+            // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
             let has_opened = |name: &Nominal| {
                 let name = (present.id, name.clone());
                 context.replica.read(|ledger| ledger.has_opened(&name))
@@ -242,7 +243,7 @@ async fn plan(
     planned.await?
 }
 
-/// Does the calendar give other instants?
+/// Returns true if the calendar gives other instants.
 fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
     schedule.when != wanted.when
         || schedule.zone != wanted.zone
@@ -251,7 +252,7 @@ fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
         || schedule.policies.jitter_ms != wanted.policies.jitter_ms
 }
 
-/// What the mask names and what differs, but for the timing.
+/// Returns the edit for all fields that the mask names and that differ, except for the timing.
 fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> ScheduleEdit {
     let schedule = &present.schedule;
     let policies = mask.names("policies") && schedule.policies != wanted.policies;
@@ -272,11 +273,11 @@ fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> Schedu
     }
 }
 
-/// What of the former timing is due; and whether a name has opened.
+/// Two functions: one plans the fire of due instants of the old timing, the other tells whether a name has opened.
 type Past<'a> = (&'a dyn Fn(&Pattern, &Zone) -> Option<Fire>, NameHasOpened<'a>);
 type NameHasOpened<'a> = &'a dyn Fn(&Nominal) -> bool;
 
-/// The other timing, which must have an instant to come.
+/// Returns the new timing. It must have a future instant.
 fn retimed(
     present: &Present,
     create: &ScheduleCreate,
