@@ -1,48 +1,48 @@
-//! How a relay is entered: its encryption, and the name of the credentials.
+//! Encryption and credentials of the connection to a relay.
 //!
-//! Kept with each [`crate::model::Relay`], read by the nodes when they open a session, checked where it is
-//! taken from outside. No secret is here, nor where one is found: each node's configuration says what a name
-//! stands for, and which relay may get it. It opens no file and knows no TLS.
+//! Each [`crate::model::Relay`] has an [`Access`]. Nodes read it when they open a session; the admin API validates it.
+//! It holds no secret, only the name of the credentials. The configuration of each node maps that name to a secret, and
+//! says which relays may receive it. This module opens no file and does not implement TLS.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// How a relay is entered. The default is in the clear and without a login.
+/// Encryption and credentials of a relay. The default is no encryption and no AUTH.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// Encryption towards the relay.
     pub tls: Tls,
-    /// What the configuration of each node calls the credentials; none: no AUTH.
+    /// Name of the credentials in the configuration of each node. `None`: no AUTH.
     pub credentials: Option<String>,
 }
 
-/// Encryption towards a relay. What is asked for is required: there is no falling back.
+/// Encryption of the connection to a relay. A requested encryption is required: there is no fallback to plain text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tls {
-    /// In the clear.
+    /// No encryption.
     #[default]
     None,
-    /// Begun by STARTTLS after a first EHLO (RFC 3207); usual on ports 25 and 587.
+    /// STARTTLS after a first EHLO (RFC 3207); usual on ports 25 and 587.
     StartTls(Trust),
-    /// From the first byte (RFC 8314); usual on port 465.
+    /// TLS from the first byte (RFC 8314); usual on port 465.
     Implicit(Trust),
 }
 
-/// Which certificates are believed.
+/// Which certificates of a relay are accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
-    /// A PEM file on each node whose certificates alone are the roots; none: the system's roots.
+    /// Path of a PEM file on each node. Only its certificates are trusted as roots. `None`: the system's roots.
     pub ca: Option<String>,
-    /// The name that the certificate has to be for; none: the relay's host.
+    /// Host name that the certificate must be valid for. `None`: the relay's host.
     pub name: Option<String>,
 }
 
-/// The longest path that is kept, in bytes.
+/// Longest path of a PEM file, in bytes.
 pub const PATH_MAX_BYTES: usize = 1_024;
 
 impl Tls {
-    /// Which certificates are believed, where there are any.
+    /// Returns the certificate settings; `None` without encryption.
     pub fn trust(&self) -> Option<&Trust> {
         match self {
             Tls::None => None,
@@ -52,18 +52,18 @@ impl Tls {
 }
 
 impl Access {
-    /// False when a password would cross a network in the clear.
+    /// True unless the password would cross a network unencrypted.
     pub fn keeps_its_secret(&self, host: &str) -> bool {
         self.credentials.is_none() || self.tls != Tls::None || is_loopback(host)
     }
 }
 
-/// True for this machine itself.
+/// True if `host` is `localhost` or a loopback address.
 pub fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// True for the absolute path of a file, as far as a text can tell.
+/// True if `text` has the form of an absolute path. Does not check that the file exists.
 pub fn is_path(text: &str) -> bool {
     text.starts_with('/') && text.len() <= PATH_MAX_BYTES && !text.chars().any(char::is_control)
 }

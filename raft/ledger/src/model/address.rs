@@ -1,29 +1,28 @@
-//! Mail addresses: one parse, three forms.
+//! Email addresses: one parser, three forms.
 //!
-//! Called wherever an address enters (schedules, audiences, opt-outs, senders) and where a mail is
-//! composed. An [`Address`] that exists is fit for the wire: its parts are checked once, here.
+//! Called wherever an address enters (schedules, audiences, opt-outs, senders) and where an email is composed. An
+//! [`Address`] is valid on the wire: its parts are checked once, here.
 //!
-//! - **as given**: trimmed, otherwise untouched; what people are shown
-//! - **wire**: local part in NFC, domain as lower-case A-labels; what is typed into `RCPT TO`
-//! - **key**: wire with the local part in lower case; two recipients are one when their keys are equal
+//! - **as given**: trimmed, otherwise unchanged; shown to users
+//! - **wire**: local part in NFC, domain as lower-case A-labels; sent in `RCPT TO`
+//! - **key**: wire form with the local part in lower case; two recipients are the same if their keys are equal
 //!
-//! What it is not: no dots or plus tags are folded, and nothing is asked of the network. Quoted local
-//! parts (`"a b"@example.com`) and address literals (`a@[192.0.2.1]`) are refused. Control,
-//! bidirectional and zero-width characters are refused everywhere in an address, because two addresses
-//! that look alike must not differ. A change of the key is tied to the ledger's level (P23).
+//! Dots and plus tags are kept, and no DNS is queried. Quoted local parts (`"a b"@example.com`) and address literals
+//! (`a@[192.0.2.1]`) are rejected. So are control, bidirectional and zero-width characters: two addresses that look
+//! alike must not differ. A change of the key needs a new ledger level (P23).
 
 use std::fmt;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Octets of a local part (RFC 5321 4.5.3.1.1).
+/// Longest local part, in octets (RFC 5321 4.5.3.1.1).
 pub const LOCAL_OCTETS_MAX: usize = 64;
-/// Octets of a domain (RFC 5321 4.5.3.1.2).
+/// Longest domain, in octets (RFC 5321 4.5.3.1.2).
 pub const DOMAIN_OCTETS_MAX: usize = 255;
-/// Octets of a name and its address together: one header line (RFC 5322 2.1.1).
+/// Longest name and address together, in octets: one header line (RFC 5322 2.1.1).
 pub const MAILBOX_OCTETS_MAX: usize = 998;
 
-/// An address that can be sent to, in its three forms.
+/// A valid email address, in its three forms.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     given: String,
@@ -31,79 +30,80 @@ pub struct Address {
     domain: String,
 }
 
-/// An address with the name that people read beside it: `addr` or `Name <addr>`.
+/// An address with an optional display name: `addr` or `Name <addr>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mailbox {
-    /// The display name: NFC, trimmed, runs of blanks made one, never empty.
+    /// The display name: NFC, trimmed, each run of blanks replaced by one, never empty. `None`: there is no name.
     pub name: Option<String>,
     /// The address.
     pub address: Address,
 }
 
-/// Why a text is not an address. Positions count characters of the whole text, from 1. Deterministic.
+/// Why a text is not an address. Positions count characters of the whole text, from 1. The result depends on the text
+/// only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Nothing but blanks.
+    /// The text is empty or blank.
     #[error("the address is empty")]
     Empty,
-    /// No `@`.
+    /// The text has no `@`.
     #[error("'{text}' has no '@': an address is LOCAL@DOMAIN")]
     NoAt {
-        /// The text without its `@`.
+        /// The text.
         text: String,
     },
-    /// One part has nothing in it.
+    /// A part of the address is empty.
     #[error("the {part} is empty at character {at}")]
     EmptyPart {
-        /// Which.
+        /// The empty part.
         part: Part,
-        /// Where it should have begun.
+        /// Position at which the part should begin.
         at: usize,
     },
-    /// A character that does not belong there.
+    /// A character that is not allowed in its part.
     #[error("{what} (U+{:04X}) at character {at} is not allowed in the {part}", u32::from(*character))]
     Character {
-        /// What it is, in words.
+        /// Description of the character.
         what: &'static str,
         /// The character.
         character: char,
-        /// Which part it stands in.
+        /// The part that contains it.
         part: Part,
-        /// Where.
+        /// Position of the character.
         at: usize,
     },
-    /// A form of mail that exists, and that is not supported here.
+    /// A form of address that standards define and Reveille does not support.
     #[error("{form} is not supported at character {at}: give a plain LOCAL@DOMAIN")]
     Unsupported {
-        /// Which form.
+        /// Name of the form.
         form: &'static str,
-        /// Where it begins.
+        /// Position at which it begins.
         at: usize,
     },
     /// The domain is not a host name.
     #[error("'{label}' at character {at} cannot stand in a domain")]
     Domain {
-        /// The first label at fault, or the whole domain.
+        /// The first invalid label, or the whole domain.
         label: String,
-        /// Where it begins.
+        /// Position at which it begins.
         at: usize,
     },
-    /// Longer than mail can carry.
+    /// A part is longer than the RFCs allow.
     #[error("the {part} has {octets} octets, more than {limit}")]
     TooLong {
-        /// Which part.
+        /// The part.
         part: Part,
-        /// Its length on the wire.
+        /// Its length on the wire, in octets.
         octets: usize,
-        /// What is allowed.
+        /// The limit, in octets.
         limit: usize,
     },
-    /// `Name <address` without its end, or with something after it.
+    /// `Name <address` without a closing bracket, or a bracket in the wrong place.
     #[error("the '{bracket}' at character {at} has no partner: a mailbox is ADDRESS or NAME <ADDRESS>")]
     Bracket {
-        /// Which.
+        /// The bracket.
         bracket: char,
-        /// Where.
+        /// Position of the bracket.
         at: usize,
     },
 }
@@ -111,9 +111,9 @@ pub enum AddressError {
 /// A part of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Before the `@`.
+    /// The part before the `@`.
     Local,
-    /// After the `@`.
+    /// The part after the `@`.
     Domain,
     /// The display name.
     Name,
@@ -133,15 +133,14 @@ impl fmt::Display for Part {
 }
 
 impl Address {
-    /// Reads `LOCAL@DOMAIN`; blanks around it are dropped.
+    /// Parses `LOCAL@DOMAIN`. Surrounding blanks are dropped.
     ///
-    /// # Errors
-    /// An [`AddressError`] that names what is wrong and where.
+    /// # Errors Returns an [`AddressError`] that names the problem and its position.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         Self::parse_within(text, 0)
     }
 
-    /// As [`Address::parse`], for a text that begins after `before` characters of a larger one.
+    /// Like [`Address::parse`], for a text that begins after `before` characters of a larger one.
     fn parse_within(text: &str, before: usize) -> Result<Address, AddressError> {
         let start = before + leading_blanks(text);
         let given = text.trim();
@@ -158,12 +157,12 @@ impl Address {
         Ok(Address { given: given.to_owned(), local, domain })
     }
 
-    /// As it was given, trimmed.
+    /// The address as given, trimmed.
     pub fn as_given(&self) -> &str {
         &self.given
     }
 
-    /// The local part, NFC.
+    /// The local part, in NFC.
     pub fn local(&self) -> &str {
         &self.local
     }
@@ -173,19 +172,19 @@ impl Address {
         &self.domain
     }
 
-    /// What is typed into `MAIL FROM`, `RCPT TO` and header fields.
+    /// The form that is sent in `MAIL FROM`, `RCPT TO` and header fields.
     pub fn wire(&self) -> String {
         format!("{}@{}", self.local, self.domain)
     }
 
-    /// What duplicates and opt-outs are known by. A key is an address too, and its own key.
+    /// The key by which duplicates and opt-outs are found. A key is a valid address, and its own key.
     pub fn key(&self) -> String {
-        // Lower case can undo the composition: normalised again, so that a key is its own key.
+        // Lower-casing can undo the composition. It is normalised again, so that a key is its own key.
         let local: String = self.local.to_lowercase().nfc().collect();
         format!("{local}@{}", self.domain)
     }
 
-    /// Does the relay have to offer SMTPUTF8 (RFC 6531) to take this address?
+    /// True if the relay must offer SMTPUTF8 (RFC 6531) to accept this address.
     pub fn needs_smtputf8(&self) -> bool {
         !self.local.is_ascii()
     }
@@ -198,10 +197,9 @@ impl fmt::Display for Address {
 }
 
 impl Mailbox {
-    /// Reads `ADDRESS`, `<ADDRESS>` or `NAME <ADDRESS>`, where the name may stand in double quotes.
+    /// Parses `ADDRESS`, `<ADDRESS>` or `NAME <ADDRESS>`. The name may be in double quotes.
     ///
-    /// # Errors
-    /// An [`AddressError`] that names what is wrong and where.
+    /// # Errors Returns an [`AddressError`] that names the problem and its position.
     pub fn parse(text: &str) -> Result<Mailbox, AddressError> {
         let start = leading_blanks(text);
         let trimmed = text.trim();
@@ -231,7 +229,7 @@ fn within(part: Part, octets: usize, limit: usize) -> Result<(), AddressError> {
     if octets > limit { Err(AddressError::TooLong { part, octets, limit }) } else { Ok(()) }
 }
 
-/// What is never allowed in an address, in words. None for everything else.
+/// Describes a character that is never allowed in an address; `None` for every other character.
 fn hidden(character: char) -> Option<&'static str> {
     match character {
         _ if character.is_control() => Some("a control character"),
@@ -239,7 +237,7 @@ fn hidden(character: char) -> Option<&'static str> {
         '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => {
             Some("a bidirectional control")
         }
-        // Default-ignorable code points (Unicode, DerivedCoreProperties): they have no width.
+        // Default-ignorable code points (Unicode, DerivedCoreProperties) have no width.
         '\u{00AD}'
         | '\u{034F}'
         | '\u{115F}'
@@ -262,7 +260,7 @@ fn hidden(character: char) -> Option<&'static str> {
     }
 }
 
-/// Characters of a dot-atom (RFC 5322 3.2.3, RFC 6532 3.2), the dot aside.
+/// True for characters of a dot-atom (RFC 5322 3.2.3, RFC 6532 3.2), except the dot.
 fn is_atom(character: char) -> bool {
     !character.is_ascii() || character.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(character)
 }
@@ -319,7 +317,7 @@ fn read_domain(text: &str, before: usize) -> Result<String, AddressError> {
     }
 }
 
-/// Names the first label that is no label by itself; the whole domain when only the whole is wrong.
+/// Names the first label that is invalid by itself, or the whole domain if each label is valid.
 fn label_at_fault(domain: &str, before: usize) -> AddressError {
     let mut start = before;
     for label in domain.split('.') {
@@ -358,7 +356,7 @@ fn read_name(text: &str, before: usize) -> Result<Option<String>, AddressError> 
     Ok((!name.is_empty()).then_some(name))
 }
 
-/// Takes the backslashes out of a quoted string.
+/// Removes the backslashes of a quoted string.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();

@@ -1,8 +1,8 @@
 //! A set of slots within one chunk (0 to 65,535), with one canonical form on disk and in the log (P2).
 //!
-//! In memory it is a roaring bitmap. Equal roaring sets can serialise differently, so the bytes are ours:
-//! sorted numbers, runs or words, whichever is shortest, chosen by the set alone. Reading refuses every
-//! other form of the same set, so that equal sets are equal bytes on every replica.
+//! In memory it is a roaring bitmap. Equal roaring sets can serialise differently, so the stored bytes have a form of
+//! their own: sorted numbers, runs or words, whichever is shortest. Only the set decides the form. Reading rejects
+//! every other form of the same set, so equal sets have equal bytes on every replica.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,11 +12,11 @@ use roaring::RoaringBitmap;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Recipients in one chunk: the range of a slot number.
+/// Recipients in one chunk; slot numbers are below it.
 pub const CHUNK: u32 = 65_536;
 
-/// Beyond so many runs, or single slots, a set is not joined to another one, or taken out of it, one after the other:
-/// a hundred cost some microseconds.
+/// Above this number of runs or single slots, set operations do not use run containers (see `beside`). Roaring handles
+/// the pieces one by one; a hundred cost some microseconds.
 const PIECES_MAX: u64 = 128;
 
 /// A set of slot numbers below [`CHUNK`].
@@ -31,14 +31,14 @@ impl Bitmap {
         Bitmap::default()
     }
 
-    /// All slots from `first`, `count` of them; what lies beyond the chunk is left out.
+    /// Returns `count` slots from `first` on; slots beyond the chunk are left out.
     pub fn range(first: u32, count: u32) -> Bitmap {
         let mut set = RoaringBitmap::new();
         set.insert_range(first.min(CHUNK)..first.saturating_add(count).min(CHUNK));
         Bitmap(set)
     }
 
-    /// These slots, in any order; for many of them faster than to insert one by one.
+    /// Returns the set of these slots, in any order. For many slots it is faster than inserting them one by one.
     pub fn of_many(slots: impl Iterator<Item = u16>) -> Bitmap {
         let mut words = Vec::new();
         for slot in slots {
@@ -51,12 +51,12 @@ impl Bitmap {
         Bitmap(RoaringBitmap::from_lsb0_bytes(0, &words))
     }
 
-    /// Adds a slot; slots beyond the chunk are not added. True when it was not there.
+    /// Adds a slot. True if it was not in the set.
     pub fn insert(&mut self, slot: u16) -> bool {
         self.0.insert(u32::from(slot))
     }
 
-    /// Is the slot in the set?
+    /// True if the slot is in the set.
     pub fn contains(&self, slot: u16) -> bool {
         self.0.contains(u32::from(slot))
     }
@@ -66,63 +66,63 @@ impl Bitmap {
         u32::try_from(self.0.len()).unwrap_or(CHUNK)
     }
 
-    /// No slot at all?
+    /// True if the set has no slot.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Slots within `range`.
+    /// Number of slots within `range`.
     pub fn count_in(&self, range: RangeInclusive<u32>) -> u32 {
         u32::try_from(self.0.range_cardinality(range)).unwrap_or(CHUNK)
     }
 
-    /// All slots in order.
+    /// Iterates over the slots in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         self.0.iter().map(|slot| slot as u16)
     }
 
-    /// The lowest slot.
+    /// The lowest slot; `None` if the set is empty.
     pub fn min(&self) -> Option<u16> {
         self.0.min().map(|slot| slot as u16)
     }
 
-    /// The highest slot.
+    /// The highest slot; `None` if the set is empty.
     pub fn max(&self) -> Option<u16> {
         self.0.max().map(|slot| slot as u16)
     }
 
-    /// The first `count` slots.
+    /// Returns the lowest `count` slots.
     pub fn first(&self, count: u32) -> Bitmap {
         Bitmap(self.0.iter().take(count as usize).collect())
     }
 
-    /// What is in both.
+    /// Returns the slots that are in both sets.
     pub fn and(&self, other: &Bitmap) -> Bitmap {
         Bitmap(&self.0 & &other.0)
     }
 
-    /// What is here and not in `other`.
+    /// Returns the slots of this set that are not in `other`.
     pub fn and_not(&self, other: &Bitmap) -> Bitmap {
         let mut left = self.clone();
         left.remove(other);
         left
     }
 
-    /// Adds all of `other`.
+    /// Adds all slots of `other`.
     pub fn add(&mut self, other: &Bitmap) {
         let other = self.beside(other);
         self.0 |= &*other;
     }
 
-    /// Takes away all of `other`.
+    /// Removes all slots of `other`.
     pub fn remove(&mut self, other: &Bitmap) {
         let other = self.beside(other);
         self.0 -= &*other;
     }
 
-    /// The other set, in a form in which this one can take it, and this one too. Roaring puts runs into runs one by
-    /// one, and takes them out so, and moves each time all that lies behind: of every second slot of a chunk that is
-    /// two gigabytes. So where either has many pieces neither goes on as runs.
+    /// Prepares both sets for a set operation and returns `other`, copied if necessary. Roaring inserts and removes
+    /// runs one by one, and moves all later runs each time: for every second slot of a chunk that is two gigabytes. So
+    /// if either set has many pieces, neither is kept as runs.
     fn beside<'a>(&mut self, other: &'a Bitmap) -> Cow<'a, RoaringBitmap> {
         if self.pieces().max(other.pieces()) <= PIECES_MAX {
             return Cow::Borrowed(&other.0);
@@ -136,19 +136,19 @@ impl Bitmap {
         Cow::Owned(other)
     }
 
-    /// How many runs, or single slots, it is kept as; none where it is kept as words.
+    /// Number of runs or single slots in which the set is kept; 0 if it is kept as words.
     fn pieces(&self) -> u64 {
         let held = self.0.statistics();
-        // Two numbers of two bytes each.
+        // A run has two numbers of two bytes each.
         held.n_bytes_run_containers / 4 + u64::from(held.n_values_array_containers)
     }
 
-    /// Keeps it in the form that takes the least memory; the set is the same.
+    /// Changes to the form that takes the least memory. The set stays the same.
     pub fn optimize(&mut self) {
         self.0.optimize();
     }
 
-    /// First and last of what lies together, in order. Costs as much as there are runs, not slots: the sets of
+    /// Returns the first and last slot of each run, in order. The cost grows with the runs, not the slots: the sets of
     /// a large run are written again with every batch.
     fn runs(&self) -> Vec<(u16, u16)> {
         let mut slots = self.0.iter();
@@ -156,7 +156,7 @@ impl Bitmap {
         std::iter::from_fn(run).collect()
     }
 
-    /// The canonical bytes: a form octet, then big-endian numbers.
+    /// Returns the canonical bytes: a form octet, then big-endian numbers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let count = self.len() as usize;
         let runs = self.runs();
@@ -185,7 +185,7 @@ impl Bitmap {
         }
     }
 
-    /// Reads the canonical bytes; none for any other bytes.
+    /// Reads the canonical bytes; `None` for any other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Bitmap> {
         let (form, body) = bytes.split_first()?;
         let pairs = || body.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Bitmap {
     }
 }
 
-/// Reads the canonical bytes where they lie.
+/// Reads the canonical bytes without copying them.
 struct Canonical;
 
 impl Visitor<'_> for Canonical {

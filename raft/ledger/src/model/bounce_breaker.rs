@@ -1,9 +1,9 @@
 //! Pauses a run when too many of its recently decided recipients are dead (P6).
 //!
 //! One failure costs one recipient, unless the cause is common: content that cannot be composed for most recipients, or
-//! a list of addresses that no longer exist. Each dead letter takes memory on every node, and each relay counts
-//! attempts to unknown mailboxes. So a run is paused when more than a tenth of a window of its recipients is dead. When
-//! the operator resumes it, the window is ten times as large.
+//! a list of addresses that no longer exist. Each dead letter takes memory on every node, and relays count attempts to
+//! unknown mailboxes. So a run is paused when more than a tenth of a window of its recipients is dead. When the
+//! operator resumes it, the window becomes ten times as large.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,21 +13,21 @@ use crate::model::{BounceBreakerLimits, PauseReason, RecipientState, Run, RunSta
 /// Counts of the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BounceBreaker {
-    /// Recipients of a window; it ends with the entry that reaches this number.
+    /// Length of the window, in decided recipients. It ends with the entry that reaches this number.
     pub window: u32,
-    /// Sent or dead in this window.
+    /// Recipients that became sent or dead in this window.
     pub decided: u32,
-    /// Dead of those.
+    /// Recipients of `decided` that are dead.
     pub dead: u32,
 }
 
 impl BounceBreaker {
-    /// That of a run that opens.
+    /// Returns the breaker of a run that opens.
     pub(crate) fn begin(limits: &BounceBreakerLimits) -> BounceBreaker {
         BounceBreaker { window: limits.window, decided: 0, dead: 0 }
     }
 
-    /// Recipients that leave Dead or Sent are subtracted from this window, never below zero.
+    /// Counts a transition. Recipients that leave Dead or Sent are subtracted from this window, never below zero.
     fn note(&mut self, (from, to): (RecipientState, RecipientState), count: u32, limits: &BounceBreakerLimits) {
         let is_decided = |state| matches!(state, RecipientState::Sent | RecipientState::Dead);
         let step = |sum: &mut u32, was: bool, is: bool| match (was, is) {
@@ -48,7 +48,8 @@ impl BounceBreaker {
 }
 
 impl Run {
-    /// Counts recipients that moved. Returns the reason if this pauses the run: only an open run is paused.
+    /// Counts recipients that changed their state. Returns the reason if this pauses the run; only an open run is
+    /// paused.
     pub(crate) fn count_bounces(
         &mut self,
         moved: (RecipientState, RecipientState),
@@ -70,7 +71,7 @@ impl Run {
         Some(reason)
     }
 
-    /// The operator resumes the run: a tripped breaker starts again with a larger window.
+    /// Gives a tripped breaker a larger window. Called when the operator resumes the run.
     pub(crate) fn reset_tripped_breaker(&mut self, limits: &BounceBreakerLimits) {
         if self.bounce_breaker.is_tripped(limits) {
             self.bounce_breaker = BounceBreaker {

@@ -1,97 +1,97 @@
-//! Campaigns: one content for one audience at one instant, sent once for ever (P7).
+//! Campaigns: one content for one audience at one instant, sent only once (P7).
 //!
-//! A campaign is a draft until it is launched. Then it becomes a schedule of one instant, which no command
-//! can trigger, edit or backfill: what opens is one run, and there is no second one.
+//! A campaign is a draft until it is launched. Then it becomes a schedule of one instant, which no command can trigger,
+//! edit or backfill. So it opens exactly one run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Hash, Labels, MissedCause, Policies, ScheduleId, Time};
 
-/// A campaign, by tenant and name.
+/// A campaign; stored by tenant and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Campaign {
-    /// When it is to be sent: what the latest launch says.
+    /// The instant at which it is due, as the latest launch says.
     pub due: Time,
-    /// When it was to be sent, as the draft said.
+    /// The instant at which it was due, as the draft said.
     pub drafted_for: Time,
-    /// In which zone people speak of that instant: IANA name.
+    /// IANA name of the time zone in which users think of that instant.
     pub zone: String,
-    /// Name of the sealed audience; it need not be sealed before its instant.
+    /// Name of the sealed audience. It need not be sealed before the campaign is due.
     pub audience: String,
-    /// Content, by hash: frozen from the first entry on.
+    /// Hash of the content; it never changes.
     pub content: Hash,
-    /// Policies.
+    /// Policies of its run.
     pub policies: Policies,
-    /// The user chose `finish_by`; if not, it is forecast at the launch.
+    /// True if the user chose `finish_by`. Otherwise it is forecast at the launch.
     pub finish_by_given: bool,
-    /// Pool of relays.
+    /// Pool of relays that sends it.
     pub pool: String,
-    /// Higher goes first within the tenant.
+    /// Higher numbers go first within the tenant.
     pub priority: u8,
-    /// By which people group it.
+    /// Labels by which users group campaigns.
     pub labels: Labels,
-    /// Hash of the body that created it: the same body again is the same campaign.
+    /// Hash of the request body that created it. Creating it again with the same body is idempotent.
     pub body: Hash,
     /// Log index of its last change.
     pub index: u64,
-    /// How far it has come.
+    /// Its stage, with details.
     pub stage: CampaignStage,
 }
 
 /// The launch of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Log index of the entry.
+    /// Log index of the entry that launched it.
     pub index: u64,
-    /// When.
+    /// Ledger time of that entry.
     pub at: Time,
-    /// Also where the same content went to the same audience a short time before.
+    /// The user allowed the launch even if the same content went to the same audience a short time before (P20).
     pub again: bool,
     /// Version of the time zone database of the node that launched it.
     pub tzdb: String,
 }
 
-/// What a launched campaign made of itself.
+/// The schedule of a launched campaign whose audience is sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Armed {
-    /// Its launch.
+    /// The launch.
     pub launch: Launch,
-    /// A schedule of one instant.
+    /// The schedule of one instant.
     pub schedule: ScheduleId,
     /// Hash of the audience's seal.
     pub audience: Hash,
 }
 
-/// How far a campaign has come. What its run does is the run's to say.
+/// Stage of a campaign. The state of its run is in the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CampaignStage {
-    /// It does nothing before it is launched.
+    /// Not launched.
     Draft,
     /// Launched, and its audience is not sealed yet.
     Waiting(Launch),
-    /// It has a schedule of its one instant.
+    /// Launched, with a schedule of one instant.
     Armed(Armed),
-    /// Its instant passed, and it did not fire. It may be launched for another one.
+    /// Its instant passed without a run. It may be launched again for another instant.
     Missed {
-        /// When that was known.
+        /// Ledger time of the entry that recorded it.
         at: Time,
-        /// Why.
+        /// Why it did not open.
         cause: MissedCause,
-        /// Its launch.
+        /// The launch that was missed.
         launch: Launch,
     },
     /// A user cancelled it.
     Cancelled {
-        /// When.
+        /// Ledger time of the cancel.
         at: Time,
-        /// Its launch, where there was one.
+        /// Its launch; `None` if it was a draft.
         launch: Option<Launch>,
-        /// What it had made of itself, where that had opened a run already.
+        /// Its schedule, if that had opened a run already.
         opened: Option<Armed>,
     },
 }
 
-/// How far a campaign has come, without details.
+/// Stage of a campaign, without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StageKind {
     /// See [`CampaignStage::Draft`].
@@ -107,7 +107,7 @@ pub enum StageKind {
 }
 
 impl StageKind {
-    /// One word for it.
+    /// The stage in one word.
     pub fn word(self) -> &'static str {
         match self {
             StageKind::Draft => "draft",
@@ -131,12 +131,12 @@ impl CampaignStage {
         }
     }
 
-    /// One word for it.
+    /// The stage in one word.
     pub fn word(&self) -> &'static str {
         self.kind().word()
     }
 
-    /// What it has made of itself.
+    /// Its schedule and launch; `None` unless it is armed, or was cancelled after its run opened.
     pub fn armed(&self) -> Option<&Armed> {
         match self {
             CampaignStage::Armed(armed) => Some(armed),
@@ -145,7 +145,7 @@ impl CampaignStage {
         }
     }
 
-    /// Its launch, where there was one.
+    /// Its latest launch; `None` for a draft.
     pub fn launch(&self) -> Option<&Launch> {
         match self {
             CampaignStage::Draft => None,

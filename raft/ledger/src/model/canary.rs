@@ -1,16 +1,15 @@
-//! A canary: some recipients of a run go first, and the others wait until it is known how that went (P6).
+//! A canary: some recipients of a run are sent first, and the others wait for the verdict (P6).
 //!
-//! The list is divided into as many equal strides as the canary has recipients, and a hash of the run and the stride
-//! picks one recipient of each. So the canary is spread evenly, and a list with a pattern (every second address of one
-//! provider) does not defeat it. Nothing is stored but the seed: membership is computed.
+//! The recipients are divided into as many equal strides as the canary has recipients. A hash of the run and the stride
+//! picks one recipient of each stride. So the canary is spread evenly, and a list with a pattern (every second address
+//! of one provider) does not defeat it. Only the seed is stored; membership is computed.
 //!
-//! The verdict falls as soon as no undecided recipient can change it. It fails, and the run is paused, when more are
-//! dead or in doubt than the canary allows; it passes, and the rest goes on, when these and the undecided ones together
-//! are within what it allows. So a mailbox that asks for another attempt in an hour delays no other recipient.
+//! The verdict is given as soon as no undecided recipient can change it. The canary fails, and the run is paused, if
+//! more recipients are dead or in doubt than it allows. It passes if these and the undecided ones together are within
+//! the limit. So a recipient that is deferred for an hour delays no other recipient.
 //!
-//! The verdict is final, and takes a doubt for what it is in that entry. A node that dies leaves doubts, and its journal
-//! may clear them seconds later; a canary that failed for them stays failed until an operator overrules it. To wait for
-//! a journal that may never come back would be to decide nothing for as long as that takes.
+//! The verdict is final. Doubts of a crashed node count, although its journal may clear them seconds later. An operator
+//! can overrule a failed canary; waiting for a journal that may never return could take forever.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,49 +20,49 @@ use crate::model::{
     Bitmap, CHUNK, Impossible, Ledger, PauseReason, RecipientState, Refusal, Run, RunId, RunState, mix,
 };
 
-/// All of something, in hundredths of a percent.
+/// The whole, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
 
-/// What an owner chooses, in hundredths of a percent.
+/// Size and limit of a canary, in hundredths of a percent. The user chooses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Canary {
-    /// So many of the recipients go first; one at least.
+    /// Share of the recipients that are sent first; at least one recipient.
     pub share: u16,
-    /// So many of those may be dead or in doubt.
+    /// Share of the canary's recipients that may be dead or in doubt.
     pub limit: u16,
 }
 
-/// How a run's canary stands; as it stood at its verdict, once that has fallen.
+/// State of a run's canary. After the verdict it no longer changes, except for an overrule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CanaryState {
-    /// Recipients of it.
+    /// Number of the canary's recipients.
     pub recipients: u32,
-    /// Of those, dead or in doubt at most.
+    /// Number of them that may be dead or in doubt.
     pub bad_max: u32,
-    /// Pending or claimed.
+    /// Number of them that are pending or claimed.
     pub undecided: u32,
-    /// Dead or in doubt.
+    /// Number of them that are dead or in doubt.
     pub bad: u32,
-    /// What came of it.
+    /// The verdict.
     pub verdict: CanaryVerdict,
-    /// Picks the recipients: a hash of the run's id.
+    /// Hash of the run's id; it picks the recipients.
     pub seed: u64,
 }
 
-/// What came of a canary.
+/// Verdict on a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CanaryVerdict {
-    /// Not known yet: no other recipient is claimed.
+    /// There is no verdict yet. Only recipients of the canary are claimed.
     Undecided,
-    /// The others are sent.
+    /// The other recipients are sent.
     Passed,
-    /// The run is paused.
+    /// The canary failed, and the run is paused.
     Held,
-    /// It was paused, and the operator resumed it without the canary.
+    /// The canary failed, and the operator resumed the run without it.
     Overruled,
 }
 
-/// A number below `length`, which is at most 2^32, for a stride.
+/// Returns a number below `length` for a stride; `length` is at most 2^32.
 fn pick(seed: u64, stride: u64, length: u64) -> u64 {
     ((mix(seed ^ stride) >> 32) * length) >> 32
 }
@@ -76,7 +75,7 @@ fn is_bad(state: RecipientState) -> bool {
     matches!(state, RecipientState::Dead | RecipientState::InDoubt)
 }
 
-/// Which recipients of a run with `count` from slot `first` of its page on are in a chunk.
+/// Returns the recipient numbers that are in a chunk. The run has `count` recipients from slot `first` of its page on.
 fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
     let base = u64::from(chunk) * u64::from(CHUNK);
     let number = |slot: u64| slot.saturating_sub(u64::from(first)).min(u64::from(count)) as u32;
@@ -84,7 +83,7 @@ fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
 }
 
 impl CanaryState {
-    /// Of a run that opens to so many.
+    /// Returns the canary of a run that opens with `count` recipients.
     pub(crate) fn begin(canary: Canary, count: u32, run: RunId) -> CanaryState {
         let seed = mix(run.index ^ mix(u64::from(run.place)));
         let part = |of: u32, share: u16| u64::from(of) * u64::from(share);
@@ -93,45 +92,45 @@ impl CanaryState {
         CanaryState { recipients, bad_max, undecided: recipients, bad: 0, verdict: CanaryVerdict::Undecided, seed }
     }
 
-    /// In which stride recipient `number` of `count` lies.
+    /// Returns the stride that contains recipient `number` of `count`.
     fn stride_of(&self, number: u32, count: u32) -> u64 {
         u64::from(number) * u64::from(self.recipients) / u64::from(count.max(1))
     }
 
-    /// The first number of a stride.
+    /// Returns the first recipient number of a stride.
     fn begin_of(&self, stride: u64, count: u32) -> u64 {
         (stride * u64::from(count)).div_ceil(u64::from(self.recipients))
     }
 
-    /// The number that is picked in a stride.
+    /// Returns the recipient number that is picked in a stride.
     fn picked(&self, stride: u64, count: u32) -> u64 {
         let begin = self.begin_of(stride, count);
         begin + pick(self.seed, stride, self.begin_of(stride + 1, count) - begin)
     }
 
-    /// How many of the first `numbers` recipients of `count` it has.
+    /// Returns how many of the first `numbers` recipients of `count` are in the canary.
     fn among(&self, numbers: u32, count: u32) -> u64 {
         let stride = self.stride_of(numbers, count);
         let is_within = stride < u64::from(self.recipients) && self.picked(stride, count) < u64::from(numbers);
         stride + u64::from(is_within)
     }
 
-    /// Is recipient `number` of `count` of it?
+    /// True if recipient `number` of `count` is in the canary.
     fn has(&self, number: u32, count: u32) -> bool {
         self.picked(self.stride_of(number, count), count) == u64::from(number)
     }
 
-    /// The positions in the canary, from 0, of its recipients among `numbers`; the run has `count` recipients.
+    /// Returns the positions in the canary, from 0, of its recipients among `numbers`; the run has `count` recipients.
     fn places(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
         self.among(numbers.start, count)..self.among(numbers.end, count)
     }
 
-    /// Their slots in a chunk, where the run has `count` recipients from slot `first` of its page on.
+    /// Returns the slots of the canary in a chunk. The run has `count` recipients from slot `first` of its page on.
     fn slots_in(&self, (first, count): (u32, u32), chunk: u32) -> Bitmap {
         let places = self.places(&numbers_in((first, count), chunk), count);
         let (all, of) = (u64::from(count), u64::from(self.recipients));
-        // Stride k begins at k * all / of, rounded up. A large canary has thousands in each of a thousand chunks, so
-        // only the first stride of a chunk costs a division.
+        // Stride k begins at k * all / of, rounded up. A large canary has thousands of strides in each of a thousand
+        // chunks, so only the first stride of a chunk costs a division.
         let first_begin = places.start * all + of - 1;
         let (mut begin, mut rest) = (first_begin / of, first_begin % of);
         let (whole, part) = (all / of, all % of);
@@ -147,9 +146,9 @@ impl CanaryState {
         Bitmap::of_many(slots)
     }
 
-    /// How many of these slots of a chunk are of it. It looks at them one by one, or at all that it has there,
-    /// whichever are fewer, and at none where they are all of the run's: a run event over a whole run moves a thousand
-    /// chunks.
+    /// Returns how many of these slots of a chunk are in the canary. A run event over a whole run moves a thousand
+    /// chunks, so this takes the shortest way. If `slots` has all of the run's recipients in the chunk, no slot is
+    /// tested. Otherwise it tests `slots` or the canary's slots, whichever are fewer.
     fn count_in(&self, (first, count): (u32, u32), chunk: u32, slots: &Bitmap) -> u32 {
         let base = chunk * CHUNK;
         let numbers = numbers_in((first, count), chunk);
@@ -169,7 +168,7 @@ impl CanaryState {
         numbers.filter(|number| *number < count && self.has(*number, count)).count() as u32
     }
 
-    /// By the numbers alone.
+    /// Returns the verdict that follows from the numbers; `None` if there is none yet or it was given before.
     fn judged(&self) -> Option<CanaryVerdict> {
         match () {
             () if self.verdict != CanaryVerdict::Undecided => None,
@@ -191,18 +190,18 @@ impl fmt::Display for CanaryState {
 }
 
 impl Run {
-    /// True while its canary is undecided: no other recipient is claimed.
+    /// True while the canary is undecided. Only its recipients are claimed then.
     pub fn waits_for_canary(&self) -> bool {
         self.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Undecided)
     }
 
-    /// Is recipient `number` of the canary?
+    /// True if recipient `number` is in the canary.
     pub fn is_of_canary(&self, number: u32) -> bool {
         self.canary.is_some_and(|canary| canary.has(number, self.count))
     }
 
-    /// True if a recipient is pending that its canary does not hold back. While it is undecided, each recipient of it that
-    /// is undecided and not claimed is pending.
+    /// True if a recipient is pending that the canary does not hold back. While the canary is undecided, each of its
+    /// undecided recipients is pending or claimed.
     pub fn has_claimable(&self) -> bool {
         match self.canary.filter(|_| self.waits_for_canary()) {
             Some(canary) => canary.undecided > self.counts.get(RecipientState::Claimed),
@@ -210,7 +209,7 @@ impl Run {
         }
     }
 
-    /// Slots of a chunk of its page whose recipients wait for its canary.
+    /// Returns the slots of a chunk whose recipients wait for the canary.
     pub fn slots_behind_canary(&self, chunk: u32) -> Bitmap {
         let Some(canary) = self.canary.filter(|_| self.waits_for_canary()) else { return Bitmap::new() };
         let mut slots = Ledger::slots_of_run(self.first, self.count, chunk);
@@ -218,7 +217,7 @@ impl Run {
         slots
     }
 
-    /// Counts those of the canary among the slots of a chunk that have moved, until its verdict has fallen.
+    /// Updates the canary's counts for slots of a chunk that changed their state, until the verdict is given.
     pub(crate) fn note_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (RecipientState, RecipientState)) {
         if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
             return;
@@ -230,8 +229,8 @@ impl Run {
         canary.bad = canary.bad + u32::from(is_bad(to)) * moved - u32::from(is_bad(from)) * moved;
     }
 
-    /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
-    /// no recipient is left to be sent there is none to hold.
+    /// Returns the canary's state if the verdict is given now; a failed canary pauses the run. A cancelled or expired
+    /// run needs no verdict. A finished run has no recipient left to hold back, so its canary cannot fail.
     pub(crate) fn judge_canary(&mut self) -> Option<CanaryState> {
         if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired { .. }) {
             return None;
@@ -246,8 +245,9 @@ impl Run {
         Some(judged)
     }
 
-    /// The operator resumes a paused run and says whether its canary has held it. It may have done so after the operator
-    /// read the run, under another pause: so the word of the operator is compared with the state.
+    /// Overrules a failed canary when the operator resumes a paused run. The canary may have failed after the operator
+    /// read the run, under another pause. So the request must say whether a canary is overruled, and this is compared
+    /// with the state.
     pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), Refusal> {
         let held = self.canary.as_mut().filter(|canary| canary.verdict == CanaryVerdict::Held);
         match (held, without_canary) {
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// A list in which every second address is of one kind: a fixed step through it would take one kind alone.
+    /// In this list every second address is of one kind. A fixed step through it would pick one kind only.
     #[test]
     fn canary_of_a_patterned_list_takes_every_kind_in_proportion() {
         let count = 200_000;
@@ -296,13 +296,13 @@ mod tests {
             let of = |numbers| canary.among(numbers, count);
             let first: Vec<u32> = (0..count).filter(|number| of(number + 1) > of(*number)).collect();
             prop_assert_eq!(first.len() as u64, wanted);
-            // One in each stride: so never further apart than two strides.
+            // Each stride has one recipient, so two of them are never further apart than two strides.
             let stride = u64::from(count).div_ceil(wanted);
             let apart = first.windows(2).map(|pair| u64::from(pair[1] - pair[0])).max();
             prop_assert!(apart.is_none_or(|apart| apart < 2 * stride), "{apart:?} of {stride}");
         }
 
-        /// Whichever way is the shorter one, and wherever its run lies in the chunks of a page.
+        /// Counts must be equal whichever way is shorter, and whatever the position of the run in the chunks of a page.
         #[test]
         fn it_is_counted_among_slots_as_one_by_one(
             first in 0_u32..70_000,

@@ -1,7 +1,7 @@
-//! Causes that the replicated state keeps: enums, numbers, names, and words that came in an entry (P2).
+//! Causes stored in the replicated state: enums, numbers, names, and texts that came in an entry (P2).
 //!
-//! The state is equal byte for byte on every replica, also while two builds run side by side. So `apply` stores no
-//! sentence of its own. `Display` makes the sentence where it is shown, and a later build may word it differently.
+//! The state is equal byte for byte on every replica, even while two builds run together. So `apply` stores no sentence
+//! of its own. `Display` makes the sentence where it is shown, and a later build may word it differently.
 
 use std::fmt;
 
@@ -12,40 +12,40 @@ use crate::model::{BounceBreaker, CanaryState, Refusal, Time, Unsendable};
 /// Why a run is paused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PauseReason {
-    /// The operator's own words; may be empty.
+    /// An operator paused it; the operator's own text, which may be empty.
     Operator(String),
-    /// The leader failed twice on this run (P13); the words are those of the entry.
+    /// The leader failed twice on this run (P13); the text comes from the entry.
     Quarantined(String),
-    /// Too many refusals in a row do not name a mailbox (P6).
+    /// Too many refusals in a row name no mailbox (P6).
     PolicyRefusals {
-        /// How many in a row.
+        /// Number of refusals in a row.
         count: u32,
-        /// Basic code of the last one.
+        /// Basic code of the last refusal.
         code: u16,
-        /// Enhanced status code of the last one.
+        /// Enhanced status code of the last refusal; `None` if it had none.
         enhanced: Option<(u8, u16, u16)>,
-        /// Text of the last one.
+        /// Text of the last refusal.
         text: String,
     },
     /// The canary failed (P6).
     Canary(CanaryState),
-    /// Too many of the recipients decided lately are dead (P6).
+    /// Too many of the recently decided recipients are dead (P6).
     BounceBreaker(BounceBreaker),
-    /// Most recipients with a final answer died of the same words (P6).
+    /// Most recipients with a final answer died of refusals with the same text (P6).
     SameWords {
-        /// Recipients that died of them.
+        /// Number of recipients that died of this text.
         recipients: u32,
-        /// Recipients of the run that are sent or dead.
+        /// Number of recipients of the run that are sent or dead.
         decided: u32,
-        /// Basic code of the last one.
+        /// Basic code of the last of these refusals.
         code: u16,
-        /// Enhanced status code of the last one.
+        /// Enhanced status code of the last of these refusals; `None` if it had none.
         enhanced: Option<(u8, u16, u16)>,
     },
 }
 
 impl PauseReason {
-    /// The words that came in an entry.
+    /// Text that came in the entry; empty for causes that have only numbers.
     pub(crate) fn words(&self) -> &str {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => words,
@@ -97,9 +97,9 @@ impl fmt::Display for PauseReason {
 /// Why a schedule is blocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockCause {
-    /// The leader failed twice on this schedule (P13); the words are those of the entry.
+    /// The leader failed twice on this schedule (P13); the text comes from the entry.
     Quarantined(String),
-    /// Its fire was refused twice (P8), the second time for this.
+    /// Its fire was refused twice (P8); this is the second refusal.
     FireRefused(Box<Refusal>),
 }
 
@@ -115,23 +115,23 @@ impl fmt::Display for BlockCause {
 /// Why a launched campaign did not open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MissedCause {
-    /// It could have opened only later than `start_within` after its instant.
+    /// It could only open later than `start_within` after its instant.
     TooLate {
         /// Its instant.
         due: Time,
-        /// When it could have opened.
+        /// Ledger time at which it could have opened.
         now: Time,
     },
-    /// Its content does not fit its audience; the words are those of the entry.
+    /// Its content does not fit its audience; the text comes from the entry.
     Unfit(String),
     /// Its audience was not sealed in time.
     NotSealed {
         /// Name of the audience.
         audience: String,
-        /// The campaign's instant.
+        /// Instant of the campaign.
         due: Time,
     },
-    /// The ledger refused it.
+    /// The ledger refused to open it.
     Refused(Box<Refusal>),
 }
 
@@ -153,18 +153,18 @@ impl fmt::Display for MissedCause {
 /// Why a recipient is dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeathCause {
-    /// The text of the last answer, or why no relay could be asked; as the entry gives it.
+    /// Refused by a relay, or no relay could be asked. The text comes from the entry.
     Answer(String),
-    /// No relay can be given its email.
+    /// Its email cannot be given to any relay.
     Unsendable(Unsendable),
     /// The deadline passed after a counted attempt (P16).
     DeadlinePassed,
-    /// A owner died twice while it prepared this recipient (P12).
+    /// The owner died twice while it prepared this recipient's email (P12).
     OwnerDied,
 }
 
 impl DeathCause {
-    /// The answer, or the cause.
+    /// Text of the answer, or of the cause.
     pub fn text(&self) -> &str {
         match self {
             DeathCause::Answer(text) => text,
@@ -184,7 +184,7 @@ mod tests {
         all.iter().map(|one| postcard::to_stdvec(one).expect("plain data")[0]).collect()
     }
 
-    /// P23: what is stored keeps its ordinal; another variant is added at the end.
+    /// A stored variant keeps its ordinal; new variants are added at the end (P23).
     #[test]
     fn every_cause_keeps_its_ordinal() {
         let words = || "words".to_owned();

@@ -1,47 +1,47 @@
-//! A claim: recipients that one node may send under one fencing token. Also the words in which it reports outcomes.
+//! A claim: recipients that one node may send under one fencing token. Also the types in which it reports outcomes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Bitmap, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, RunId, Time};
 
-/// A claim row: the right of one owner to send one slice.
+/// A claim: the right of one owner to send some slots of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The page, by its first run.
+    /// Id of the page: that of its first run.
     pub page: RunId,
-    /// The chunk.
+    /// Number of the chunk in the page.
     pub chunk: u32,
-    /// Who works it.
+    /// Owner that works on the claim.
     pub owner: ClaimOwner,
-    /// Ledger time of the claim: the `Date` of its emails.
+    /// Ledger time of the claim; it is the `Date` header of the claim's emails.
     pub claimed_at: Time,
-    /// What was granted; never changes.
+    /// Slots that were granted; they never change.
     pub granted: Bitmap,
-    /// Still claimed.
+    /// Slots that are still claimed.
     pub claimed: Bitmap,
-    /// In doubt: held here until evidence or a decision.
+    /// Slots that are in doubt, until evidence or a decision resolves them.
     pub in_doubt: Bitmap,
-    /// Accepted under this fence.
+    /// Slots that a relay accepted under this fence.
     pub sent: Bitmap,
-    /// Closed as assumed while in doubt in this row.
+    /// Slots that were closed as assumed while in doubt in this claim.
     pub assumed: Bitmap,
-    /// What happened to its recipients, and when.
+    /// What happened to the recipients, and when.
     pub history: ClaimHistory,
 }
 
 impl Claim {
-    /// Nothing claimed and nothing in doubt: only evidence is left.
+    /// True if nothing is claimed or in doubt: the claim is kept as evidence only.
     pub fn is_closed(&self) -> bool {
         self.claimed.is_empty() && self.in_doubt.is_empty()
     }
 
-    /// Was it taken from its owner, whose lease was over (P9)?
+    /// True if recipients were taken from the owner because its lease was over (P9).
     pub fn was_revoked(&self) -> bool {
         self.history.iter().any(|event| event.what == ClaimEventKind::InDoubt(DoubtReason::OwnerLost))
     }
 
-    /// What is known of the doubt in which it holds a slot: its reason, and since when; none where it
-    /// does not hold it so.
+    /// Returns the latest reason why a slot is in doubt, and the time of its first doubt. `None` if it is not in doubt
+    /// in this claim.
     pub fn doubt(&self, slot: u16) -> Option<(DoubtReason, Time)> {
         if !self.in_doubt.contains(slot) {
             return None;
@@ -56,57 +56,57 @@ impl Claim {
     }
 }
 
-/// A recipient that will not be sent: the dead-letter list.
+/// A recipient that will not be sent: an entry of the dead-letter list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// Basic code of the last answer; 0 where no relay answered.
+    /// Basic code of the last answer; 0 if no relay answered.
     pub code: u16,
-    /// Enhanced status code.
+    /// Enhanced status code; `None` if the answer had none.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// The answer, or the cause.
+    /// Text of the answer, or the cause.
     pub cause: DeathCause,
-    /// Counted attempts.
+    /// Number of counted attempts.
     pub attempts: u8,
-    /// Since when.
+    /// Ledger time at which the recipient died.
     pub since: Time,
-    /// Taken off the list by an operator.
+    /// True if an operator took it off the list.
     pub discarded: bool,
 }
 
 impl DeadLetter {
-    /// The answer, or the cause.
+    /// Text of the answer, or of the cause.
     pub fn text(&self) -> &str {
         self.cause.text()
     }
 }
 
-/// What an answer of a relay concerns (P6).
+/// What a relay's answer concerns (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyScope {
-    /// This mailbox, for good: the recipient is dead.
+    /// This mailbox, permanently: the recipient is dead.
     Mailbox,
-    /// The recipient waits its own back-off, uncounted.
+    /// This recipient, temporarily: it waits its own back-off, and the attempt is not counted.
     Greylist,
-    /// The relay: it slows or opens its circuit; back to pending, uncounted.
+    /// The relay: it is slowed or its circuit opens. The recipient is pending again; the attempt is not counted.
     Relay,
-    /// The content, the sender or the tenant: uncounted; ten in a row pause the run.
+    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run.
     Policy,
-    /// A permanent answer that names no cause, or (with code 0) a dialogue that broke after RCPT: the attempt counts.
-    /// The recipient waits its back-off, and is dead at `max_attempts`.
+    /// A permanent answer that names no cause, or (code 0) a dialogue that broke after RCPT. The attempt counts. The
+    /// recipient waits its back-off, and is dead at `max_attempts`.
     Unnamed,
 }
 
-/// Why no relay can be given an email.
+/// Why an email cannot be given to any relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unsendable {
-    /// It cannot be composed; the words are the node's, and empty where this stands for several causes.
+    /// It cannot be composed. The text is the node's; it is empty where several causes are merged.
     NotComposed(String),
-    /// An address in it is not ASCII, and no relay of its pool offers SMTPUTF8 (RFC 6531).
+    /// One of its addresses is not ASCII, and no relay of its pool offers SMTPUTF8 (RFC 6531).
     NoSmtpUtf8,
 }
 
 impl Unsendable {
-    /// The cause, for people.
+    /// The cause, as a text for users.
     pub fn text(&self) -> &str {
         match self {
             Unsendable::NotComposed(words) => words,
@@ -117,16 +117,16 @@ impl Unsendable {
     }
 }
 
-/// Why a recipient was given back although no relay was asked to take it, or none that answered.
+/// Why a recipient was released: no relay was asked to accept its email, or none answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ReleaseReason {
-    /// It was not begun within ten seconds (P12): its relays' sessions, or those of its node, were busy.
+    /// It was not begun within ten seconds (P12): all sessions of the relays or of the node were busy.
     Busy,
-    /// It was not begun within ten seconds (P12): it was not its turn at the rate of its relays.
+    /// It was not begun within ten seconds (P12): the rate of the relays did not allow it.
     Paced,
-    /// The relay had closed an idle session, and politely so.
+    /// The relay had closed an idle session in order.
     SessionEnded,
-    /// Its row had been taken from its owner (P9).
+    /// The recipient was no longer in the claim: the claim had been revoked (P9).
     NotInClaim,
     /// Its run was paused.
     RunPaused,
@@ -140,58 +140,59 @@ pub enum ReleaseReason {
     JournalFailed,
     /// Its node was stopping.
     Stopping,
-    /// Its owner died before it had begun, as the journal that it left proves (P10).
+    /// The owner died before it began to prepare the email. Its journal proves this (P10).
     OwnerDied,
-    /// Its owner died while it prepared it, as the journal that it left proves (P12).
+    /// The owner died while it prepared the email. Its journal proves this (P12).
     OwnerDiedPreparing,
 }
 
-/// Who says what became of a row's recipients (P10).
+/// Where the reported outcomes of a claim come from (P10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutcomeSource {
-    /// The life that holds it.
+    /// The owner itself.
     Owner,
-    /// A later life of its node, from a journal that proves what it says.
+    /// A later incarnation of the node, which read a complete journal of the owner.
     Journal,
-    /// A later life of its node, which found no journal that proves anything.
+    /// A later incarnation of the node, which found no journal that proves anything.
     NoJournal,
 }
 
-/// Who decided what is in doubt.
+/// Who decided about recipients in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decider {
     /// An operator.
     Operator,
-    /// The policy of the run.
+    /// The `in_doubt` policy of the run.
     Policy,
 }
 
-/// A relay that was asked to take a test mail, and its answer to a final dot that it took.
+/// A relay that was asked to accept a test email, and its answer after the final dot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayReply {
     /// The relay.
     pub relay: String,
-    /// 250, or another 2yz; zero where it did not take it: what it said then is in the refusal.
+    /// Basic code: 250 or another 2yz. 0 if the relay did not accept it; the refusal then has its answer.
     pub code: u16,
-    /// Enhanced status code.
+    /// Enhanced status code; `None` if the answer had none.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// Its words, cleaned and cut by the claim worker.
+    /// Text of the answer, cleaned and truncated by the claim worker.
     pub text: String,
 }
 
 /// A definite refusal of one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// The recipient's slot in its chunk.
+    /// Slot of the recipient in its chunk.
     pub slot: u16,
-    /// Basic code, 400 to 599; 0 where no relay answered, and the text says why.
+    /// Basic code, 400 to 599. 0 if no relay answered; the text then gives the cause.
     pub code: u16,
-    /// Enhanced status code, where the answer had one.
+    /// Enhanced status code; `None` if the answer had none.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// The answer's text without the codes, cleaned and cut by the claim worker.
+    /// Text of the answer without its codes, cleaned and truncated by the claim worker.
     pub text: String,
-    /// What it concerns.
+    /// What the answer concerns.
     pub scope: ReplyScope,
-    /// Of a permanent answer: hash of its words without what differs by recipient, computed by the node. Zero: none.
+    /// For a permanent answer: hash of its text without the parts that differ by recipient, computed by the node. 0:
+    /// there is no such hash.
     pub words: u32,
 }

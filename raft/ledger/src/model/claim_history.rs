@@ -1,75 +1,75 @@
-//! The history of a claim: what happened to its recipients, event by event. It is kept with the claim, so `explain`
-//! works after the log was purged.
+//! History of a claim: what happened to its recipients, event by event. It is kept with the claim, so `explain` works
+//! after the log was purged.
 //!
-//! A claim of few recipients keeps each event. In a larger claim, entries that did the same are merged: index and time
-//! are those of the last, and texts that differ are dropped. A claim of 256 that was sent in twenty portions takes a
-//! dozen bytes. The order of events of one recipient never changes: two events merge only if none between them has a
+//! A small claim keeps each event. In a larger claim, entries with the same effect are merged: index and time are those
+//! of the last entry, and texts that differ are dropped. A claim of 256 that was sent in twenty portions takes a dozen
+//! bytes. The order of events of one recipient never changes: two events merge only if no event between them has a
 //! recipient in common with them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Bitmap, Decider, RecipientState, RelayReply, ReleaseReason, ReplyScope, Time, Unsendable};
 
-/// Moments that a row keeps at most: above the number of their kinds, so that two can always be joined.
+/// Events that a claim keeps at most. It is above the number of event kinds, so two of them can always be merged.
 pub const CLAIM_EVENTS_MAX: usize = 32;
-/// A row of at most so many recipients keeps each event by itself as long as there is room.
+/// A claim of at most this many recipients keeps each event separately while it has room.
 pub const EXACT_HISTORY_MAX: u32 = 16;
 
 /// Why it is unknown whether an email was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DoubtReason {
-    /// Its owner lives, and heard no answer after the final dot.
+    /// The owner is alive and received no answer after the final dot.
     NoAnswer,
-    /// The lease of its owner is over, and nothing has come from it since.
+    /// The owner's lease is over, and the owner has reported nothing since.
     OwnerLost,
-    /// A later life of its node read the owner's journal: the hand-off began, and no answer is written.
+    /// A later incarnation of the node read the owner's journal: the hand-off began, and no answer is recorded.
     Begun,
-    /// A later life of its node found no journal that proves anything.
+    /// A later incarnation of the node found no journal that proves anything.
     NoJournal,
 }
 
-/// What became of a recipient in a row.
+/// What happened to recipients of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClaimEventKind {
-    /// The relay took it.
+    /// A relay accepted the email.
     Accepted,
-    /// The relay took it, and has taken it under another fence before.
+    /// A relay accepted the email, after another accept under another fence.
     KnownDuplicate,
-    /// The relay took it, though it had been closed as something else.
+    /// A relay accepted the email, although the recipient was closed as something else.
     Contradiction,
-    /// The relay refused it; where `code` is 0 no relay could be asked.
+    /// A relay refused the email. If `code` is 0, no relay could be asked.
     Refused {
         /// Basic code.
         code: u16,
-        /// Enhanced status code.
+        /// Enhanced status code; `None` if the answer had none.
         enhanced: Option<(u8, u16, u16)>,
-        /// What it concerns.
+        /// What the answer concerns.
         scope: ReplyScope,
-        /// Its text; empty where this stands for answers that differ.
+        /// Text of the answer; empty if merged answers differ.
         text: String,
     },
-    /// It was not handed off; none where this stands for several reasons.
+    /// The email was not handed off. `None`: merged events have different reasons.
     Released(Option<ReleaseReason>),
-    /// It was not handed off, because it had opted out.
+    /// The email was not handed off, because the recipient had opted out.
     Suppressed,
-    /// No relay can be given its email.
+    /// The email cannot be given to any relay.
     Unsendable(Unsendable),
-    /// It is unknown whether the relay accepted it.
+    /// It is unknown whether the relay accepted the email.
     InDoubt(DoubtReason),
-    /// It was closed while in doubt.
+    /// The recipient was closed as assumed while in doubt.
     Assumed(Decider),
-    /// It is to be sent again, though in doubt.
+    /// The recipient is sent again, although it was in doubt.
     Resent(Decider),
-    /// Another row's accept came, and took it out of this one.
+    /// An accept under another claim took the recipient out of this one.
     AcceptedElsewhere,
-    /// The relay took it, and this is its reply: of test emails only, whose claim has one recipient.
+    /// A relay accepted the email, with this reply. Only for test emails, whose claim has one recipient.
     Taken(RelayReply),
-    /// This relay was asked, and did not take it; the outcome is the next event. Of test emails only.
+    /// This relay was asked and did not accept the email; the outcome is the next event. Only for test emails.
     Asked(String),
 }
 
 impl ClaimEventKind {
-    /// Both as one that differs from them in texts at most; none where more differs.
+    /// Merges two events that differ at most in their texts; `None` if they differ in more.
     fn but_for_texts(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
         match (self, other) {
             (
@@ -87,7 +87,7 @@ impl ClaimEventKind {
         }
     }
 
-    /// Both as one of their kind; none where they are of different kinds.
+    /// Merges two events of one kind; `None` if their kinds differ.
     fn but_for_details(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
         self.but_for_texts(other).or_else(|| match (self, other) {
             (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => {
@@ -99,41 +99,42 @@ impl ClaimEventKind {
     }
 }
 
-/// What an entry did to recipients of a row.
+/// What one entry, or several merged ones, did to recipients of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimEvent {
-    /// Log index of the entry.
+    /// Log index of the entry; of merged entries, the last.
     pub index: u64,
-    /// Ledger time of the entry.
+    /// Ledger time of the entry; of merged entries, the last.
     pub at: Time,
     /// What it did.
     pub what: ClaimEventKind,
-    /// Where they stood after it.
+    /// State of the recipients after it.
     pub to: RecipientState,
-    /// Entries that are merged here: index and time are those of the last.
+    /// Number of entries that are merged here.
     pub entries: u32,
-    /// Slots; none: all that the claim was granted.
+    /// The recipients' slots. `None`: all slots that the claim was granted.
     slots: Option<Bitmap>,
 }
 
 impl ClaimEvent {
-    /// The recipients that it tells of, in a row that was granted `granted`.
+    /// Returns the slots of its recipients. `granted` are the slots that the claim was granted.
     pub fn slots<'a>(&'a self, granted: &'a Bitmap) -> &'a Bitmap {
         self.slots.as_ref().unwrap_or(granted)
     }
 }
 
-/// The events of a row, in the order of log indices; at most [`CLAIM_EVENTS_MAX`].
+/// Events of a claim, in the order of their log indices; at most [`CLAIM_EVENTS_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimHistory(Vec<ClaimEvent>);
 
 impl ClaimHistory {
-    /// All of them.
+    /// Iterates over the events, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ClaimEvent> + ExactSizeIterator {
         self.0.iter()
     }
 
-    /// The same, told by indices and instants that are so much later; whatever wraps around comes back.
+    /// Returns the history with all indices and times shifted by these offsets. Overflow wraps, so the opposite shift
+    /// restores the values.
     pub(crate) fn moved_by(&self, index: u64, at: i64) -> ClaimHistory {
         let moved = |event: &ClaimEvent| ClaimEvent {
             index: event.index.wrapping_add(index),
@@ -143,10 +144,11 @@ impl ClaimHistory {
         ClaimHistory(self.0.iter().map(moved).collect())
     }
 
-    /// Those in whose doubt nothing was heard of the owner, or of its journal, since its lease was over.
+    /// Returns the slots in doubt because the owner was lost, of which neither the owner nor its journal has reported
+    /// since.
     pub fn given_up(&self, granted: &Bitmap) -> Bitmap {
         let mut slots = Bitmap::new();
-        // A owner or its journal has one word about each: after it nothing is said of a doubt any more.
+        // The owner or its journal reports each recipient once, so a later report ends the doubt of a lost owner.
         for event in &self.0 {
             match event.what {
                 ClaimEventKind::InDoubt(DoubtReason::OwnerLost) => slots.add(event.slots(granted)),
@@ -157,7 +159,7 @@ impl ClaimHistory {
         slots
     }
 
-    /// Adds what the entry at `index` did to `slots` of a row that was granted `granted`.
+    /// Adds what the entry at `index` did to `slots`. `granted` are the slots that the claim was granted.
     pub(crate) fn note(
         &mut self,
         (index, at): (u64, Time),
@@ -190,12 +192,12 @@ impl ClaimHistory {
         while self.0.len() > CLAIM_EVENTS_MAX && self.shorten(granted) {}
     }
 
-    /// Tells nothing from `place` on of any of these?
+    /// True if no event from `place` on has one of these slots.
     fn is_free(&self, place: usize, slots: &Bitmap, granted: &Bitmap) -> bool {
         self.0[place..].iter().all(|event| event.slots(granted).and(slots).is_empty())
     }
 
-    /// Merges the two oldest events of one kind; prefers a pair that keeps the order of each recipient.
+    /// Merges the two oldest events of one kind. Prefers a pair that keeps the order of each recipient's events.
     fn shorten(&mut self, granted: &Bitmap) -> bool {
         let pairs = (0..self.0.len()).flat_map(|one| (one + 1..self.0.len()).map(move |other| (one, other)));
         let joined = |(one, other): (usize, usize)| {
@@ -233,7 +235,7 @@ mod tests {
         ClaimEventKind::Refused { code, enhanced: None, scope: ReplyScope::Mailbox, text: text.to_owned() }
     }
 
-    /// The events of a slot: index and number of entries.
+    /// Returns the events of a slot: log index and number of entries.
     fn of(history: &ClaimHistory, slot: u16, granted: &Bitmap) -> Vec<(u64, u32)> {
         let mine = history.iter().filter(|event| event.slots(granted).contains(slot));
         mine.map(|event| (event.index, event.entries)).collect()
@@ -280,7 +282,7 @@ mod tests {
             history.iter().map(|event| event.what.clone()).collect::<Vec<_>>(),
             [refused(550, ""), refused(450, "busy"),]
         );
-        // A later event concerns slot 2: what comes after that stays after it.
+        // A later event has slot 2, so events after it are not merged into events before it.
         history.note((4, Time(4)), (ClaimEventKind::Contradiction, RecipientState::Dead), &set([2]), &granted);
         history.note((5, Time(5)), (refused(550, "x"), RecipientState::Dead), &set([2]), &granted);
         assert_eq!(of(&history, 2, &granted), [(2, 2), (4, 1), (5, 1)]);
@@ -333,7 +335,7 @@ mod tests {
         assert_eq!(history.given_up(&granted), set([2, 3]));
     }
 
-    /// P23: what is stored keeps its ordinal; another kind is added at the end.
+    /// A stored variant keeps its ordinal; new variants are added at the end (P23).
     #[test]
     fn every_kind_keeps_its_ordinal() {
         let ordinal = |what: &ClaimEventKind| postcard::to_stdvec(what).expect("plain data")[0];

@@ -1,38 +1,39 @@
-//! Closed claims: claims in which nothing is claimed or in doubt any more (P4, P14), packed.
+//! Closed claims, packed: claims in which nothing is claimed or in doubt any more (P4, P14).
 //!
 //! They are most of what a large run leaves behind. They are read when late evidence arrives, for `explain`, and when a
-//! node settles what an earlier incarnation left. A block holds claims of one chunk, ordered by fence, in about two
-//! kilobytes; only the claim that is asked for is unpacked. A claim of 256 takes about 31 bytes, 0.12 of a byte a
-//! recipient, plus ten bytes and the text for each refusal or release (`tests/size.rs`).
+//! node settles the claims of its earlier incarnation. A block has claims of one chunk, ordered by fence, in about two
+//! kilobytes. A read unpacks only the requested claim. A claim of 256 takes about 31 bytes, 0.12 of a byte a recipient,
+//! plus ten bytes and the text for each refusal or release (`tests/size.rs`).
 //!
 //! The block of a claim follows from the order in which claims closed, which is the order of the log. So it is equal on
-//! every replica (P2). Blocks are cut by their length, so each carries the version of its layout (P23).
+//! every replica (P2). The claims of a block are found by their lengths, so each block carries the version of its
+//! layout (P23).
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::model::{Bitmap, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, RunId, Time};
 
-/// Below every fence: the first sheet of a chunk begins here.
+/// Lower bound of all fences: key of the first block of a chunk.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
 
-/// The layout in which claims are packed. A change of [`Packed`], or of a type that is packed in it ([`ClaimHistory`]), is a new
-/// one (decision 0025).
+/// Version of the layout in which claims are packed. A change of [`Packed`], or of a type in it ([`ClaimHistory`]),
+/// needs a new version (decision 0025).
 const LAYOUT: u8 = 1;
 
-/// Key: page, chunk, and a lower bound of the fences in this block.
+/// Key of a block: page, chunk, and a lower bound of the fences in it.
 pub type ClosedClaimKey = (RunId, u32, Fence);
 
 /// Closed claims of one chunk, packed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct ClosedClaimBlock {
-    /// The layout of its claims: [`LAYOUT`].
+    /// Version of the layout of its claims: [`LAYOUT`].
     layout: u8,
-    /// Who worked its claims.
+    /// Owners of its claims, each once.
     owners: Vec<ClaimOwner>,
-    /// When the first of them came.
+    /// Time of the claim that was put first; the others are stored relative to it.
     since: Time,
-    /// Each claim after its length.
+    /// The claims, each after its length.
     #[serde(serialize_with = "as_bytes")]
     packed: Vec<u8>,
 }
@@ -43,7 +44,7 @@ impl Default for ClosedClaimBlock {
     }
 }
 
-/// The same bytes as a sequence of numbers, written at once.
+/// Writes the bytes at once. The format is that of a sequence of numbers.
 fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(packed)
 }
@@ -56,7 +57,7 @@ struct Stored {
     packed: Vec<u8>,
 }
 
-/// Of a closed claim what its sheet does not say of all of them. The page is in the key.
+/// A closed claim without what its block has for all claims. The page is in the key.
 #[derive(Serialize, Deserialize)]
 struct Packed {
     fence: PackedFence,
@@ -76,7 +77,7 @@ struct PackedFence {
     place: u32,
 }
 
-/// Some of what was granted.
+/// A subset of the granted slots.
 #[derive(Serialize, Deserialize)]
 enum Part {
     None,
@@ -102,7 +103,7 @@ impl Part {
     }
 }
 
-/// What wraps around comes back when it is unpacked: no number is refused.
+/// Distances wrap on overflow, and unpacking restores them, so every number can be packed.
 impl PackedFence {
     fn of(page: RunId, fence: Fence) -> PackedFence {
         let distance = |index: u64| index.wrapping_sub(page.index) as i64;
@@ -119,7 +120,7 @@ impl PackedFence {
 impl TryFrom<Stored> for ClosedClaimBlock {
     type Error = &'static str;
 
-    /// Only what can be read later, too: each claim whole, and of a known owner.
+    /// Accepts only blocks that can be read later: each claim is complete, and its owner is in the list.
     fn try_from(stored: Stored) -> Result<ClosedClaimBlock, &'static str> {
         let Stored { layout, owners, since, packed } = stored;
         if layout != LAYOUT {
@@ -135,7 +136,7 @@ impl TryFrom<Stored> for ClosedClaimBlock {
     }
 }
 
-/// A claim in a sheet: from its length to its end. Who worked it is a number in the sheet's list.
+/// A claim in a block: from its length to its end. `owner` is a place in the block's list of owners.
 struct Span {
     fence: Fence,
     owner: u32,
@@ -152,12 +153,12 @@ impl ClosedClaimBlock {
         block
     }
 
-    /// Its claims, in the order of their fences.
+    /// Iterates over its claims, in the order of their fences.
     pub fn claims(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Claim)> + '_ {
         self.spans(place.0).filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
     }
 
-    /// Those that one owner worked; the others are passed over as they are.
+    /// Iterates over the claims of one owner. Claims of other owners are not unpacked.
     fn rows_by(&self, place: (RunId, u32), owner: ClaimOwner) -> impl Iterator<Item = (Fence, Claim)> + '_ {
         let number = self.owners.iter().position(|known| *known == owner);
         let spans = number
@@ -171,7 +172,8 @@ impl ClosedClaimBlock {
         self.unpack(place, &span)
     }
 
-    /// Where its claims are. Ends at what is no claim; there is none in a sheet that was made or read here.
+    /// Iterates over the positions of its claims. Stops at an invalid claim; a block that was made or read here has
+    /// none.
     fn spans(&self, page: RunId) -> impl Iterator<Item = Span> + '_ {
         let mut start = 0;
         std::iter::from_fn(move || {
@@ -207,7 +209,7 @@ impl ClosedClaimBlock {
         })
     }
 
-    /// Puts a claim, in place of a former one of its fence.
+    /// Adds a claim, or replaces the one with the same fence.
     fn put(&mut self, fence: Fence, claim: &Claim) {
         if self.packed.is_empty() {
             self.since = claim.claimed_at;
@@ -226,7 +228,7 @@ impl ClosedClaimBlock {
             assumed: Part::of(&claim.granted, &claim.assumed),
             history: claim.history.moved_by(fence.index.wrapping_neg(), claim.claimed_at.0.wrapping_neg()),
         };
-        // Plain data in memory: postcard has nothing to refuse there.
+        // Postcard cannot fail here: the data is plain and in memory.
         let bytes = postcard::to_stdvec(&packed).unwrap_or_default();
         let end = self.packed.len();
         let next = self.spans(claim.page).find(|span| span.fence >= fence);
@@ -241,18 +243,18 @@ impl ClosedClaimBlock {
 }
 
 impl Ledger {
-    /// All claims of which only evidence is left. Costs a look at each.
+    /// Iterates over all closed claims. Unpacks each of them, so it is expensive.
     pub fn closed_claims(&self) -> impl Iterator<Item = (Fence, Claim)> + '_ {
         self.closed_claim_blocks.iter().flat_map(|((page, chunk, _), block)| block.claims((*page, *chunk)))
     }
 
-    /// Those of one chunk, in the order of their fences.
+    /// Iterates over the closed claims of one chunk, in the order of their fences.
     pub fn closed_claims_of(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Claim)> + '_ {
         self.blocks_of(place).flat_map(move |block| block.claims(place))
     }
 
-    /// Those of one chunk that this owner worked and in which a recipient is assumed, in the order of their fences. One
-    /// claim at a time is unpacked, and none of another owner.
+    /// Iterates over closed claims of one chunk and one owner in which a recipient is assumed, in the order of their
+    /// fences. Unpacks one claim at a time, and none of another owner.
     pub fn assumed_claims_by(
         &self,
         owner: ClaimOwner,
@@ -267,19 +269,19 @@ impl Ledger {
         blocks.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk)).map(|(_, block)| block)
     }
 
-    /// One of them.
+    /// Returns the closed claim with this fence.
     pub fn closed_claim(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
         self.closed_claim_blocks.get(&self.block_key_of(place, fence))?.get(place, fence)
     }
 
-    /// The sheet on which a claim lies, or would.
+    /// Returns the key of the block that has a claim, or to which it would be added.
     fn block_key_of(&self, (page, chunk): (RunId, u32), fence: Fence) -> ClosedClaimKey {
         let before = self.closed_claim_blocks.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
         before.map_or((page, chunk, FIRST), |(key, _)| *key)
     }
 
-    /// Puts a claim among the closed ones, in place of what it was there. A sheet that is too long is cut until none is,
-    /// but for those of one claim.
+    /// Adds a claim to the closed ones, or replaces it. A block that is too long is split until no block is, unless it
+    /// has only one claim.
     pub(crate) fn put_closed_claim(&mut self, fence: Fence, claim: &Claim) {
         let most = self.limits().claim_block_bytes;
         let place = (claim.page, claim.chunk);
@@ -290,8 +292,8 @@ impl Ledger {
             self.closed_claim_blocks.put(key, block);
             return;
         }
-        // Rows close much in the order in which they were granted: the lower sheet is left nearly full, with room for
-        // those that come late, and the upper one is to fill. A long claim may leave either of them too long still.
+        // Claims close roughly in the order in which they were granted. So the lower block stays nearly full, with room
+        // for late ones, and the upper block has room to grow. A long claim may leave either of them too long.
         let mut claims: Vec<(Fence, Claim)> = block.claims(place).collect();
         let upper = claims.split_off(claims.len() - claims.len().div_ceil(8));
         let (mut key, mut left) = (key, vec![upper, claims]);
@@ -309,7 +311,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets the closed claims of a page.
+    /// Removes the closed claims of a page.
     pub(crate) fn prune_closed_claims(&mut self, page: RunId) {
         let blocks = self.closed_claim_blocks.range((page, 0, FIRST)..).take_while(|((of, _, _), _)| *of == page);
         let blocks: Vec<ClosedClaimKey> = blocks.map(|(key, _)| *key).collect();

@@ -1,10 +1,10 @@
-//! Content and audiences, as they are kept by hash.
+//! Content and audiences, stored by hash.
 //!
-//! Both arrive here validated (the admin service builds them; `apply` checks only bounds that protect
-//! the ledger itself). Their bytes are immutable: a run pins them by hash, an edit makes new ones.
+//! Both are validated before they arrive here: the admin API builds them, and `apply` checks only bounds that protect
+//! the ledger. Their bytes never change: a run refers to them by hash, and an edit stores new ones.
 //!
-//! A small audience is kept whole. Of a large one the ledger keeps its [`Seal`], which names files that hold
-//! the recipients (P20); it never sees a recipient of it.
+//! A small audience is stored in the ledger. For a large one the ledger has only its [`Seal`], which names the files
+//! that hold the recipients (P20).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,169 +12,169 @@ use crate::fingerprint::fingerprint;
 use crate::model::{CHUNK, Hash, Limits};
 use crate::storage::form;
 
-/// Parts of a sealed audience: 67 million recipients, in a seal of some 34 KiB.
+/// Parts of a sealed audience at most: 67 million recipients, in a seal of about 34 KiB.
 pub const PARTS_MAX: usize = 1_024;
-/// Columns of a sealed audience.
+/// Columns of a sealed audience at most.
 pub const COLUMNS_MAX: usize = 64;
 
-/// Sender, subject and body of a mail: minijinja templates, compiled where they are used.
+/// Sender, subject and body of an email, as minijinja templates. Nodes compile them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// `From`, as given: an address, or `Name <address>`.
+    /// `From` header, as given: an address, or `Name <address>`.
     pub sender: String,
-    /// `Reply-AudienceChoice`, as given.
+    /// `Reply-To` header, as given. `None`: emails have no such header.
     pub reply_to: Option<String>,
     /// Subject template.
     pub subject: String,
-    /// Plain text template.
+    /// Template of the plain text body.
     pub text: Option<String>,
-    /// HTML template; its variables are escaped.
+    /// Template of the HTML body; its variables are escaped.
     pub html: Option<String>,
-    /// Further header fields, in order; never one that Reveille writes itself.
+    /// Further header fields, in order; never a field that Reveille writes itself.
     pub headers: Vec<(String, String)>,
-    /// Variables with the same value for each recipient.
+    /// Variables with the same value for each recipient, as name and value.
     pub variables: Vec<(String, String)>,
-    /// Bulk mail: each recipient's way to opt out stands in its header (RFC 8058).
+    /// True for bulk email: the headers let each recipient opt out (RFC 8058).
     pub bulk: bool,
 }
 
 /// One recipient of an inline audience.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipient {
-    /// The address as given: shown, and on the wire.
+    /// The address as given; it is shown, and used on the wire.
     pub address: String,
-    /// The key by which duplicates and opt-outs are known.
+    /// Address key, by which duplicates and opt-outs are found.
     pub key: String,
-    /// Variables of this recipient, in the order of [`Audience::columns`].
+    /// Values of this recipient's variables, in the order of [`Audience::columns`].
     pub values: Vec<String>,
 }
 
-/// An immutable, deduplicated, numbered list of recipients. A recipient's number is its place here.
+/// An immutable list of recipients without duplicates. A recipient's number is its position here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audience {
-    /// Names of the per-recipient variables.
+    /// Names of the variables that differ by recipient.
     pub columns: Vec<String>,
-    /// The recipients.
+    /// The recipients, by number.
     pub recipients: Vec<Recipient>,
 }
 
-/// What the ledger knows of a large audience: its recipients are in files that each node has for itself (P20).
+/// A large audience in the ledger: its recipients are in files on each node (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// The name under which it was sealed, so that runs that pin it can still show it.
+    /// Name under which it was sealed, so that runs that refer to it can show it.
     pub name: String,
-    /// Names of the per-recipient variables.
+    /// Names of the variables that differ by recipient.
     pub columns: Vec<String>,
-    /// Recipients in all. All parts but the last hold as many as a chunk has slots.
+    /// Total number of recipients. Each part but the last has 65,536.
     pub rows: u32,
     /// Hash of each part, in order: recipient `n` is in part `n / 65,536`.
     pub parts: Vec<Hash>,
 }
 
-/// An audience as it is kept by hash.
+/// An audience, as stored by hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recipients {
-    /// All of it.
+    /// The complete list.
     Inline(Audience),
-    /// What names its parts.
+    /// The seal, which names the parts.
     Sealed(Seal),
 }
 
-/// The audience of a schedule, as a command names it.
+/// The audience of a schedule, as given in a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AudienceChoice {
-    /// A list of its own.
+    /// A list that the schedule holds itself.
     Listed(Audience),
     /// A sealed audience.
     Sealed(NamedAudience),
 }
 
-/// A sealed audience as the caller knows it: compared when the command is applied.
+/// A sealed audience as the caller read it. `apply` compares it with the stored one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedAudience {
-    /// Its name.
+    /// Name of the audience.
     pub name: String,
     /// Hash of its seal.
     pub seal: Hash,
-    /// Its recipients.
+    /// Number of its recipients.
     pub rows: u32,
 }
 
-/// A content or a list as it is kept by hash.
+/// A content or an audience, as stored by hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Fingerprint of the value: unlike the bytes, it stays the same when a release adds a field.
+    /// Fingerprint of the value. Unlike a hash of the bytes, it stays the same when a release adds a field.
     pub hash: Hash,
-    /// The bytes, in a form that begins with its version.
+    /// The encoded value; it begins with the version of its form.
     pub bytes: Vec<u8>,
 }
 
 impl Content {
-    /// The stored bytes and the fingerprint.
+    /// Encodes it for storage.
     pub fn blob(&self) -> Blob {
         blob(self)
     }
 
-    /// Reads the stored bytes.
+    /// Decodes the stored bytes; `None` if they are invalid.
     pub fn from_blob(bytes: &[u8]) -> Option<Content> {
         form::decode(bytes).ok()
     }
 }
 
 impl Audience {
-    /// The stored bytes and the fingerprint: those of [`Recipients::Inline`].
+    /// Encodes it for storage, as [`Recipients::Inline`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Inline(self))
     }
 }
 
-/// What is wrong with a seal.
+/// Why a seal is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum WrongSeal {
-    /// Name of the audience or of a column.
+    /// The name of the audience or of a column is empty or too long.
     #[error("a name of an audience or of a column has 1 to {max} bytes")]
     Name {
-        /// Bytes at most.
+        /// Longest name, in bytes.
         max: u32,
     },
     /// Too many columns.
     #[error("{given} columns are more than {max}")]
     Columns {
-        /// How many.
+        /// Number of columns.
         given: u32,
-        /// At most.
+        /// Largest number of columns.
         max: u32,
     },
-    /// No recipient.
+    /// The seal has no recipient.
     #[error("an audience needs at least one recipient")]
     Empty,
-    /// Too many recipients.
+    /// The seal has too many recipients.
     #[error("{given} recipients are more than {max}")]
     Rows {
-        /// How many.
+        /// Number of recipients.
         given: u32,
-        /// At most.
+        /// Largest number of recipients.
         max: u32,
     },
-    /// Another number of parts than the recipients need.
+    /// The number of parts does not fit the number of recipients.
     #[error("{rows} recipients are in {parts} parts, not in {given}")]
     Parts {
-        /// Recipients.
+        /// Number of recipients.
         rows: u32,
-        /// Parts that these need.
+        /// Number of parts that these recipients need.
         parts: u32,
-        /// Parts that are named.
+        /// Number of parts in the seal.
         given: u32,
     },
 }
 
 impl Seal {
-    /// The stored bytes and the fingerprint: those of [`Recipients::Sealed`].
+    /// Encodes it for storage, as [`Recipients::Sealed`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Sealed(self))
     }
 
-    /// Why it cannot be one.
+    /// Returns why the seal is invalid; `None` if it is valid.
     pub fn wrong(&self, limits: &Limits) -> Option<WrongSeal> {
         let most = limits.audience_name_bytes;
         let named = |name: &String| !name.is_empty() && name.len() <= most;
@@ -195,19 +195,19 @@ impl Seal {
         (given != parts as usize).then_some(WrongSeal::Parts { rows, parts, given: given as u32 })
     }
 
-    /// Hash of its recipients, in their order: equal where the same list was sealed under another name (P20).
+    /// Hash of its recipients, in order. It is equal if the same list was sealed under another name (P20).
     pub fn people(&self) -> Hash {
         Hash::of(&self.parts.iter().flat_map(|part| part.0).collect::<Vec<u8>>())
     }
 
-    /// The part that holds a recipient, and the recipient's place in it.
+    /// Returns the part that holds a recipient, and the recipient's position in it. `None`: there is no such recipient.
     pub fn place(&self, recipient: u32) -> Option<(Hash, u16)> {
         let part = self.parts.get((recipient / CHUNK) as usize).filter(|_| recipient < self.rows)?;
         Some((*part, (recipient % CHUNK) as u16))
     }
 }
 
-/// [`Recipients`], borrowed.
+/// [`Recipients`] with borrowed values, for encoding.
 #[derive(Serialize)]
 enum Kept<'a> {
     Inline(&'a Audience),
@@ -215,12 +215,12 @@ enum Kept<'a> {
 }
 
 impl Recipients {
-    /// Reads the stored bytes.
+    /// Decodes the stored bytes; `None` if they are invalid.
     pub fn from_blob(bytes: &[u8]) -> Option<Recipients> {
         form::decode(bytes).ok()
     }
 
-    /// Reads them as a seal, without reading a list.
+    /// Decodes the stored bytes if they are a seal. Does not decode a list.
     pub fn seal_from_blob(bytes: &[u8]) -> Option<Seal> {
         match bytes.first() {
             Some(1) => match Recipients::from_blob(bytes)? {
@@ -231,7 +231,7 @@ impl Recipients {
         }
     }
 
-    /// As a command says it that takes hold of what is kept under this hash.
+    /// Returns the audience in the form that commands use; `hash` is the hash under which it is stored.
     pub fn to(self, hash: Hash) -> AudienceChoice {
         match self {
             Recipients::Inline(audience) => AudienceChoice::Listed(audience),
@@ -251,7 +251,7 @@ impl Recipients {
 }
 
 impl AudienceChoice {
-    /// The hash under which the audience is kept.
+    /// Returns the hash under which the audience is stored.
     pub fn hash(&self) -> Hash {
         match self {
             AudienceChoice::Listed(audience) => audience.blob().hash,
@@ -259,10 +259,10 @@ impl AudienceChoice {
         }
     }
 
-    /// Its recipients.
+    /// Returns the number of its recipients.
     pub fn count(&self) -> u32 {
         match self {
-            // Bounded to ten thousand where it is applied.
+            // `apply` limits a list to ten thousand recipients.
             AudienceChoice::Listed(audience) => audience.recipients.len() as u32,
             AudienceChoice::Sealed(named) => named.rows,
         }

@@ -1,5 +1,5 @@
 //! Back-off of a node after crashes (P12): a node that crashed with open claims gets a part of its claim cap for a
-//! while, and after three crashes in ten minutes nothing for ten minutes.
+//! while. After three crashes in ten minutes it gets nothing for ten minutes.
 //!
 //! `apply` records crashes in the row of the node, in ledger time, so every leader computes the same allowance. The
 //! dispatcher reads the [`Allowance`] before it proposes claims. A process that stops in order leaves nothing claimed,
@@ -11,45 +11,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Limits, Node, NodeId, Time};
 
-/// The span within which deaths count together. Milliseconds.
+/// Crashes within this span count together. Milliseconds.
 pub const CRASHES_WITHIN_MS: i64 = 10 * 60_000;
-/// How long a node rests, from its last death on. Milliseconds.
+/// Duration of the back-off, from the node's last crash. Milliseconds.
 pub const BACKOFF_MS: i64 = 10 * 60_000;
-/// After a death the allowance doubles this often, from an eighth to the whole. Milliseconds.
+/// Interval at which the allowance doubles after a crash, from an eighth to the whole. Milliseconds.
 pub const DOUBLES_EVERY_MS: i64 = 10_000;
 
-/// The last deaths of a node with open rows, oldest first; at most as many as the ledger's limits keep. Ledger time never goes
+/// The last crashes of a node with open claims, oldest first; at most [`Limits::crashes_kept`]. Ledger time never goes
 /// back, so they are in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashHistory(Vec<Time>);
 
 impl CrashHistory {
-    /// Another death; the oldest of too many is forgotten.
+    /// Adds a crash and removes the oldest ones above `kept`.
     pub(crate) fn record(&mut self, at: Time, kept: usize) {
         self.0.push(at);
         let too_many = self.0.len().saturating_sub(kept);
         self.0.drain(..too_many);
     }
 
-    /// The deaths, oldest first.
+    /// Times of the crashes, oldest first.
     pub fn times(&self) -> &[Time] {
         &self.0
     }
 
-    /// The last one.
+    /// Time of the last crash; `None` if there is none.
     pub fn last(&self) -> Option<Time> {
         self.0.last().copied()
     }
 
-    /// Until when the node rests because so many of its last deaths as are kept lie within [`CRASHES_WITHIN_MS`]; that
-    /// instant may have passed.
+    /// Returns the end of the back-off; it may be in the past. `None` unless [`Limits::crashes_kept`] crashes are
+    /// within [`CRASHES_WITHIN_MS`].
     pub fn backoff_until(&self, limits: &Limits) -> Option<Time> {
         let first = self.0.len().checked_sub(limits.crashes_kept).and_then(|first| self.0.get(first))?;
         let last = self.last()?;
         (last.since_ms(*first) <= CRASHES_WITHIN_MS).then(|| last.plus_ms(BACKOFF_MS))
     }
 
-    /// What the node may hold at `now`, ledger time. A rest ends as a death does: with an eighth that doubles.
+    /// Returns the node's allowance at ledger time `now`. A back-off ends as a crash does: with an eighth that doubles.
     pub fn allowance(&self, limits: &Limits, now: Time) -> Allowance {
         let Some(last) = self.last() else { return Allowance::WHOLE };
         let from = self.backoff_until(limits).unwrap_or(last);
@@ -65,24 +65,24 @@ impl CrashHistory {
     }
 }
 
-/// The part of a cap that a node may hold, in eighths: 0 to 8.
+/// The part of its cap that a node may hold, in eighths: 0 to 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Allowance(u8);
 
 impl Allowance {
     /// Nothing.
     pub const NONE: Allowance = Allowance(0);
-    /// The least that is not nothing.
+    /// An eighth: the smallest allowance above nothing.
     pub const EIGHTH: Allowance = Allowance(1);
-    /// All of it.
+    /// The whole cap.
     pub const WHOLE: Allowance = Allowance(8);
 
-    /// Eighths.
+    /// Number of eighths, 0 to 8.
     pub fn eighths(self) -> u8 {
         self.0
     }
 
-    /// This part of `cap`: at least 1, unless the part or the cap is nothing.
+    /// This part of `cap`: at least 1, unless the allowance or the cap is 0.
     pub fn of(self, cap: u32) -> u32 {
         let part = u64::from(cap) * u64::from(self.0) / 8;
         let least = u64::from(cap.min(1)) * u64::from(self.0.min(1));
@@ -90,11 +90,11 @@ impl Allowance {
     }
 }
 
-/// The allowances of nodes that may hold claims at `now`.
+/// Returns the allowances at `now` of nodes that may hold claims.
 ///
-/// Where all of `several` nodes would rest, the one that died least recently keeps an eighth: a rest is meant
-/// to leave the work to others, and there are no others (I13). A node that is alone in its cluster does rest:
-/// its crashes cannot be told apart from those that an email causes, and the back-off ends by itself.
+/// If all of `several` nodes are in back-off, the node whose last crash is oldest keeps an eighth. A back-off leaves
+/// the work to other nodes, and there are none (I13). A single node of a cluster does back off: its crashes may be
+/// caused by an email, and the back-off ends by itself.
 pub fn allowances<'a>(
     nodes: impl IntoIterator<Item = (NodeId, &'a Node)>,
     limits: &Limits,

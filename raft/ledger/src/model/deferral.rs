@@ -1,11 +1,11 @@
-//! The back-off of a recipient that a relay asks to be tried again later (P6).
+//! Back-off of a recipient after a relay answers that it should be tried again later (P6).
 //!
 //! A 4yz answer about a recipient uses up no attempt. The wait after it doubles, within the back-off of the run's
-//! policies, and grows by a jitter of up to a quarter, so that recipients deferred together do not come back together.
-//! The jitter is a hash of recipient and step: replicas and a replay of the log agree on it.
+//! policies. A jitter of up to a quarter is added, so that recipients deferred together do not return together. The
+//! jitter is a hash of recipient and step: it is equal on each replica and in a replay of the log.
 //!
-//! A chunk keeps the deferred recipients as one set for each (step, code). A step that reaches the longest wait is the
-//! last one, so the number of sets is bounded, and a million deferred recipients cost two bytes each.
+//! A chunk keeps the deferred recipients as one set for each (step, code). The step stops growing at the longest wait.
+//! So the number of sets is bounded, and a million deferred recipients cost two bytes each.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Bitmap, Policies, RunId};
 
-/// The jitter is at most this part of the wait.
+/// The jitter is at most the wait divided by this.
 pub(crate) const JITTER_PART: i64 = 4;
 
-/// What recipients that were deferred have in common.
+/// The step and the code of deferred recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Deferral {
-    /// Deferrals so far, up to the one after which the wait no longer grows.
+    /// Number of deferrals so far; it stops growing when the wait reaches its maximum.
     pub step: u8,
-    /// Basic code of the last one.
+    /// Basic code of the last deferral.
     pub code: u16,
 }
 
@@ -30,12 +30,12 @@ pub struct Deferral {
 pub struct Deferrals(BTreeMap<Deferral, Bitmap>);
 
 impl Deferrals {
-    /// The deferral of a slot.
+    /// The deferral of a slot; `None` if it is not deferred.
     pub fn get(&self, slot: u16) -> Option<Deferral> {
         self.0.iter().find(|(_, slots)| slots.contains(slot)).map(|(deferral, _)| *deferral)
     }
 
-    /// The sets.
+    /// Iterates over the sets, with step and code.
     pub fn iter(&self) -> impl Iterator<Item = (&Deferral, &Bitmap)> {
         self.0.iter()
     }
@@ -54,12 +54,12 @@ impl Deferrals {
 }
 
 impl Policies {
-    /// The step after `step`: the same one where the wait no longer grows.
+    /// Returns the step after `step`. It is the same step if the wait no longer grows.
     pub(crate) fn next_deferral(&self, step: u8) -> u8 {
         if step > 0 && self.backoff_ms(step) >= self.backoff_to_ms { step } else { step.saturating_add(1) }
     }
 
-    /// The wait of a recipient after deferral `step`. Milliseconds.
+    /// Wait of a recipient after deferral `step`, with its jitter. Milliseconds.
     pub fn deferral_ms(&self, step: u8, (run, recipient): (RunId, u32)) -> i64 {
         let wait_ms = self.backoff_ms(step);
         let seed = mix(mix(run.index ^ mix(u64::from(run.place))) ^ ((u64::from(recipient) << 8) | u64::from(step)));
@@ -68,7 +68,7 @@ impl Policies {
     }
 }
 
-/// The finalizer of SplitMix64: every bit of the input changes half of the output's.
+/// The finalizer of SplitMix64: each input bit changes about half of the output bits.
 pub(crate) fn mix(of: u64) -> u64 {
     let mut of = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
     of = (of ^ (of >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,14 @@
-//! The names of things: newtypes with their units, how they print and how they are read back.
+//! Identifiers and times, as newtypes with their text forms.
 //!
-//! Everything here is plain data, totally ordered and serialisable; nothing here decides anything.
+//! They are plain data, totally ordered and serialisable, and contain no decisions.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The one Raft group that exists today. Every key, fence and token carries it, so that tenants can be
-/// spread over several groups later without a change of format.
+/// Number of the only Raft group today. Keys, fences and tokens contain it, so that tenants can be spread over several
+/// groups later without a change of format.
 pub const GROUP: u32 = 1;
 
 /// An instant: milliseconds since the Unix epoch, UTC.
@@ -26,7 +26,7 @@ impl Time {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// As jiff's timestamp; instants outside its range (years -9999 to 9999) are moved to its edge.
+    /// Converts to jiff's timestamp. Instants outside its range (years -9999 to 9999) become its first or last.
     pub fn timestamp(self) -> jiff::Timestamp {
         jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
             jiff::Timestamp::MIN
@@ -48,7 +48,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A node: drawn once with its data folder and never used again.
+/// A node's id: drawn at random with its data folder and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
@@ -58,16 +58,16 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One life of a process: counted up in its data folder at each start.
+/// Lifetime of a node process: a number in the data folder that grows at each start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
-/// Who may work a claim row: one life of one node (P10).
+/// The owner of a claim: one node in one incarnation (P10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClaimOwner {
     /// The node.
     pub node: NodeId,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -77,22 +77,22 @@ impl fmt::Display for ClaimOwner {
     }
 }
 
-/// One leadership as the ledger saw it: the log index of its `EpochStart` (P13).
+/// The time of one leader, as the ledger sees it: the log index of its `EpochStart` (P13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
-/// The token of one claim row: unique, totally ordered, only grows; survives fail-over and restart.
+/// Fencing token of one claim: unique, totally ordered and growing, across fail-overs and restarts.
 ///
-/// Prints and reads as `group.epoch.index.place`.
+/// Its text form is `group.epoch.index.place`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fence {
     /// Raft group.
     pub group: u32,
     /// Epoch of the leader that proposed the claim.
     pub epoch: Epoch,
-    /// Log index of the claim.
+    /// Log index of the entry with the claim.
     pub index: u64,
-    /// Place of the row in the entry.
+    /// Position of the claim in the entry.
     pub place: u32,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Fence {
     }
 }
 
-/// A text that should have been a name of the ledger and is not.
+/// A text that is not a valid identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a {kind} (expected {form})")]
 pub struct NotAName {
@@ -132,14 +132,14 @@ impl FromStr for Fence {
     }
 }
 
-/// A run: the log index of the entry that opened it, and its place in that entry. Prints as `r1042.3`.
+/// Id of a run: the log index of the entry that opened it, and its position in that entry. Its text form is `r1042.3`.
 ///
-/// A page of runs that opened together is named by its first run.
+/// A page of runs that opened together has the id of its first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId {
     /// Log index of the entry that opened it.
     pub index: u64,
-    /// Place in that entry.
+    /// Position in that entry.
     pub place: u32,
 }
 
@@ -159,8 +159,8 @@ impl FromStr for RunId {
     }
 }
 
-/// A schedule's number: the log index of the entry that created it. A name that is used again after a
-/// delete is another schedule.
+/// Id of a schedule: the log index of the entry that created it. A schedule that is created again under the name of a
+/// deleted one has another id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ScheduleId(pub u64);
 
@@ -187,20 +187,20 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// The name of an occurrence: never contains "now" (P7). Within one schedule the names of one pattern
-/// are ordered as they fall due.
+/// Name of an occurrence; it never depends on the current time (P7). Within one schedule the names of one pattern are
+/// in the order of their instants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Nominal {
-    /// Fixed-time pattern: the civil date-time, written as if it were UTC, and which of two equal ones.
+    /// Pattern with fixed times: the civil date-time, written as if it were UTC, and which of two equal ones it is.
     Civil {
         /// Civil date-time as milliseconds since 1970-01-01T00:00 of the same calendar.
         civil_ms: i64,
-        /// 0: the only or the first; 1: the second.
+        /// 0: the only or the first one; 1: the second one.
         fold: u8,
     },
-    /// Interval pattern or single instant.
+    /// Pattern with intervals, or a single instant.
     Instant(Time),
-    /// An operator's or a program's trigger: its request id.
+    /// Trigger by an operator or a program: its request id.
     Trigger(String),
 }
 

@@ -1,16 +1,17 @@
-//! What the state does not allow, one variant a rule. A refusal may be stored, so it holds no sentence (P2).
+//! Requests that the state does not allow, one variant for each rule. Refusals may be stored, so they hold no sentences
+//! (P2).
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{NodeId, RunKind, Time, WrongLabel, WrongSeal};
 
-/// Why something is not possible. Variants are only ever added at the end (P23).
+/// Why a request is not possible. New variants are added at the end (P23).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Impossible {
     /// The run's state does not allow it.
     #[error("the run is {}", .0.word())]
     RunIs(RunKind),
-    /// The policy `resend` does not act after the deadline.
+    /// The policy `resend` does not send after the deadline.
     #[error("past its deadline only a person sends again")]
     PastDeadline,
     /// No canary paused the run.
@@ -19,180 +20,180 @@ pub enum Impossible {
     /// No relay of the pool accepts email.
     #[error("no relay of pool '{0}' takes mail")]
     PoolWithoutRelay(String),
-    /// Labels that break a rule.
+    /// Labels are invalid.
     #[error("labels: {0}")]
     Labels(WrongLabel),
-    /// The details would be pruned before the gap is over (P17).
+    /// Details would be pruned before `min_gap` is over (P17).
     #[error("a min_gap above the retention: what was sent would be forgotten")]
     GapAboveRetention,
-    /// P17: recipients of a sealed audience have no address keys in the ledger.
+    /// The ledger has no address keys of a sealed audience, so `min_gap` cannot be checked (P17).
     #[error("a min_gap for a sealed audience: leave one of them out")]
     GapOfSealed,
     /// `max_runs` is 0.
     #[error("a schedule that may never run (max_runs is 0)")]
     NoRuns,
-    /// `max_runs` occurrences opened.
+    /// `max_runs` occurrences have opened.
     #[error("max_runs is used up")]
     RunsUsedUp,
-    /// An empty audience.
+    /// The audience is empty.
     #[error("a schedule needs at least one recipient")]
     NoRecipients,
-    /// A seal that breaks a rule.
+    /// The seal is invalid.
     #[error("{0}")]
     Seal(WrongSeal),
-    /// A test email has one recipient.
+    /// A test email does not have exactly one recipient.
     #[error("a test mail that does not go to exactly one recipient")]
     NotOneRecipient,
-    /// P8: outside the window of `jitter`.
+    /// An instant opens outside the window of `jitter` (P8).
     #[error("an instant that opens outside its window")]
     OutsideWindow,
-    /// A fire without content.
+    /// The fire opens nothing and explains nothing.
     #[error("a fire that neither opens nor explains")]
     EmptyFire,
-    /// Openings are sorted by their instants.
+    /// Openings are not sorted by their instants, or one is listed twice.
     #[error("openings that are out of order or twice the same")]
     Unordered,
-    /// P16: `overlap` allows one at a time.
+    /// `overlap` allows one opening at a time (P16).
     #[error("several openings at once where runs must not overlap")]
     SeveralOpenings,
-    /// A backfill opens what lies behind the plan, each name once.
+    /// A backfill opens only occurrences before the plan's next instant, each once.
     #[error("a backfill of what the plan has not left behind, or twice")]
     BackfillAhead,
-    /// An edit of a policy of the calendar carries the plan with it.
+    /// An edit that changes a policy of the calendar must contain the new plan.
     #[error("a policy of the calendar changes without the plan")]
     CalendarWithoutPlan,
-    /// The first name of an explained range opened.
+    /// An explained range begins with an occurrence that opened.
     #[error("a range of missed instants that begins with a run")]
     RangeBeginsWithRun,
-    /// The fire of an edit is of another schedule, or beside explained ranges.
+    /// The fire of an edit is for another schedule, or the edit also explains ranges.
     #[error("an edit that fires something else")]
     FiresElse,
-    /// The former timing has more due instants.
+    /// The former timing has more due instants than the entry opens or explains.
     #[error("more is due than this entry opens or explains")]
     MoreIsDue,
-    /// The former timing has a due instant.
+    /// A due instant of the former timing is neither opened nor explained.
     #[error("what is due is neither opened nor explained")]
     DueUnexplained,
-    /// The former timing has no due instant.
+    /// The former timing has no due instant that could be explained.
     #[error("nothing was missed that could be explained")]
     NothingMissed,
-    /// A campaign is launched for an instant that has not passed.
+    /// The instant of a campaign has passed.
     #[error("an instant that is over since {0}: give a later one")]
     InstantOver(Time),
-    /// A campaign that may still send.
+    /// The campaign may still send.
     #[error("to delete a campaign that is not over: cancel it first")]
     CampaignNotOver,
-    /// A cancelled campaign whose run is not finished.
+    /// The campaign is cancelled, and its run is not finished.
     #[error(
         "to delete it yet: it is cancelled, and some of its recipients are still claimed; try again when its run is \
          finished"
     )]
     CampaignStillClaimed,
-    /// A share of 0.
+    /// The share of a tenant is 0.
     #[error("a tenant has a share of 1 at least; pause what it must not send")]
     NoShare,
-    /// A day of a warm-up without a cap.
+    /// A day of the warm-up has no cap.
     #[error("a warm-up has a cap for each of its days, 1 at least")]
     DayWithoutCap,
-    /// The first day of a warm-up.
+    /// The first day of the warm-up is after today or too long ago.
     #[error("a warm-up begins today, or began within the last 400 days")]
     WarmUpBegin,
-    /// P19: chosen before the cluster is used.
+    /// A test clock can only be chosen before the cluster is used (P19).
     #[error("a test clock is chosen when a cluster is made, and this one is in use with real time")]
     InUse,
-    /// P19: no test clock.
+    /// The cluster has no test clock (P19).
     #[error("this cluster keeps real time; `cluster init --test-clock` makes one whose time can be moved")]
     RealTime,
-    /// P19: the test clock never goes back.
+    /// The test clock never goes back (P19).
     #[error("it is {now} already, and the clock only goes forward")]
     ClockGoesForward {
-        /// Ledger time.
+        /// Current ledger time.
         now: Time,
     },
-    /// P19: an advance does not pass a due instant.
+    /// An advance must not pass a due instant (P19).
     #[error("a schedule is due {due}, before {to}: advance to it, or jump")]
     DueBefore {
-        /// The due instant.
+        /// The instant that is due.
         due: Time,
-        /// The end of the advance.
+        /// Target of the advance.
         to: Time,
     },
-    /// P19: with a test clock no email leaves the machine.
+    /// With a test clock no email leaves the machine (P19).
     #[error("the time is a test's, so no mail leaves this machine, and {host} is another; give a relay on 127.0.0.1")]
     RelayElsewhere {
-        /// The relay's host.
+        /// Host of the relay.
         host: String,
     },
-    /// P15: an opt-out is taken back for a reason.
+    /// Taking back an opt-out needs a reason (P15).
     #[error("an opt-out is taken back for a reason, and there is none")]
     NoReason,
-    /// P15: the recipient opted out again.
+    /// The recipient opted out again after the request was made (P15).
     #[error("{0} has opted out again meanwhile")]
     OptedOutAgain(String),
-    /// P15: the recipient never opted out.
+    /// The recipient has not opted out (P15).
     #[error("{0} has not opted out")]
     NotOptedOut(String),
-    /// P23: the node cannot apply what the ledger may hold.
+    /// The node cannot apply entries of the ledger's level (P23).
     #[error("the ledger is at level {ledger}, this node knows {node}")]
     LevelTooLow {
         /// Level of the ledger.
         ledger: u32,
-        /// Highest level of the node.
+        /// Highest level that the node can apply.
         node: u32,
     },
-    /// P23: the level never falls.
+    /// The ledger's level never goes down (P23).
     #[error("the ledger is at level {ledger} and never goes back to {asked}")]
     LevelRaised {
-        /// The level asked for.
+        /// Requested level.
         asked: u32,
         /// Level of the ledger.
         ledger: u32,
     },
-    /// P23: a node has not announced the level.
+    /// A node has not announced that it can apply the level (P23).
     #[error(
         "node {node} has announced level {announced} (0: none), below {asked}; start it with the new release first"
     )]
     LevelNotAnnounced {
-        /// The level asked for.
+        /// Requested level.
         asked: u32,
         /// The node.
         node: NodeId,
-        /// The level that it announced; 0 if it never came up.
+        /// Level that it announced; 0 if it never announced one.
         announced: u32,
     },
 }
 
-/// What is bounded.
+/// A quantity with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Bounded {
-    /// Content in bytes.
+    /// Size of a content, in bytes.
     #[error("content (bytes)")]
     ContentBytes,
-    /// Audience of an entry in bytes.
+    /// Size of an audience in an entry, in bytes.
     #[error("inline audience (bytes)")]
     InlineBytes,
-    /// Recipients of an audience of an entry.
+    /// Number of recipients of an audience in an entry.
     #[error("inline audience (recipients)")]
     InlineRecipients,
-    /// Name of an audience in bytes.
+    /// Length of an audience's name, in bytes.
     #[error("name of the audience (bytes)")]
     AudienceNameBytes,
-    /// Occurrences that one entry opens.
+    /// Number of occurrences that one entry opens.
     #[error("openings in one entry")]
     Openings,
-    /// Occurrences of one backfill.
+    /// Number of occurrences of one backfill.
     #[error("occurrences in one backfill")]
     Backfill,
-    /// Recipients of one slice.
+    /// Number of recipients of one slice.
     #[error("slice (recipients)")]
     Slice,
-    /// Rate of a tenant.
+    /// Rate of a tenant, in thousandths of a recipient a second.
     #[error("rate of a tenant (thousandths)")]
     TenantRate,
     /// Share of a tenant.
     #[error("share of a tenant")]
     TenantShare,
-    /// Days of a warm-up.
+    /// Number of days of a warm-up.
     #[error("warm-up (days)")]
     WarmUpDays,
 }

@@ -1,14 +1,15 @@
 //! A range of consecutive instants of a schedule, stored as the distances between their names.
 //!
-//! Instants that did not open are kept as ranges (P8). A backfill opens some of them later, and then the range must say
-//! by name what lies before and after (P1). Only the calendar knows the names, and the schedule may have another one by
-//! then, so the range carries them. Instants recur: an outage of days is one distance and a number.
+//! Instants that did not open are stored as ranges (P8). A backfill may open some of them later, and the range is then
+//! split at their names (P1). Only the calendar could compute the names, and an edit may have replaced it by then. So
+//! the range stores them. Instants recur, so an outage of days is one distance and a count.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Nominal, Time};
 
-/// How the names after a first one follow: each later than the one before, and of the same kind and fold.
+/// Distances from the first name to the following ones. Each name is later than the one before, of the same kind and
+/// fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstantRange(Vec<EqualSteps>);
 
@@ -19,24 +20,24 @@ struct EqualSteps {
     times: u32,
 }
 
-/// Where a name stands to a range.
+/// Position of a name relative to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangePosition {
-    /// Names of the range before it.
+    /// Number of names of the range before it.
     pub before: u32,
-    /// It is one of them.
+    /// True if the name is one of the range.
     pub is_told: bool,
 }
 
 impl InstantRange {
-    /// One distance, so many times.
+    /// Returns a range with `times` equal distances.
     pub fn every(step_ms: i64, times: u32) -> InstantRange {
         let mut range = InstantRange::default();
         range.extend(step_ms, times);
         range
     }
 
-    /// So many names more, each at that distance after the one before.
+    /// Appends `times` names, each `step_ms` after the one before.
     pub fn extend(&mut self, step_ms: i64, times: u32) {
         match self.0.last_mut() {
             _ if times == 0 => {}
@@ -45,27 +46,27 @@ impl InstantRange {
         }
     }
 
-    /// How many names, the first among them.
+    /// Number of names, with the first.
     pub fn count(&self) -> u32 {
         self.0.iter().fold(1, |count: u32, steps| count.saturating_add(steps.times))
     }
 
-    /// How many distances are written down: what it costs.
+    /// Number of stored distances; the size of the range depends on it.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Is the first name the only one?
+    /// True if the first name is the only one.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The last name, by the first.
+    /// Returns the last name of the range that begins with `first`.
     pub fn last(&self, first: &Nominal) -> Nominal {
         self.name(first, self.count().saturating_sub(1))
     }
 
-    /// Where `name` stands to the range that begins with `first`; none when it lies outside.
+    /// Returns the position of `name` in the range that begins with `first`; `None` if it is outside.
     pub fn place(&self, first: &Nominal, name: &Nominal) -> Option<RangePosition> {
         let mut ahead = distance_ms(first, name)?;
         let mut before: u32 = 0;
@@ -89,7 +90,7 @@ impl InstantRange {
         None
     }
 
-    /// The names from one place up to another one, which is left out; none where there are none.
+    /// Returns the names from position `from` up to `to`, exclusive; `None` if there are none.
     pub fn part(&self, first: &Nominal, from: u32, to: u32) -> Option<(Nominal, InstantRange)> {
         let to = to.min(self.count());
         if from >= to {
@@ -125,7 +126,7 @@ impl InstantRange {
     }
 }
 
-/// How far a name is after another one that can be in a range with it.
+/// Distance between two names that can be in one range, in milliseconds; `None` for other names.
 pub fn distance_ms(from: &Nominal, to: &Nominal) -> Option<i64> {
     match (from, to) {
         (Nominal::Civil { civil_ms: from, fold: one }, Nominal::Civil { civil_ms: to, fold: other }) => {
@@ -144,7 +145,7 @@ mod tests {
         Nominal::Instant(Time(ms))
     }
 
-    /// 100, 110, 120, 130, then 200 and 300.
+    /// The names 100, 110, 120, 130, then 200 and 300.
     fn uneven() -> InstantRange {
         let mut range = InstantRange::every(10, 3);
         range.extend(70, 1);

@@ -1,35 +1,34 @@
-//! Labels of a schedule: keys and values by which people group schedules. Nothing in the ledger acts by them.
+//! Labels of a schedule: keys and values by which users group schedules. The ledger's decisions never depend on them.
 //!
-//! Validated once, where a request becomes a command; `apply` checks again what bounds the state. The
-//! characters are those of Kubernetes, whose users know them; a key has no prefix, because tenants keep apart
-//! what prefixes are for.
+//! They are validated where a request becomes a command; `apply` checks them again to bound the state. The allowed
+//! characters are those of Kubernetes. A key has no prefix, because tenants are already separate.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Labels of one schedule, at most.
+/// Labels of one schedule at most.
 pub const LABELS_MAX: usize = 16;
-/// Characters of a key, and of a value, at most.
+/// Longest key or value, in characters.
 pub const LABEL_CHARS_MAX: usize = 63;
 
-/// Labels that keep the rules: sorted, each key once.
+/// Valid labels: sorted, each key once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels(BTreeMap<String, String>);
 
-/// What is wrong with labels.
+/// Why labels are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WrongLabel {
-    /// More than [`LABELS_MAX`].
+    /// There are more than [`LABELS_MAX`]; their number.
     TooMany(usize),
-    /// A key that is none.
+    /// This key is invalid.
     Key(String),
-    /// The value of a key that is none.
+    /// The value of a key is invalid.
     Value {
-        /// Whose.
+        /// Key of the value.
         key: String,
-        /// As it was given.
+        /// The value as given.
         value: String,
     },
 }
@@ -51,12 +50,12 @@ impl fmt::Display for WrongLabel {
 
 impl std::error::Error for WrongLabel {}
 
-/// May this be the key of a label?
+/// True if `text` is a valid key of a label.
 pub fn is_key(text: &str) -> bool {
     !text.is_empty() && is_value(text)
 }
 
-/// May this be the value of a label?
+/// True if `text` is a valid value of a label.
 pub fn is_value(text: &str) -> bool {
     let at_ends = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -67,7 +66,7 @@ pub fn is_value(text: &str) -> bool {
 }
 
 impl Labels {
-    /// Labels that keep the rules, or the first rule that is broken.
+    /// Returns valid labels, or the first rule that they break.
     pub fn new(labels: BTreeMap<String, String>) -> Result<Labels, WrongLabel> {
         let labels = Labels(labels);
         labels.check().map(|()| labels)
@@ -78,12 +77,12 @@ impl Labels {
         &self.0
     }
 
-    /// The value of a key; none where there is no such label.
+    /// The value of a key; `None` if there is no such label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// Checks the rules.
+    /// Returns the first rule that they break, if there is one.
     pub fn check(&self) -> Result<(), WrongLabel> {
         if self.0.len() > LABELS_MAX {
             return Err(WrongLabel::TooMany(self.0.len()));

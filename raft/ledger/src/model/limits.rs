@@ -1,101 +1,101 @@
-//! The numbers by which `apply` decides, one set for each level of the ledger (P23).
+//! Limits and durations that `apply` uses, one set for each level of the ledger (P23).
 //!
 //! Replicas of two releases apply the same entry, so a number must not change with the build. A release that changes
-//! one adds a set for its level below, such as `const LEVEL_2: Limits = Limits { slice: 512, ..LEVEL_1 };`. `apply`
-//! and all that propose go by the level of the ledger that they read ([`Ledger::limits`]). A command line has no ledger:
-//! it uses the limits of its release's highest level (`LEVEL`), and the node decides.
+//! one adds a set for its level below, such as `const LEVEL_2: Limits = Limits { slice: 512, ..LEVEL_1 };`. `apply` and
+//! all proposers use the level of the ledger that they read ([`Ledger::limits`]). A command line has no ledger. It uses
+//! the limits of its release's highest level (`LEVEL`), and the node decides.
 //!
-//! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet: before one
-//! changes, it moves into the table. The tests below record both.
+//! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet. Before such
+//! a number changes, it moves into the table. The tests below record both.
 
 use crate::model::{DAY_MS, Ledger};
 use crate::storage::ROW_BYTES_MAX;
 
-/// What a level allows. Times are in milliseconds.
+/// Limits of one level. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Recipients of one slice, the unit that is claimed.
+    /// Recipients of one slice, the unit that is claimed, at most.
     pub slice: u32,
-    /// Occurrences that one entry opens; the timer cuts there.
+    /// Occurrences that one entry opens at most; the timer splits longer lists there.
     pub openings: usize,
-    /// Runs of one page.
+    /// Runs of one page at most.
     pub page_runs: usize,
-    /// Bytes of a page's row beyond which the words of a pause are left out of it. Up to 1 MiB each run has 192 bytes
-    /// left for counts and refusals.
+    /// Bytes of a page's row at most, if the text of a pause is added to it; beyond it the text is left out. Each run
+    /// has 192 bytes between this limit and 1 MiB, for counts and refusals.
     pub page_bytes: usize,
-    /// Recipients of a run that shares a page.
+    /// Recipients at most of a run that shares a page.
     pub small_audience: u32,
-    /// Occurrences of one backfill.
+    /// Occurrences of one backfill at most.
     pub backfill: usize,
-    /// Stored answers of one tenant; its oldest goes first.
+    /// Stored answers of one tenant at most; its oldest is removed first.
     pub answers: usize,
-    /// How long the stored answer to a request id lives, in ledger time.
+    /// How long the stored answer to a request id is kept, in ledger time.
     pub answer_ms: i64,
-    /// By how much ledger time grows in one entry, except at the start of an epoch (P18).
+    /// How far ledger time may advance in one entry, except at the start of an epoch (P18).
     pub leap_ms: i64,
-    /// By how much the only voter's clock may be moved against the time that its machine has run; beyond it an operator
-    /// must look (P18).
+    /// How far the only voter's clock may deviate from the time that its machine has run. Beyond this an operator must
+    /// check it (P18).
     pub clock_step_ms: u64,
-    /// How late an instant still is on time: a fail-over is no missed instant.
+    /// How late an instant is still on time. A fail-over does not make an instant a missed one.
     pub on_time_ms: i64,
-    /// How shortly before the end of a pause an instant still is on time.
+    /// How long before the end of a pause an instant is still on time.
     pub pause_end_ms: i64,
-    /// Deaths of a node that are kept. Where so many lie within ten minutes, it rests (P12).
+    /// Crashes of a node that are kept. If this many are within ten minutes, the node gets no claims for a while (P12).
     pub crashes_kept: usize,
-    /// Bytes of a content, all parts together.
+    /// Size of a content at most, in bytes, all parts together.
     pub content_bytes: usize,
-    /// Bytes of a list that a schedule holds itself.
+    /// Size at most of a list that a schedule holds itself, in bytes.
     pub inline_bytes: usize,
-    /// Recipients of such a list; larger ones never pass through the log (P20).
+    /// Recipients of such a list at most. Larger lists never pass through the log (P20).
     pub inline_recipients: usize,
-    /// Bytes of the name of an audience, or of a column of a sealed one.
+    /// Length at most of the name of an audience, or of a column of a sealed one, in bytes.
     pub audience_name_bytes: usize,
-    /// For how long the same content to the same audience is launched again only on purpose (P20).
+    /// For how long a launch with the same content to the same audience needs the user's consent (P20).
     pub again_ms: i64,
-    /// Days of a warm-up.
+    /// Days of a warm-up at most.
     pub warm_up_days: usize,
-    /// A tenant's rate, in thousandths of a recipient a second.
+    /// Rate of a tenant at most, in thousandths of a recipient a second.
     pub tenant_rate_milli: u64,
-    /// A tenant's share. The smallest beside the largest has turns of a sixteenth of a slice: rows of 16 recipients,
-    /// each with a claim and a settle of its own, and two bytes a recipient when they are closed. Shorter ones would
-    /// cost more than they are worth.
+    /// Share of a tenant at most. The smallest share beside the largest one gets turns of a sixteenth of a slice:
+    /// claims of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter
+    /// turns would cost too much.
     pub tenant_share: u32,
-    /// Entries of a run of which run events are kept; of more the oldest is forgotten.
+    /// Log entries whose run events are kept for a run; beyond it the oldest are removed.
     pub run_events: usize,
-    /// Refusals in a row, none of which names a mailbox, that pause a run.
+    /// Refusals in a row that name no mailbox and pause a run.
     pub policy_refusals: usize,
-    /// The wait after such a refusal.
+    /// How long a recipient waits after such a refusal.
     pub policy_wait_ms: i64,
-    /// By which the same words pause a run.
+    /// Limits by which refusals with the same text pause a run.
     pub same_words: SameWordsLimits,
-    /// By which a large share of dead recipients pauses a run.
+    /// Limits by which a large share of dead recipients pauses a run.
     pub bounce_breaker: BounceBreakerLimits,
-    /// Bytes of packed closed rows that lie together.
+    /// Size of a block of packed closed claims at most, in bytes.
     pub claim_block_bytes: usize,
 }
 
-/// See `same_words`.
+/// Limits of the same-words rule; see the module `same_words`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SameWordsLimits {
-    /// Hashes of a run that are counted: the ones seen last. A relay has few texts, and usually one for each cause.
+    /// Hashes that a run counts: the ones seen last. A relay has few texts, and usually one for each cause.
     pub groups: usize,
-    /// Fewer recipients never pause a run: a list of a normal size has some dead addresses at one provider.
+    /// Fewer recipients never pause a run: a normal list has some dead addresses at one provider.
     pub recipients: u32,
-    /// The run is paused where one of so many recipients with a final answer has these words. Lists with 10 % dead
-    /// addresses are already called bad by providers; half is no list of addresses that exist.
+    /// A run is paused if one in this many recipients with a final answer died of this text. Providers already call
+    /// lists with 10 % dead addresses bad; a list with half of them dead is not a real list.
     pub one_of: u32,
 }
 
-/// See `bounce breaker`.
+/// Limits of the bounce breaker; see the module `bounce_breaker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BounceBreakerLimits {
-    /// Recipients of the first window. A run with no more recipients is never paused for its dead letters: a list inside
-    /// a schedule may have as many, and their dead letters are a few megabytes.
+    /// Length of the first window, in decided recipients. A run with no more recipients is never paused for its dead
+    /// letters: they take a few megabytes at most.
     pub window: u32,
-    /// At most one of this many recipients may be dead: Amazon SES may pause a sender with 10 % bounces ("Amazon SES
-    /// sending review process FAQs", bounces).
+    /// At most one in this many recipients of a window may be dead. Amazon SES may pause a sender with 10 % bounces
+    /// ("Amazon SES sending review process FAQs", bounces).
     pub one_of: u32,
-    /// When the operator resumes a run that was paused for its dead letters, the window grows by this factor.
+    /// Factor by which the window grows when the operator resumes a run that was paused for its dead letters.
     pub further: u32,
 }
 
@@ -139,7 +139,7 @@ pub const fn limits(level: u32) -> &'static Limits {
 }
 
 impl Ledger {
-    /// The limits by which the next entry is applied.
+    /// Returns the limits that apply to the next entry.
     pub fn limits(&self) -> &'static Limits {
         limits(self.head.level)
     }
@@ -149,7 +149,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// What a level allows never changes. A new number is a set for a new level.
+    /// The limits of a level never change. A new number needs a set for a new level.
     #[test]
     fn limits_of_level_1_are_as_recorded() {
         let recorded = "Limits { slice: 256, openings: 4096, page_runs: 1024, page_bytes: 851968, \
@@ -163,23 +163,24 @@ mod tests {
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 
-    /// Each set must fit what its numbers are stored in.
+    /// Each set must fit the types and sizes in which its numbers are stored.
     #[test]
     fn limits_of_each_level_fit_entries_pages_and_chunks() {
         use crate::command::ENTRY_BYTES_MAX;
         use crate::model::CHUNK;
         for level in 1..=crate::storage::level::KNOWN {
             let limits = limits(level);
-            // A shared page is one chunk: its runs never straddle two.
+            // A shared page is one chunk, so its runs never span two chunks.
             assert!(limits.page_runs as u32 * limits.small_audience <= CHUNK, "level {level}");
-            // Numbers of a list that is kept by its hash fit into one set of slots.
+            // Recipient numbers of a list stored by hash fit into one set of slots.
             assert!(limits.inline_recipients <= CHUNK as usize, "level {level}");
-            // Content and audience travel once, in the entry that creates their schedule.
+            // Content and audience are both in the entry that creates their schedule.
             assert!(limits.content_bytes + limits.inline_bytes <= ENTRY_BYTES_MAX * 5 / 4, "level {level}");
         }
     }
 
-    /// A change of one of these makes replicas of two releases differ: it needs a new form, or a place in the table.
+    /// A change of one of these numbers makes replicas of two releases differ. It needs a new stored form, or a place
+    /// in the table.
     #[test]
     fn numbers_outside_the_table_are_as_recorded() {
         use crate::apply::{epoch, prune};

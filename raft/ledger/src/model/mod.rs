@@ -1,6 +1,6 @@
-//! The data of the replicated state: one subject a file. No clock, no chance, no I/O.
+//! Data types of the replicated state, one subject in each file. They use no clock, no random numbers and no I/O.
 //!
-//! Everything else in the crate depends on this folder; it depends only on `calendar`, `storage` (forms and tables),
+//! All other folders of the crate depend on this one. It depends only on `calendar`, `storage` (forms and tables),
 //! `index` and `fingerprint`.
 
 pub mod access;

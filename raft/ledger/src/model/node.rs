@@ -1,69 +1,69 @@
-//! Nodes, epochs and clocks, and the head of the ledger: the one row that changes with every entry.
+//! Nodes, epochs and clocks, and the head of the ledger: the only row that changes with every entry.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Time};
 use crate::storage::level::GENESIS_LEVEL;
 
-/// A node as the ledger knows it.
+/// A node in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name, for people.
+    /// Its name, for users.
     pub name: String,
-    /// Its current life.
+    /// Its current incarnation.
     pub incarnation: Incarnation,
-    /// Log index of the entry that said so.
+    /// Log index of the `NodeUp` entry of this incarnation.
     pub up_index: u64,
-    /// The highest ledger level that it can apply, as it announced it.
+    /// Highest ledger level that the node can apply, as it announced it.
     pub level: u32,
-    /// What its process drew: the same life asks again under the same number.
+    /// Random number of its process. A repeated `NodeUp` of the same process is recognised by it.
     pub process_nonce: u64,
-    /// Log index of the last revocation of one of its rows: see [`Ledger::floor`](crate::Ledger::floor).
+    /// Log index of the last revocation of one of its claims: see [`Ledger::floor`](crate::Ledger::floor).
     pub revoked_index: u64,
-    /// Its last deaths with open rows (P12).
+    /// Its last crashes with open claims (P12).
     pub crashes: CrashHistory,
-    /// Rows of its current life were revoked, and that life has claimed nothing since: if another life comes
-    /// up, this one died.
+    /// True if claims of its current incarnation were revoked, and it has claimed nothing since. If another incarnation
+    /// comes up then, this counts as a crash.
     pub lost: bool,
-    /// When its current life came up; none: at level 1.
+    /// Ledger time at which its current incarnation came up. `None`: at level 1.
     #[cfg(feature = "next-level")]
     pub up_at: Option<Time>,
 }
 
-/// The epoch in force.
+/// The current epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochState {
     /// Log index of its `EpochStart`.
     pub epoch: Epoch,
-    /// Its leader.
+    /// Leader of the epoch.
     pub leader: ClaimOwner,
-    /// Ledger time from which it counts.
+    /// Ledger time at which it began.
     pub base: Time,
-    /// Did two voters' clocks agree? If not, nothing fires (P18).
+    /// True if two voters' clocks agreed. Otherwise nothing fires (P18).
     pub clocks_agree: bool,
 }
 
-/// A single voter's clock, and how long its machine had run when it showed that (P18).
+/// Clock of a single voter, and the uptime of its machine at that reading (P18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoleClock {
-    /// Its wall clock.
+    /// Reading of its wall clock.
     pub reading: VoterClock,
-    /// Its machine.
+    /// Boot and uptime of its machine.
     pub machine: MachineClock,
 }
 
-/// The one row that changes with every entry.
+/// The only row that changes with every entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Index of the last entry that was applied.
+    /// Index of the last applied entry.
     pub applied: u64,
-    /// Ledger time (P18).
+    /// Current ledger time (P18).
     pub now: Time,
-    /// The epoch in force.
+    /// The current epoch; `None` before the first one.
     pub epoch: Option<EpochState>,
-    /// The clock of a cluster of one voter, as it was last agreed with.
+    /// Last accepted clock of a cluster with one voter; `None` with more voters.
     pub sole_clock: Option<SoleClock>,
-    /// Raft group.
+    /// Number of the Raft group.
     pub group: u32,
     /// Incarnation of the cluster: raised by a restore (P21).
     pub cluster_incarnation: u64,
@@ -71,16 +71,16 @@ pub struct Head {
     pub level: u32,
     /// Log index of the last opt-out, pause or cancel: see [`Ledger::floor`](crate::Ledger::floor).
     pub forbidden_index: u64,
-    /// The clock that is moved by hand; none where real time is kept (P19).
+    /// The test clock; `None` if the cluster keeps real time (P19).
     pub test_clock: Option<TestClock>,
 }
 
-/// A clock that is moved by hand (P19).
+/// A clock that the operator moves (P19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestClock {
     /// Log index of the entry that chose it.
     pub index: u64,
-    /// How far ledger time is ahead of the leader's clock; only grows. Milliseconds.
+    /// How far ledger time is ahead of the leader's clock; it only grows. Milliseconds.
     pub offset_ms: i64,
 }
 
@@ -101,26 +101,26 @@ impl Default for Head {
 }
 
 impl Head {
-    /// How far ledger time is ahead of the leader's clock: zero but for a test clock (P19). Milliseconds.
+    /// How far ledger time is ahead of the leader's clock; 0 without a test clock (P19). Milliseconds.
     pub fn offset_ms(&self) -> i64 {
         self.test_clock.map_or(0, |clock| clock.offset_ms)
     }
 }
 
-/// One voter's clock at the start of an epoch.
+/// One voter's clock reading at the start of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoterClock {
-    /// Whose.
+    /// The voter.
     pub node: NodeId,
-    /// Its wall clock.
+    /// Reading of its wall clock.
     pub wall: Time,
 }
 
-/// The clock of one machine that is never set (CLOCK_BOOTTIME).
+/// Uptime of a machine (CLOCK_BOOTTIME), a clock that is never set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineClock {
-    /// Names one life of one machine: a hash of its boot id.
+    /// Identifies one boot of one machine: a hash of its boot id.
     pub boot: u64,
-    /// How long that life has lasted, sleep included. Milliseconds.
+    /// Time since that boot, sleep included. Milliseconds.
     pub boot_ms: u64,
 }

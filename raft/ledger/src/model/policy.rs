@@ -1,4 +1,4 @@
-//! The knobs of a schedule, with their defaults and bounds.
+//! Policies of a schedule, with their defaults and bounds.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,82 +11,82 @@ pub const MINUTE_MS: i64 = 60_000;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// One day in milliseconds.
 pub const DAY_MS: i64 = 24 * HOUR_MS;
-/// The least time that a run has to be sent, however soon the next instant comes. Milliseconds.
+/// Shortest time to send a run, however soon the next instant comes. Milliseconds.
 pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
-/// The longest `finish_by` that may be chosen, or forecast for a campaign. Milliseconds.
+/// Longest `finish_by` that may be chosen, or forecast for a campaign. Milliseconds.
 pub const FINISH_MS_MAX: i64 = 30 * DAY_MS;
 
-/// What becomes of instants that were missed (P16).
+/// What happens to missed instants (P16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CatchUp {
-    /// The latest missed one opens, the others are explained.
+    /// The latest missed instant opens; the others are explained.
     #[default]
     One,
-    /// Each opens, within `start_within`.
+    /// Each missed instant opens if it is within `start_within`.
     All,
-    /// None opens.
+    /// No missed instant opens.
     None,
 }
 
-/// What becomes of an instant that falls due while a former run of its schedule is not finished (P1): while
-/// something of it is pending or claimed. What is in doubt does not hold it up.
+/// What happens to an instant that is due while an earlier run of its schedule is unfinished (P1), which means that a
+/// recipient is pending or claimed. Recipients in doubt do not block it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
-    /// It waits until the run is finished. Of several that wait, `catch_up` says which open.
+    /// The instant waits until the run is finished. If several wait, `catch_up` decides which of them open.
     #[default]
     BufferOne,
-    /// It does not open.
+    /// The instant does not open.
     Skip,
-    /// It opens: runs stand side by side.
+    /// The instant opens; both runs send at the same time.
     Allow,
-    /// It opens, and what the former run has not sent is cancelled.
+    /// The instant opens, and pending recipients of the earlier run are cancelled.
     CancelOther,
 }
 
-/// What becomes of a mail whose hand-off may or may not have happened.
+/// What happens to a recipient in doubt: its email may or may not have been accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InDoubt {
-    /// It waits for an operator, or for its owner's journal.
+    /// It waits for the operator, or for the owner's journal.
     #[default]
     Hold,
-    /// It is sent again: a duplicate is possible, by choice, and counted.
+    /// Its email is sent again. A duplicate is possible; the user accepts this, and it is counted.
     Resend,
-    /// It is closed as `assumed` when the run ends or after 24 h; never counted as sent.
+    /// It is closed as `assumed` when the run ends, or after 24 h. It never counts as sent.
     AssumeSent,
 }
 
-/// Everything an owner may choose about a schedule's firing and sending.
+/// What the user may choose about how a schedule fires and sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
-    /// Clock changes: the gap and the overlap.
+    /// How clock changes are handled: local times that are skipped or occur twice.
     pub dst: calendar::DstPolicies,
-    /// Missed instants.
+    /// How missed instants are handled.
     pub catch_up: CatchUp,
-    /// An occurrence later than this does not open. Milliseconds.
+    /// An occurrence that is later than this does not open. Milliseconds.
     pub start_within_ms: i64,
-    /// What an open run has not sent this long after its nominal instant expires; also at the next
-    /// nominal instant. Milliseconds.
+    /// Recipients that are not sent this long after the run's nominal instant expire; also at the next nominal instant.
+    /// Milliseconds.
     pub finish_by_ms: i64,
-    /// Doubt.
+    /// How recipients in doubt are handled.
     pub in_doubt: InDoubt,
-    /// Attempts without a known cause after which a recipient is dead: permanent answers that name none, dialogues that
-    /// broke after RCPT, and doubts that were sent again by policy.
+    /// A recipient is dead after this many counted attempts. Counted are permanent answers that name no cause,
+    /// dialogues that broke after RCPT, and doubts that the policy sent again.
     pub max_attempts: u8,
-    /// First wait after a failed attempt; it doubles. Milliseconds.
+    /// First wait after a failed attempt; it doubles with each attempt. Milliseconds.
     pub backoff_from_ms: i64,
     /// Longest wait after a failed attempt. Milliseconds.
     pub backoff_to_ms: i64,
-    /// The details of a run are kept this long after it finished (P24). Milliseconds.
+    /// Details of a run are kept this long after it finished (P24). Milliseconds.
     pub retention_ms: i64,
-    /// A former run that is not finished.
+    /// How an earlier, unfinished run is handled.
     pub overlap: Overlap,
-    /// No recipient gets emails of two runs whose nominal instants are less than this apart (P17); 0: no limit.
+    /// No recipient gets emails of two runs whose nominal instants are closer than this (P17). 0: no limit.
     /// Milliseconds.
     pub min_gap_ms: i64,
-    /// An occurrence opens within this after its instant: its place there is a hash of the schedule's name and of
-    /// its own, and never reaches the next instant. Milliseconds.
+    /// An occurrence opens within this time after its instant, and before the next instant. The delay is a hash of the
+    /// schedule's name and the occurrence's name. Milliseconds.
     pub jitter_ms: i64,
-    /// Some recipients go first, and the rest waits until it is known how that went (P6).
+    /// Some recipients are sent first, and the others wait for the verdict (P6). `None`: no canary.
     pub canary: Option<Canary>,
 }
 
@@ -111,7 +111,7 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// The wait after `attempts` counted attempts: doubling, within its bounds. Milliseconds.
+    /// Returns the wait after `attempts` counted attempts; it doubles within its bounds. Milliseconds.
     pub fn backoff_ms(&self, attempts: u8) -> i64 {
         let doublings = u32::from(attempts.saturating_sub(1)).min(30);
         self.backoff_from_ms.saturating_mul(1_i64 << doublings).min(self.backoff_to_ms)

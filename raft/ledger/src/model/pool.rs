@@ -1,7 +1,7 @@
-//! What is set of a pool of relays: how much may go by it on each of its first days (P25), and whether its emails carry
-//! `X-Reveille-*` headers.
+//! Settings of a pool of relays: the daily caps of its warm-up (P25), and whether its emails carry `X-Reveille-*`
+//! headers.
 //!
-//! A pool is the name that relays have. It needs no object: one without sends what its relays take. Days are those of
+//! A pool is a name that relays have, and needs no row of its own. A pool without a row has no caps. Days are days of
 //! ledger time in UTC.
 
 use serde::{Deserialize, Serialize};
@@ -13,58 +13,58 @@ use crate::model::{DAY_MS, Time};
 pub struct Day(pub i64);
 
 impl Day {
-    /// The day of an instant.
+    /// Returns the day of an instant.
     pub fn of(now: Time) -> Day {
         Day(now.0.div_euclid(DAY_MS))
     }
 
-    /// When it is over.
+    /// Returns the end of the day.
     pub fn end(self) -> Time {
         Time(self.0.saturating_add(1).saturating_mul(DAY_MS))
     }
 }
 
-/// What is set of a pool, and what was sent on the current day of its warm-up.
+/// Settings of a pool, and its count for the current day of its warm-up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolRow {
-    /// The first day of its warm-up.
+    /// First day of its warm-up.
     pub first: Day,
-    /// Emails on each of its days, at most; after the last one there is no bound. Empty: there is no warm-up.
+    /// Largest number of emails on each day of the warm-up; after the last one there is no cap. Empty: no warm-up.
     pub caps: Vec<u32>,
-    /// The day of which `spent` tells.
+    /// The day that `spent` counts.
     pub day: Day,
-    /// Recipients that were sent on that day, or may have been: claimed, and then sent or in doubt.
+    /// Recipients that were sent on that day, or may have been: they were claimed, and then sent or in doubt.
     pub spent: u32,
-    /// Do its emails carry `X-Reveille-Run` and `X-Reveille-Fence`?
+    /// True if its emails carry `X-Reveille-Run` and `X-Reveille-Fence`.
     pub reveille_headers: bool,
     /// Log index of the entry that set it last.
     pub index: u64,
 }
 
 impl PoolRow {
-    /// How many may be sent on a day; none where there is no bound.
+    /// Cap of a day; `None` if there is none.
     pub fn cap(&self, day: Day) -> Option<u32> {
         let number = usize::try_from(day.0.checked_sub(self.first.0)?).ok()?;
         self.caps.get(number).copied()
     }
 
-    /// How many were sent on a day, or may have been.
+    /// Number of recipients that were sent on a day, or may have been.
     pub fn spent(&self, day: Day) -> u32 {
         if self.day == day { self.spent } else { 0 }
     }
 
-    /// Is it as a pool of which nothing is set? What was sent on the day on which its warm-up was taken away is known
-    /// until the day is over, for the next one that is set.
+    /// True if all settings have their defaults. The row stays until the end of the day on which its warm-up was
+    /// removed: a warm-up that is set on the same day must know what was sent.
     pub fn is_default(&self) -> bool {
         self.caps.is_empty() && self.reveille_headers
     }
 
-    /// Does it count what is sent on a day?
+    /// True if it counts what is sent on a day.
     pub(crate) fn counts(&self, day: Day) -> bool {
         !self.caps.is_empty() || self.day >= day
     }
 
-    /// Does it say nothing any more?
+    /// True if the row can be removed.
     pub(crate) fn is_forgotten(&self, day: Day) -> bool {
         self.is_default() && !self.counts(day)
     }
@@ -76,17 +76,18 @@ impl PoolRow {
     }
 }
 
-/// See [`crate::command::Command::PoolSet`].
+/// Arguments of [`crate::command::Command::PoolSet`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSet {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// As [`PoolRow::caps`]; empty: its warm-up stays as it is.
+    /// New [`PoolRow::caps`]. Empty: the warm-up does not change.
     pub caps: Vec<u32>,
-    /// Its first day; where none is given the one it has, if that plan runs or is the same one, or today.
+    /// First day of the warm-up. `None`: the known first day if that warm-up is running or has the same caps, else
+    /// today.
     pub first: Option<Day>,
-    /// As [`PoolRow::reveille_headers`]; none: as it is.
+    /// New [`PoolRow::reveille_headers`]. `None`: it does not change.
     pub reveille_headers: Option<bool>,
 }

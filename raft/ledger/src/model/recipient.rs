@@ -1,27 +1,27 @@
-//! The state of one recipient in one run, and the counts of a run by state.
+//! State of one recipient in one run, and the counts of a run by state.
 
 use serde::{Deserialize, Serialize};
 
-/// Where one recipient stands in one run.
+/// State of one recipient in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RecipientState {
-    /// To be sent, now or when its wave comes in.
+    /// To be claimed, now or when its retry bucket is reached.
     Pending,
-    /// In exactly one open row.
+    /// In exactly one open claim.
     Claimed,
-    /// Answered 250 to the final dot. Terminal.
+    /// A relay answered 250 to the final dot. Terminal.
     Sent,
-    /// Refused for good, or attempts used up. Terminal.
+    /// Refused permanently, or all attempts are used up. Terminal.
     Dead,
-    /// Opted out. Terminal.
+    /// The recipient opted out, or `min_gap` forbids the email. Terminal.
     Suppressed,
-    /// Too stale. Terminal.
+    /// The deadline passed. Terminal.
     Expired,
-    /// By an operator. Terminal.
+    /// Cancelled by an operator or by another run of the schedule. Terminal.
     Cancelled,
-    /// In doubt, and closed by policy or operator. Terminal; never counted as sent.
+    /// Was in doubt, and was closed by policy or operator. Terminal; never counted as sent.
     Assumed,
-    /// The terminator may have been written and no answer is known. Held in its row.
+    /// The final dot may have been sent, and no answer is known. Kept in its claim.
     InDoubt,
 }
 
@@ -39,18 +39,18 @@ impl RecipientState {
         RecipientState::InDoubt,
     ];
 
-    /// Does nothing but an accept change it any more?
+    /// True if only a later accept can change the state.
     pub fn is_terminal(self) -> bool {
         !matches!(self, RecipientState::Pending | RecipientState::Claimed | RecipientState::InDoubt)
     }
 }
 
-/// Recipients by state; the sum is the audience (P1).
+/// Number of recipients by state. The sum is the audience (P1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts([u32; 9]);
 
 impl Counts {
-    /// All recipients pending.
+    /// Returns counts with all recipients pending.
     pub fn pending(audience: u32) -> Counts {
         let mut counts = Counts::default();
         counts.0[RecipientState::Pending as usize] = audience;
@@ -62,12 +62,12 @@ impl Counts {
         self.0[state as usize]
     }
 
-    /// All recipients.
+    /// Total number of recipients.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Nothing pending, nothing claimed (P1).
+    /// True if no recipient is pending or claimed (P1).
     pub fn is_finished(&self) -> bool {
         self.get(RecipientState::Pending) == 0 && self.get(RecipientState::Claimed) == 0
     }

@@ -1,7 +1,6 @@
 //! Refusals: deterministic answers of the ledger, equal on every replica and part of the reply.
 //!
-//! A refusal changes nothing. It is never a fault of storage and never worth a blind retry; what to do
-//! next is in the text.
+//! A refusal changes nothing. It is never caused by storage, and a blind retry does not help; its text says what to do.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,187 +8,187 @@ use crate::model::{
     ActivityKind, Bounded, CanaryState, Epoch, Impossible, Incarnation, RunId, ScheduleId, StageKind, Time,
 };
 
-/// Why the ledger did not do what was asked.
+/// Why the ledger refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// P13: proposed under another epoch than the one in force.
+    /// The entry was proposed under another epoch than the current one (P13).
     #[error("proposed under epoch {}, but epoch {} is in force", .proposed.0, .current.0)]
     WrongEpoch {
-        /// What the entry carried.
+        /// Epoch of the entry.
         proposed: Epoch,
-        /// What is in force.
+        /// Current epoch.
         current: Epoch,
     },
-    /// P18: ledger time never goes back.
+    /// Ledger time never goes back (P18).
     #[error("ledger time is {ledger} already, the entry says {entry}")]
     TimeWentBack {
-        /// Ledger time.
+        /// Current ledger time.
         ledger: Time,
-        /// The entry's.
+        /// Time of the entry.
         entry: Time,
     },
-    /// P18: a leap is only possible at the start of an epoch.
+    /// A large step of ledger time is only possible at the start of an epoch (P18).
     #[error("the entry is more than 60 s ahead of ledger time {ledger}: {entry}")]
     TimeLeaps {
-        /// Ledger time.
+        /// Current ledger time.
         ledger: Time,
-        /// The entry's.
+        /// Time of the entry.
         entry: Time,
     },
-    /// P18: nothing fires while no two voters agree on the time.
+    /// No two voters agree on the time, so nothing fires (P18).
     #[error("no two voters' clocks agree within 2 s: nothing fires; put the clocks right (chrony, ntpd)")]
     ClocksDisagree,
-    /// P10: a life that the ledger has seen the end of.
+    /// The ledger knows a later incarnation of the node, or another process with this one (P10).
     #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy, and no node must start with it", .asked.0, .known.0)]
     OldIncarnation {
-        /// What asked.
+        /// Incarnation of the node that asks.
         asked: Incarnation,
-        /// What is known.
+        /// Last incarnation in the ledger.
         known: Incarnation,
     },
-    /// No schedule of that number (any more).
+    /// No schedule has this id, or it was deleted.
     #[error("no schedule with number {}", .0.0)]
     NoSuchSchedule(ScheduleId),
-    /// No run of that name.
+    /// No run has this id.
     #[error("no run {0}")]
     NoSuchRun(RunId),
-    /// No relay of that name.
+    /// No relay has this name.
     #[error("no relay named '{0}'")]
     NoSuchRelay(String),
-    /// The name is taken by something else.
+    /// A schedule with other properties has this name.
     #[error("'{0}' exists with another body; choose another name, or delete it first")]
     NameTaken(String),
-    /// The request id was used for something else.
+    /// The request id was used for another request.
     #[error("request id '{0}' was used with another body; draw a new one")]
     RequestReused(String),
-    /// P8: the plan has moved on.
+    /// The plan has changed since the proposer read it (P8).
     #[error("the plan has moved on")]
     StalePlan,
-    /// P8: proposed before its instant.
+    /// Proposed before its instant (P8).
     #[error("not due before {0}")]
     NotDue(Time),
-    /// P8: not above what has fired or was explained.
+    /// The instant is not after the last fired or explained one (P8).
     #[error("at or below what has fired already")]
     FiredThrough,
     /// The schedule is paused, blocked, done or deleted.
     #[error("the schedule is {}", .0.word())]
     NotActive(ActivityKind),
-    /// P4: the owner is not a node's current life.
+    /// The owner is not the current incarnation of its node (P4).
     #[error("the holder is not alive in the ledger")]
     OwnerGone,
-    /// Nothing of what was asked for can be claimed.
+    /// No recipient of the request can be claimed.
     #[error("nothing to claim")]
     NothingPending,
-    /// A bound that protects the ledger.
+    /// A limit that protects the ledger.
     #[error("{what} is above the bound of {bound}")]
     TooLarge {
-        /// What.
+        /// The quantity.
         what: Bounded,
-        /// The bound.
+        /// The limit.
         bound: u64,
     },
     /// The state does not allow it.
     #[error("not possible: {0}")]
     NotPossible(#[from] Impossible),
-    /// A relay of that name is there, and is another.
+    /// A relay with other properties has this name.
     #[error("relay '{0}' exists with another body; replace it, or choose another name")]
     RelayNameTaken(String),
-    /// P16: a former run of the schedule is not finished, and its `overlap` forbids two at once.
+    /// An earlier run of the schedule is unfinished, and `overlap` forbids two at once (P16).
     #[error("run {0} of the schedule is not finished, and its overlap policy forbids a second one beside it")]
     RunOpen(RunId),
-    /// No recipient would get an email (P17).
+    /// No recipient would get an email, because of `min_gap` (P17).
     #[error(
         "min_gap: each recipient got an email of this schedule too short a time ago, the last one in run {run}; the next one is allowed at {until}"
     )]
     InsideGap {
-        /// A run that sent one.
+        /// A run that sent one of the earlier emails.
         run: RunId,
-        /// When the first of them may get another one.
+        /// When the first recipient may get another email.
         until: Time,
     },
-    /// P20: no sealed audience of that name, or it is another one by now.
+    /// No sealed audience has this name, or its seal differs from the expected one (P20).
     #[error("no sealed audience named '{0}', or it is another one by now")]
     NoSuchAudience(String),
-    /// The name of an audience is taken by another one.
+    /// An audience with other recipients has this name.
     #[error("audience '{0}' exists with other recipients; choose another name, or delete it first")]
     AudienceNameTaken(String),
-    /// P20: a schedule names the audience.
+    /// A schedule uses the audience (P20).
     #[error("audience '{name}' is used by schedule '{schedule}'")]
     AudienceUsed {
-        /// The audience.
+        /// Name of the audience.
         name: String,
-        /// One of the schedules.
+        /// Name of one of the schedules.
         schedule: String,
     },
-    /// No campaign of that name.
+    /// No campaign has this name.
     #[error("no campaign named '{0}'")]
     NoSuchCampaign(String),
-    /// What was asked of a campaign does not fit how far it has come.
+    /// The stage of the campaign does not allow the request.
     #[error("the campaign is {} already", .0.word())]
     CampaignIs(StageKind),
-    /// A campaign opens once, and is not changed by its schedule (P7).
+    /// The schedule belongs to a campaign: it opens once, and cannot be changed by itself (P7).
     #[error("'{0}' is a campaign: it opens once, and is cancelled or deleted as one")]
     OfCampaign(String),
-    /// P20: the same content went to the same audience.
+    /// The same content went to the same audience (P20).
     #[error(
         "campaign '{campaign}' sends the same content to the same audience, launched at {at}; say that it is to go out again, if it is"
     )]
     LaunchedBefore {
-        /// The former one.
+        /// The earlier campaign.
         campaign: String,
         /// When it was launched.
         at: Time,
     },
-    /// P20: campaigns send to the audience, or will once they are launched.
+    /// Campaigns use the audience, or will when they are launched (P20).
     #[error("audience '{name}' is used by {}", campaigns_named(campaigns, *more))]
     AudienceOfCampaign {
-        /// The audience.
+        /// Name of the audience.
         name: String,
-        /// The first campaigns by name, [`CAMPAIGNS_NAMED`] at most.
+        /// Names of the first campaigns, [`CAMPAIGNS_NAMED`] at most.
         campaigns: Vec<String>,
-        /// Campaigns beside those.
+        /// Number of further campaigns.
         more: u32,
     },
-    /// The name is taken by a campaign.
+    /// A campaign has this name.
     #[error("campaign '{0}' exists with another body; choose another name, or delete it first")]
     CampaignNameTaken(String),
-    /// P20: the same content went to the same recipients, and may have been deleted since.
+    /// A run sent the same content to the same recipients; its campaign may have been deleted since (P20).
     #[error(
         "run {run} of '{name}', opened at {at}, has sent the same content to the same recipients, or is sending it; say that it is to go out again, if it is"
     )]
     SentBefore {
-        /// The former run.
+        /// The earlier run.
         run: RunId,
-        /// The name of its schedule or campaign.
+        /// Name of its schedule or campaign.
         name: String,
         /// When it opened.
         at: Time,
     },
-    /// P12: as much of the tenant is claimed as may be at once.
+    /// The tenant has as many recipients claimed as it may have at once (P12).
     #[error("tenant '{tenant}' has as many recipients claimed as it may at once: {most}")]
     AtConcurrency {
-        /// Whose.
+        /// Name of the tenant.
         tenant: String,
-        /// How many at once.
+        /// Largest number of claimed recipients.
         most: u32,
     },
-    /// P25: as much as may go by the pool today has gone, or is on its way.
+    /// Today's cap of the pool is used up by sent and claimed recipients (P25).
     #[error("today's cap of pool '{pool}' is used up until {until}")]
     CapUsedUp {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
         /// When the next day begins.
         until: Time,
     },
-    /// The run's canary has held it, and the resume does not say so (P6).
+    /// The run's canary failed, and the resume does not overrule it (P6).
     #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
     CanaryHeld(CanaryState),
 }
 
-/// Campaigns that a refusal names; of more it says how many they are.
+/// Campaigns that a refusal names at most; further ones are only counted.
 pub const CAMPAIGNS_NAMED: usize = 5;
 
-/// `campaign 'spring'`, or `campaigns 'spring', 'summer' and 3 more`.
+/// Returns `campaign 'spring'`, or `campaigns 'spring', 'summer' and 3 more`.
 fn campaigns_named(campaigns: &[String], more: u32) -> String {
     let noun = if campaigns.len() == 1 { "campaign" } else { "campaigns" };
     let names = campaigns.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");

@@ -9,26 +9,26 @@ use crate::model::Access;
 pub struct Relay {
     /// Unique name.
     pub name: String,
-    /// Pool: relays that share reputation.
+    /// Name of its pool: relays that share reputation.
     pub pool: String,
-    /// Host name or address.
+    /// Host name or IP address.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Its encryption and credentials.
+    /// Encryption and credentials.
     pub access: Access,
-    /// Emails a second over the whole cluster, in thousandths; zero means no bound.
+    /// Rate limit of the whole cluster, in thousandths of an email a second; 0: no limit.
     pub rate_milli: u64,
-    /// Open dialogues on one node, waiting ones included (P12).
+    /// Dialogues that one node may have open at once, with those that wait (P12).
     pub max_sessions: u32,
-    /// Late emails a second over the whole cluster, in thousandths; zero means half of the rate (P16).
+    /// Rate limit for late emails of the whole cluster, in thousandths of an email a second; 0: half of the rate (P16).
     pub late_rate_milli: u64,
-    /// Its share of what its pool sends, beside those of the other relays with room; 1 or more.
+    /// Weight among the relays of its pool that have free sessions; 1 or more.
     pub weight: u32,
 }
 
 impl Relay {
-    /// Late emails a second (P16), in thousandths, at most; none where there is no bound.
+    /// Effective rate limit for late emails (P16), in thousandths of an email a second; `None`: no limit.
     pub fn late_bound_milli(&self) -> Option<u64> {
         match (self.late_rate_milli, self.rate_milli) {
             (0, 0) => None,

@@ -1,102 +1,102 @@
-//! What `apply` answers to the proposer of an entry.
+//! Replies of `apply` to the proposer of an entry.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Epoch, Fence, Refusal, RunId, ScheduleId, Time};
 
-/// The answer to one entry, equal on every replica.
+/// Reply to one entry, equal on every replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandReply {
-    /// Log index of the entry that did it: for an idempotent repeat, of the first one.
+    /// Log index of the entry that made the change; for an idempotent repeat, of the first entry.
     pub index: u64,
-    /// What came of it.
+    /// Result of the entry.
     pub outcome: CommandOutcome,
 }
 
-/// What came of an entry.
+/// Result of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandOutcome {
-    /// Done, nothing more to say.
+    /// Done, without further data.
     Done,
     /// An epoch began.
     EpochStarted {
         /// The epoch.
         epoch: Epoch,
-        /// Ledger time from which it counts.
+        /// Ledger time at which the epoch begins.
         base: Time,
-        /// Did two voters' clocks agree?
+        /// True if two voters' clocks agreed.
         clocks_agree: bool,
     },
-    /// The schedule that was created, or that existed already with the same body.
+    /// The schedule that was created, or that already existed with the same properties.
     Schedule(ScheduleId),
-    /// The run that was opened, or that existed already under that name.
+    /// The run that opened, or that already existed under this name.
     Run {
         /// The run.
         run: RunId,
-        /// The runs that it cancelled when it opened (`cancel_other`, P16).
+        /// Runs that it cancelled when it opened (`cancel_other`, P16).
         cancelled: CancelledRuns,
     },
-    /// For each fire: the runs that it opened, or why not.
+    /// For each fire: the runs that it opened, or why it was refused.
     Fired(Vec<Result<Vec<RunId>, Refusal>>),
-    /// For each claim: its fence, or why not.
+    /// For each claim: its fence, or why it was refused.
     Claimed(Vec<Result<Fence, Refusal>>),
-    /// Number of recipients that moved; of a replan, of schedules whose next instant did.
+    /// Number of recipients that changed their state. For a replan: number of schedules whose next instant changed.
     Moved(u64),
-    /// Nothing was done.
+    /// Refused; nothing changed.
     Refused(Refusal),
-    /// Occurrences that the plan had left behind were opened.
+    /// A backfill opened occurrences that the plan had passed.
     Backfilled {
-        /// How many opened.
+        /// Number of occurrences that opened.
         opened: u32,
-        /// The first run.
+        /// The first run; `None` if none opened.
         first: Option<RunId>,
-        /// The last run.
+        /// The last run; `None` if none opened.
         last: Option<RunId>,
-        /// How many of those asked for had opened before.
+        /// Number of requested occurrences that had opened before.
         known: u32,
-        /// Where a backfill of the rest begins.
+        /// Instant at which a backfill of the rest begins; `None` if nothing is left.
         rest: Option<Time>,
-        /// How many did not open: each recipient got an email of another run, or gets one of another instant of this
-        /// backfill, less than the `min_gap` away (P17).
+        /// Number of occurrences that did not open because of `min_gap` (P17): each of their recipients got an email of
+        /// another run, or gets one of another instant of this backfill, too close to it.
         inside_gap: u32,
     },
-    /// Number of runs whose details went.
+    /// Number of runs whose details were pruned.
     Pruned(u32),
-    /// For each run that was picked from: what happened to its recipients, or why nothing.
+    /// For each run with picked recipients: the numbers, or why the run was refused.
     MovedOf(Vec<Result<MovedRecipients, Refusal>>),
 }
 
-/// What happened to picked recipients of one run.
+/// Numbers of picked recipients of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedRecipients {
-    /// How many moved.
+    /// Recipients that changed their state.
     pub recipients: u64,
-    /// How many were left where they stood: sent again they would be suppressed at once, for they got an email of
-    /// another run less than the `min_gap` away (P17).
+    /// Recipients that did not, because of `min_gap` (P17): an email of another run is too close, so they would be
+    /// suppressed at once.
     pub inside_gap: u64,
 }
 
 /// Runs that another run of their schedule cancels when it opens (`cancel_other`, P16).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelledRuns {
-    /// The first of them, [`CancelledRuns::NAMED`] at most.
+    /// The first of these runs, [`CancelledRuns::NAMED`] at most.
     pub runs: Vec<CancelledRun>,
-    /// How many more there are.
+    /// Number of further runs.
     pub more: u32,
 }
 
-/// One of them.
+/// A run that is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelledRun {
     /// The run.
     pub run: RunId,
-    /// Recipients that were pending: they are cancelled.
+    /// Number of its recipients that were pending; they are cancelled.
     pub cancelled: u32,
-    /// Recipients that were claimed: each is sent, or cancelled when its claim is released.
+    /// Number of its recipients that were claimed. Each is sent, or cancelled when its claim releases it.
     pub claimed: u32,
 }
 
 impl CancelledRuns {
-    /// Runs that are named: an answer is stored, and its size is bounded.
+    /// Runs that are listed at most: an answer is stored, so its size is bounded.
     pub const NAMED: usize = 64;
 }

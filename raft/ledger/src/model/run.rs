@@ -1,4 +1,4 @@
-//! A run (an occurrence that opened), and the summary that remains when its details are pruned (P24).
+//! A run (an occurrence that opened), and the summary that remains after its details are pruned (P24).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,27 +7,28 @@ use crate::model::{
     RecipientState, RunId, SameWords, ScheduleId, Time,
 };
 
-/// What a run does.
+/// State of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunState {
     /// Recipients are claimed and sent.
     Open,
-    /// Nothing is claimed, no gate passes.
+    /// Nothing is claimed, and no gate passes.
     Paused {
         /// Why.
         reason: PauseReason,
     },
-    /// An operator ended it, or another run of its schedule.
+    /// An operator ended it, or another run of its schedule did.
     Cancelled {
-        /// The run for which it made way (`overlap = cancel_other`); none where an operator did it.
+        /// The run that cancelled it (`overlap = cancel_other`); `None` if an operator did.
         made_way_for: Option<RunId>,
     },
-    /// Its deadline ended it.
+    /// It reached its deadline.
     Expired {
-        /// Why it was paused then: it is paused again when a recipient of it is sent again (P15). None: it was open.
+        /// Reason of the pause that it was in; it is paused again if one of its recipients is sent again (P15). `None`:
+        /// it was open.
         paused: Option<PauseReason>,
     },
-    /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
+    /// Nothing is pending or claimed, and it is not paused, cancelled or expired.
     Finished,
 }
 
@@ -43,7 +44,7 @@ impl RunState {
         }
     }
 
-    /// One word for it.
+    /// The state in one word.
     pub fn word(&self) -> &'static str {
         self.kind().word()
     }
@@ -54,7 +55,7 @@ impl RunState {
     }
 }
 
-/// What a run does, without details.
+/// State of a run, without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunKind {
     /// See [`RunState::Open`].
@@ -70,7 +71,7 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// One word for it.
+    /// The state in one word.
     pub fn word(self) -> &'static str {
         match self {
             RunKind::Open => "open",
@@ -85,85 +86,86 @@ impl RunKind {
 /// An occurrence that opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its schedule.
+    /// The schedule of the run.
     pub schedule: ScheduleId,
-    /// The schedule's name, which may be used again after a delete.
+    /// Name of the schedule. After a delete another schedule may have the same name.
     pub name: String,
-    /// Its own name among the schedule's occurrences.
+    /// Name of the occurrence; unique within the schedule.
     pub nominal: Nominal,
     /// When it was due.
     pub due: Time,
     /// Why it opened.
     pub cause: OpeningCause,
-    /// Content, by hash: frozen.
+    /// Hash of the content; it never changes.
     pub content: Hash,
-    /// Audience, by hash: frozen.
+    /// Hash of the audience; it never changes.
     pub audience: Hash,
     /// Its first slot in the page.
     pub first: u32,
-    /// Its recipients.
+    /// Number of its recipients.
     pub count: u32,
-    /// What is not sent by then expires.
+    /// Deadline: recipients that are not sent by then expire.
     pub finish_by: Time,
-    /// Policies: frozen.
+    /// Policies of the schedule when it opened; they never change.
     pub policies: Policies,
-    /// What it does.
+    /// Its state.
     pub state: RunState,
     /// Recipients by state.
     pub counts: Counts,
-    /// Log index of the entry after which nothing was pending or claimed.
+    /// Log index of the entry that finished it. `None`: a recipient is pending or claimed.
     pub finished_index: Option<u64>,
     /// Ledger time of that entry.
     pub finished_at: Option<Time>,
-    /// Recipients whose refusals for good, in a row, do not name a mailbox, oldest first (P6: ten pause the
-    /// run, and from then on no recipient dies of one).
+    /// Recipients of the current series of permanent refusals that name no mailbox, oldest first. Ten pause the run,
+    /// and from then on no recipient dies of such a refusal (P6).
     pub policy_refusals: Vec<u32>,
-    /// Recipients that died of the same words, by the words seen last (P6).
+    /// Number of recipients that died of one refusal text, for the last few texts (P6).
     pub same_words: Vec<SameWords>,
-    /// The same recipient was accepted under two fences.
+    /// Number of accepts under another fence for recipients that were already sent.
     pub known_duplicates: u32,
-    /// An accept for a recipient that was closed as something else.
+    /// Number of accepts for recipients that were closed as something else.
     pub contradictions: u32,
-    /// A definite not-sent for a recipient that was assumed.
+    /// Number of assumed recipients that were proved not to be sent.
     pub assumptions_disproved: u32,
-    /// Recipients that were sent again by decision while in doubt.
+    /// Number of recipients in doubt that were sent again by decision.
     pub resent: u32,
-    /// The run for which its instant had to wait until that was finished (`overlap = buffer_one`).
+    /// The run that its instant waited for (`overlap = buffer_one`); `None` if it did not wait.
     pub waited_for: Option<RunId>,
-    /// Those who go first, and how they fare (P6).
+    /// Its canary; `None` if it has none (P6).
     pub canary: Option<CanaryState>,
-    /// What no live node has of its audience, as long as a recipient waits for it (P20).
+    /// A part of its audience that no live node has while recipients wait for it; `None` if all parts are available
+    /// (P20).
     pub blocked: Option<MissingPart>,
-    /// How many have died of those decided lately (P6).
+    /// Counts of dead among recently decided recipients (P6).
     pub bounce_breaker: BounceBreaker,
-    /// A requeue or a resend gave it a deadline of its own after it was over: like a backfill, it takes no part in
-    /// `overlap`.
+    /// True if a requeue or a resend gave it a new deadline after it had ended. It then takes no part in `overlap`,
+    /// like a backfill.
     pub reopened: bool,
 }
 
 /// A part of an audience that no live node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingPart {
-    /// Its place in the seal.
+    /// Number of the part in the seal.
     pub part: u32,
-    /// Since when.
+    /// Ledger time since which it is missing.
     pub since: Time,
 }
 
 impl Run {
-    /// Is it unfinished, and do its schedule's other runs see it (`overlap`)? Backfills and reopened runs go beside
-    /// them: `cancel_other` leaves them alone, and a trigger is not refused because of them.
+    /// True if it is unfinished and counts for `overlap`. Backfills and reopened runs do not count: `cancel_other` does
+    /// not cancel them, and they do not block a trigger.
     pub(crate) fn takes_part_in_overlap(&self) -> bool {
         !self.counts.is_finished() && self.cause != OpeningCause::Backfill && !self.reopened
     }
 
-    /// Is it unfinished, and do its schedule's other runs not see it?
+    /// True if it is unfinished and does not count for `overlap`.
     pub(crate) fn goes_beside(&self) -> bool {
         !self.counts.is_finished() && !self.takes_part_in_overlap()
     }
 
-    /// May it hold up its schedule's next instant? Only what the calendar opened does. A paused run waits for an
-    /// operator, and a triggered run may take all of `finish_by`: neither may cost the schedule its next run.
+    /// True if it can delay its schedule's next instant. Only runs that the calendar opened can. A paused run waits for
+    /// an operator, and a triggered run may take all of `finish_by`; neither may cost the schedule its next run.
     pub(crate) fn may_hold_up(&self) -> bool {
         let state = match self.state {
             RunState::Open | RunState::Finished => true,
@@ -173,25 +175,25 @@ impl Run {
         state && self.takes_part_in_overlap() && matches!(self.cause, OpeningCause::Due | OpeningCause::CatchUp)
     }
 
-    /// Does it stand in the way of another run at `now`, if it may? What is past its deadline expires, so only what
-    /// is claimed of it does.
+    /// True if it has work left at `now`. Pending recipients count until the deadline, claimed ones always. Does not
+    /// check whether it may delay other runs.
     pub fn holds_up(&self, now: Time) -> bool {
         self.counts.get(RecipientState::Claimed) > 0
             || self.counts.get(RecipientState::Pending) > 0 && self.finish_by > now
     }
 
-    /// True if evidence may move a recipient back to pending, though nothing is pending or claimed. What is in doubt or
-    /// assumed may turn out not to have been handed off (P14).
+    /// True if evidence may still make a recipient pending. A recipient in doubt or assumed may turn out not to be
+    /// handed off (P14).
     pub fn may_come_back(&self) -> bool {
         self.counts.get(RecipientState::InDoubt) > 0 || self.counts.get(RecipientState::Assumed) > 0
     }
 
-    /// When its details may go (P24): its retention after it finished, and not before the horizon of evidence
-    /// while a recipient is in doubt. None while it is not finished.
+    /// When its details may be pruned (P24): its retention after it finished. Recipients in doubt extend this to
+    /// [`EVIDENCE_MS`]. `None` while it is not finished.
     pub(super) fn kept_until(&self, present: Option<&Policies>) -> Option<Time> {
         let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
-        // P17: as long as a run less than the gap later may claim, it asks what was sent here; and such a run has
-        // the gap that its schedule has by then.
+        // A run less than `min_gap` later reads what was sent here for as long as it may claim (P17). It may have the
+        // present `min_gap` of the schedule.
         let asked_ms = |policies: &Policies| {
             let claims_ms = policies.finish_by_ms.max(policies.start_within_ms.saturating_add(FINISH_MS_MIN));
             if policies.min_gap_ms > 0 { policies.min_gap_ms.saturating_add(claims_ms) } else { 0 }
@@ -201,69 +203,69 @@ impl Run {
     }
 }
 
-/// What is in doubt may be resolved for this long after its run finished, by a owner that comes back with its
-/// journal (P24). Milliseconds.
+/// A recipient in doubt may be resolved for this long after its run finished, by an owner that returns with its journal
+/// (P24). Milliseconds.
 pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
 
-/// Summaries of runs, their names and explained instants are kept this long after what they tell of, and
-/// never shorter than the details (P24). Milliseconds.
+/// Summaries of runs, their names and explained instants are kept this long after the run opened or the instant was
+/// due, and never shorter than the details (P24). Milliseconds.
 pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
 
-/// What is left of a run whose details were pruned (P24).
+/// What remains of a run after its details are pruned (P24).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// Tenant.
+    /// Tenant of the run.
     pub tenant: String,
-    /// Its schedule.
+    /// The schedule of the run.
     pub schedule: ScheduleId,
-    /// The schedule's name.
+    /// Name of the schedule.
     pub name: String,
-    /// Its own name among the schedule's occurrences.
+    /// Name of the occurrence; unique within the schedule.
     pub nominal: Nominal,
     /// When it was due.
     pub due: Time,
     /// Why it opened.
     pub cause: OpeningCause,
-    /// When it opened.
+    /// Ledger time at which it opened.
     pub opened_at: Time,
-    /// What was not sent by then expired.
+    /// Deadline: recipients that were not sent by then expired.
     pub finish_by: Time,
-    /// How it ended.
+    /// Its last state.
     pub state: RunState,
-    /// Recipients by state. Who is in doubt here stays so for ever: the rows that evidence could name are
-    /// gone.
+    /// Number of recipients by state. Recipients in doubt stay so for ever: the claims that evidence could name are
+    /// pruned.
     pub counts: Counts,
-    /// Log index of the entry after which nothing was pending or claimed.
+    /// Log index of the entry that finished it.
     pub finished_index: Option<u64>,
-    /// The same recipient was accepted under two fences.
+    /// Number of accepts under another fence for recipients that were already sent.
     pub known_duplicates: u32,
-    /// An accept for a recipient that was closed as something else.
+    /// Number of accepts for recipients that were closed as something else.
     pub contradictions: u32,
-    /// A definite not-sent for a recipient that was assumed.
+    /// Number of assumed recipients that were proved not to be sent.
     pub assumptions_disproved: u32,
-    /// Recipients that were sent again by decision while in doubt.
+    /// Number of recipients in doubt that were sent again by decision.
     pub resent: u32,
     /// Log index of the entry that pruned it.
     pub pruned_index: u64,
-    /// When.
+    /// Ledger time of that entry.
     pub pruned_at: Time,
-    /// The run for which its instant had to wait.
+    /// The run that its instant waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
-    /// What it sent to a sealed audience; none if it sent no email.
+    /// What it sent to a sealed audience; `None` if it sent no email, or its audience is not sealed.
     pub mailing: Option<Box<Mailing>>,
 }
 
-/// The content and the audience of a send, to detect a repetition (P20).
+/// Content and recipients of a send, by which a repetition is detected (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mailing {
-    /// Content, by hash.
+    /// Hash of the content.
     pub content: Hash,
     /// See [`Seal::people`](crate::model::Seal::people).
     pub people: Hash,
 }
 
 impl RunSummary {
-    /// When it may go too (P24).
+    /// When the summary may be pruned too (P24).
     pub fn kept_until(&self) -> Time {
         self.pruned_at.max(self.opened_at.plus_ms(SUMMARIES_MS))
     }

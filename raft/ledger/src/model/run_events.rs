@@ -7,72 +7,73 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Bitmap, Ledger, PauseReason, RunId, Time};
 
-/// What was ruled.
+/// Kinds of run events. Most of them name the state of the recipients before, and what happened to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunEventKind {
     /// The run was paused, for this reason.
     Paused(PauseReason),
-    /// The run was let go on.
+    /// The run was resumed.
     Resumed,
-    /// Pending, and cancelled.
+    /// Pending recipients were cancelled.
     Cancelled,
-    /// Pending and never attempted when the deadline passed.
+    /// Pending recipients without an attempt expired at the deadline.
     Expired,
-    /// Pending after an attempt when the deadline passed: dead.
+    /// Pending recipients with an attempt died at the deadline.
     Died,
-    /// Dead, and to be sent again; by this pool from then on, if the operator named one.
+    /// Dead recipients are sent again; by this pool from then on, if the operator named one.
     Requeued(Option<String>),
-    /// Dead, and taken off the list.
+    /// Dead recipients were taken off the dead-letter list.
     Discarded,
-    /// Dead by an answer that is not believed any more (P6): to be sent again.
+    /// Dead recipients are sent again, because the relay's refusal is no longer believed (P6).
     DeathUndone,
-    /// Pending, and suppressed: too near to a mail of another run (P17).
+    /// Pending recipients were suppressed: an email of another run is too close (P17).
     SuppressedByGap,
-    /// The run's canary went well: the others are sent (P6).
+    /// The run's canary passed, so the other recipients are sent (P6).
     CanaryPassed,
 }
 
-/// A run event, under the run, the log index of its entry and a chunk: a row holds one chunk of 65,536 recipients at most,
-/// so its size does not grow with the audience.
+/// A run event. Its key has the run, the log index of its entry and a chunk. A row has one chunk of 65,536 recipients
+/// at most, so its size does not grow with the audience.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEvent {
     /// Ledger time of the entry.
     pub at: Time,
-    /// What.
+    /// What happened.
     pub what: RunEventKind,
-    /// The recipients, as slots of the chunk in the row's key; none: all of the run.
+    /// The recipients, as slots of the chunk in the key. `None`: all of the run.
     pub slots: Option<Bitmap>,
 }
 
-/// Where run events are kept. A run event over the whole run is kept under chunk 0.
+/// Key of run events: run, log index and chunk. An event of the whole run is under chunk 0.
 pub type RunEventKey = (RunId, u64, u32);
 
-/// The keys of all run events of a run.
+/// Returns the range of keys of a run's events.
 pub(crate) fn keys_of(run: RunId) -> RangeInclusive<RunEventKey> {
     (run, 0, 0)..=(run, u64::MAX, u32::MAX)
 }
 
 impl RunEvent {
-    /// Does it, of this chunk, concern this slot of that one?
+    /// True if the event, stored under `chunk`, concerns `slot`, given as chunk and slot.
     pub fn concerns(&self, chunk: u32, slot: (u32, u16)) -> bool {
         self.slots.as_ref().is_none_or(|slots| chunk == slot.0 && slots.contains(slot.1))
     }
 }
 
 impl Ledger {
-    /// How long a run that is not paused now has been so since it opened, as far as run events of it are kept. Milliseconds.
+    /// Total time that a run was paused since it opened, in milliseconds. The run must not be paused now. Events that
+    /// are no longer kept do not count.
     pub fn paused_ms(&self, run: RunId) -> i64 {
         let run_events = self.run_events.range(keys_of(run));
         paused_ms(run_events.flat_map(|(_, run_events)| run_events))
     }
 }
 
-/// From each pause that changed something to what let the run go on.
+/// Sums up the time from each pause of the whole run to the next resume.
 fn paused_ms<'a>(run_events: impl Iterator<Item = &'a RunEvent>) -> i64 {
     let (mut sum, mut since) = (0_i64, None);
     for RunEvent { at, what, slots } in run_events {
         match what {
-            // Paused again with another reason, it has been so since the first.
+            // A second pause event only changes the reason; the pause began with the first.
             RunEventKind::Paused(_) if slots.is_none() => since = since.or(Some(*at)),
             RunEventKind::Resumed => sum = sum.saturating_add(since.take().map_or(0, |since: Time| at.since_ms(since))),
             _ => {}

@@ -1,25 +1,25 @@
-//! The same permanent words for many recipients (P6).
+//! Detects the same permanent refusal text for many recipients (P6).
 //!
-//! A refusal that names the mailbox kills its recipient alone. When a relay gives the same words to most recipients of a
-//! run, the cause is the sender, the content or the relay, whatever the code says. The node hashes the words of each
-//! permanent refusal, without what differs by recipient. A run counts recipients by hash, for its last few hashes.
-//! Invariant: numbers only, and never more than [`SameWordsLimits::groups`] of them.
+//! A refusal that names the mailbox kills one recipient. If a relay gives the same text to most recipients of a run,
+//! the cause is the sender, the content or the relay, whatever the code says. The node hashes the text of each
+//! permanent refusal, without the parts that differ by recipient. A run counts recipients by hash, for its last few
+//! hashes. Only numbers are stored, at most [`SameWordsLimits::groups`] of them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{PauseReason, RecipientState, Refused, Run, RunState, SameWordsLimits};
 
-/// Recipients that died of one text.
+/// Number of recipients that died of one refusal text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SameWords {
-    /// Hash of the words.
+    /// Hash of the text.
     pub words: u32,
-    /// Recipients.
+    /// Number of recipients.
     pub recipients: u32,
 }
 
 impl Run {
-    /// Counts a recipient that is dead of a permanent answer. Returns why the run is paused, if it is now.
+    /// Counts a recipient that died of a permanent answer. Returns the reason if this pauses the run.
     pub(crate) fn note_words(&mut self, answer: &Refused, limits: &SameWordsLimits) -> Option<PauseReason> {
         let known = self.same_words.iter().position(|group| group.words == answer.words);
         let former = known.map_or(0, |place| self.same_words.remove(place).recipients);

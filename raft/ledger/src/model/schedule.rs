@@ -1,25 +1,25 @@
-//! A schedule, its plan, and what became of each of its instants.
+//! A schedule, its plan, and the outcome of each of its instants.
 
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::When;
 use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, Time};
 
-/// What a schedule does.
+/// State of a schedule: it fires, or the reason why it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activity {
     /// It fires.
     Active,
     /// A user paused it.
     Paused {
-        /// Why.
+        /// Reason, as the user gave it.
         reason: String,
-        /// Since when.
+        /// Ledger time at which the pause began.
         since: Time,
     },
-    /// It cannot fire, and an operator must look.
+    /// It cannot fire until an operator resolves the cause.
     Blocked {
-        /// Why.
+        /// Why it is blocked.
         cause: BlockCause,
     },
     /// No instant is left.
@@ -27,7 +27,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// The activity without its details.
+    /// The state without its details.
     pub fn kind(&self) -> ActivityKind {
         match self {
             Activity::Active => ActivityKind::Active,
@@ -37,13 +37,13 @@ impl Activity {
         }
     }
 
-    /// One word for it.
+    /// The state in one word.
     pub fn word(&self) -> &'static str {
         self.kind().word()
     }
 }
 
-/// What a schedule does, without details.
+/// State of a schedule, without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ActivityKind {
     /// See [`Activity::Active`].
@@ -57,7 +57,7 @@ pub enum ActivityKind {
 }
 
 impl ActivityKind {
-    /// One word for it.
+    /// The state in one word.
     pub fn word(self) -> &'static str {
         match self {
             ActivityKind::Active => "active",
@@ -71,30 +71,30 @@ impl ActivityKind {
 /// The part of a schedule that changes when it fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Raised by whatever moves `next` other than a fire (P8).
+    /// Version of the plan (P8). It grows with each change of `next`, except by a fire.
     pub version: u64,
-    /// The next instant.
+    /// The next instant; `None` if none is left.
     pub next: Option<NextInstant>,
-    /// Every instant up to here is opened or explained; only grows (P7). Names are not ordered (an
-    /// overlap hour may be told twice), so this is an instant; that no name opens twice is the history's
-    /// to know.
+    /// Each instant up to here is opened or explained; it only grows (P7). It is an instant and not a name, because
+    /// names are not ordered: an hour may occur twice. The history guarantees that no name opens twice.
     pub fired_through: Time,
-    /// Occurrences up to here may have been forgotten (P24): a backfill cannot know which of them opened.
+    /// Records of occurrences up to here may have been pruned (P24), so a backfill cannot know which of them opened.
     pub forgotten_through: Option<Time>,
-    /// Occurrences that opened.
+    /// Number of occurrences that opened.
     pub opened: u32,
-    /// Time zone database that computed `next`.
+    /// Version of the time zone database that computed `next`.
     pub tzdb: String,
-    /// Fires refused since the plan last moved (P8: the second one blocks).
+    /// Fires that were refused since the plan last changed. The second one blocks the schedule (P8).
     pub refusals: u8,
-    /// The run for which the next instant had to wait until it was finished (`overlap = buffer_one`).
+    /// The run that the next instant waited for, until it was finished (`overlap = buffer_one`); `None` if it did not
+    /// wait.
     pub held: Option<BlockingRun>,
-    /// Instants that open before this were missed (P16), also where they have to wait for a run.
+    /// Instants that open before this time were missed (P16), even if they have to wait for a run. `None`: none were.
     pub missed_before: Option<Time>,
 }
 
 impl Plan {
-    /// Keeps of what stood in the way only what concerns the next instant.
+    /// Drops `held` and `missed_before` if they do not concern the next instant.
     pub(crate) fn forget_what_is_past(&mut self) {
         let opens = self.next.as_ref().map(NextInstant::opens);
         self.held = self.held.filter(|held| opens.is_some_and(|opens| opens <= held.through));
@@ -102,10 +102,10 @@ impl Plan {
     }
 }
 
-/// A run that stood in the way of instants.
+/// A run that delayed instants of its schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockingRun {
-    /// Up to then.
+    /// Instants that opened up to this time were delayed.
     pub through: Time,
     /// The run.
     pub by: RunId,
@@ -114,47 +114,47 @@ pub struct BlockingRun {
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Tenant.
+    /// Tenant of the schedule.
     pub tenant: String,
-    /// Name.
+    /// Name, unique within the tenant.
     pub name: String,
-    /// When it fires.
+    /// When it fires: its pattern or instant.
     pub when: When,
-    /// In which zone.
+    /// IANA name of its time zone.
     pub zone: String,
     /// No instant before this fires.
     pub start: Option<Time>,
     /// No instant after this fires.
     pub end: Option<Time>,
-    /// Occurrences that open at most.
+    /// Largest number of occurrences that open; `None`: no limit.
     pub max_runs: Option<u32>,
-    /// Policies.
+    /// Policies for firing and sending.
     pub policies: Policies,
-    /// Pool of relays.
+    /// Pool of relays that sends it.
     pub pool: String,
-    /// Higher goes first within the tenant.
+    /// Higher numbers go first within the tenant.
     pub priority: u8,
-    /// Content, by hash.
+    /// Hash of the content.
     pub content: Hash,
-    /// Audience, by hash.
+    /// Hash of the audience.
     pub audience: Hash,
-    /// Recipients in the audience.
+    /// Number of recipients in the audience.
     pub recipients: u32,
-    /// What it does.
+    /// Its state: active, paused, blocked or done.
     pub activity: Activity,
-    /// What moves when it fires.
+    /// The part that changes when it fires.
     pub plan: Plan,
-    /// Hash of the body that created it: the same body again is the same schedule.
+    /// Hash of the request body that created it. Creating it again with the same body is idempotent.
     pub body: Hash,
     /// Log index of its last change by a command.
     pub index: u64,
-    /// By which people group it.
+    /// Labels by which users group schedules.
     pub labels: Labels,
 }
 
 impl Schedule {
-    /// When the leader acts next for this schedule; none if it does not fire. It is the next fire time or, while a run
-    /// blocks it (`is_busy`), the time at which `start_within` is exceeded.
+    /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a
+    /// run blocks it (`is_busy`), the time at which `start_within` is exceeded.
     pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {
         let next = self.plan.next.as_ref().filter(|_| self.activity == Activity::Active)?;
         match self.policies.overlap {
@@ -164,25 +164,25 @@ impl Schedule {
     }
 }
 
-/// What became of an instant of a schedule.
+/// Outcome of an instant of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstantOutcome {
     /// It opened as this run.
     Opened(RunId),
-    /// It did not open, nor did those after it. No other row's name lies within such a range, but where the
-    /// clocks of a zone go back.
+    /// This instant and the following `instants` did not open. The name of no other row is within the range, except
+    /// where the clocks of a zone go back.
     Explained {
-        /// Those after it.
+        /// The instants after this one.
         instants: InstantRange,
-        /// Why.
+        /// Why they did not open.
         reason: UnopenedReason,
-        /// Log index of the entry that said so.
+        /// Log index of the entry that explained them.
         index: u64,
     },
 }
 
 impl InstantOutcome {
-    /// The last instant that this row tells of, by its name; a civil one as if it were UTC.
+    /// Returns the name of the last instant of this row. A civil name has its time as if it were UTC.
     pub fn last(&self, first: &Nominal) -> Nominal {
         match self {
             InstantOutcome::Opened(_) => first.clone(),
@@ -190,7 +190,7 @@ impl InstantOutcome {
         }
     }
 
-    /// The run as which it opened, if it did.
+    /// The run that opened; `None` if the instant did not open.
     pub fn run(&self) -> Option<RunId> {
         match self {
             InstantOutcome::Opened(run) => Some(*run),
@@ -202,11 +202,11 @@ impl InstantOutcome {
 /// The next instant of a schedule that is neither opened nor explained.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NextInstant {
-    /// Its name.
+    /// Name of the occurrence.
     pub nominal: Nominal,
     /// When it is due.
     pub due: Time,
-    /// How long after that it opens: its place in the schedule's window (`jitter`). Milliseconds.
+    /// Delay of its opening after `due` (`jitter`). Milliseconds.
     pub jitter_ms: i64,
 }
 
@@ -216,7 +216,7 @@ impl NextInstant {
         self.due.plus_ms(self.jitter_ms)
     }
 
-    /// Whether its jitter lies within a window of `window_ms`.
+    /// True if its jitter is 0, or below `window_ms`.
     pub fn is_within(&self, window_ms: i64) -> bool {
         self.jitter_ms == 0 || (0..window_ms).contains(&self.jitter_ms)
     }
@@ -225,32 +225,32 @@ impl NextInstant {
 /// Why an instant did not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum UnopenedReason {
-    /// A later missed instant stands for it (`catch_up = one`).
+    /// A later missed instant opened instead (`catch_up = one`).
     Coalesced,
-    /// `catch_up = none`, and it was missed.
+    /// It was missed, and `catch_up = none`.
     NoCatchUp,
-    /// Later than `start_within`.
+    /// It was later than `start_within`.
     TooLate,
-    /// The local time or date does not exist and the policy says skip; or it was planned by rules of the
-    /// zone that have changed since, and is another instant now or none.
+    /// Its local time or date does not exist, and the policy is to skip it. Or the zone's rules have changed since it
+    /// was planned, and it now is another instant or none.
     DoesNotExist,
-    /// An instant of that name has opened already: the zone's rules were changed in between (P7).
+    /// An instant of this name has opened already: the zone's rules changed in between (P7).
     OpenedBefore,
-    /// It was missed while the schedule did not fire, or waited, and then the schedule got another timing.
+    /// It was missed while the schedule did not fire, or it waited, and then the schedule's timing was edited.
     Edited,
-    /// A former run was not finished, and `overlap = skip`.
+    /// An earlier run was unfinished, and `overlap = skip`.
     Overlap,
-    /// It waited for a former run (`buffer_one`), or would have been cancelled at once (`cancel_other`), and a
-    /// later instant stands for it.
+    /// It waited for an earlier run (`buffer_one`), or would have been cancelled at once (`cancel_other`). A later
+    /// instant opened instead.
     Superseded,
 }
 
-/// What became of an instant that did not open.
+/// Outcome of an instant that did not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unopened {
-    /// A later one stands for it.
+    /// A later instant opened instead.
     Coalesced,
-    /// It was left out.
+    /// It was skipped.
     Skipped,
     /// It was too late.
     Expired,
@@ -259,7 +259,7 @@ pub enum Unopened {
 }
 
 impl Unopened {
-    /// One word for it.
+    /// The outcome in one word.
     pub fn word(self) -> &'static str {
         match self {
             Unopened::Coalesced => "coalesced",
@@ -271,7 +271,7 @@ impl Unopened {
 }
 
 impl UnopenedReason {
-    /// What became of the instant.
+    /// The outcome of the instant.
     pub fn outcome(self) -> Unopened {
         match self {
             UnopenedReason::Coalesced | UnopenedReason::Superseded => Unopened::Coalesced,
@@ -297,23 +297,23 @@ impl UnopenedReason {
     }
 }
 
-/// Why an occurrence opened.
+/// Why a run opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpeningCause {
-    /// It was due.
+    /// Its instant was due.
     Due,
-    /// It was missed and caught up.
+    /// Its instant was missed and caught up.
     CatchUp,
-    /// A trigger.
+    /// It was triggered.
     Trigger,
-    /// A backfill.
+    /// It was backfilled.
     Backfill,
-    /// A test email.
+    /// It sends a test email.
     Test,
 }
 
 impl OpeningCause {
-    /// P16: is it sent at the rate of what is late? What only waited for a run is not.
+    /// True if it is sent at the rate limit for late emails (P16). A run that only waited for another run is not late.
     pub fn is_late(self) -> bool {
         matches!(self, OpeningCause::CatchUp | OpeningCause::Backfill)
     }

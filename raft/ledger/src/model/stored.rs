@@ -4,59 +4,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{CommandOutcome, Hash, Time};
 
-/// A stored answer to a request id.
+/// Stored answer to a request id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredAnswer {
-    /// Hash of the body that was asked.
+    /// Hash of the request's body.
     pub body: Hash,
-    /// Log index of the entry that answered.
+    /// Log index of the entry that made the change.
     pub index: u64,
-    /// What it answered.
+    /// The answer.
     pub outcome: CommandOutcome,
-    /// When.
+    /// Ledger time of that entry.
     pub at: Time,
 }
 
-/// A blob and how many schedules and runs hold it.
+/// An encoded content or audience, with its reference count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredBlob {
-    /// Its bytes.
+    /// The encoded value.
     pub bytes: Vec<u8>,
-    /// Schedules and runs that name it.
+    /// Number of rows that refer to it.
     pub references: u64,
 }
 
-/// A large audience: its seal is kept by hash (P20).
+/// A sealed audience. Its seal is stored by hash (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedAudience {
-    /// Hash of its seal.
+    /// Hash of the seal.
     pub seal: Hash,
-    /// Its recipients.
+    /// Number of its recipients.
     pub rows: u32,
     /// Log index of the entry that sealed it.
     pub index: u64,
-    /// When.
+    /// Ledger time of that entry.
     pub at: Time,
 }
 
 /// An opt-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptedOut {
-    /// Log index.
+    /// Log index of the entry that recorded it first.
     pub index: u64,
-    /// Ledger time.
+    /// Ledger time of that entry.
     pub at: Time,
-    /// Log index of the last entry that said so again.
+    /// Log index of the last entry that repeated it.
     pub last: u64,
 }
 
-/// How an opt-out was taken back.
+/// The end of an opt-out that was taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenBack {
-    /// Log index.
+    /// Log index of the entry.
     pub index: u64,
-    /// Ledger time.
+    /// Ledger time of the entry.
     pub at: Time,
-    /// Why.
+    /// Reason, as the operator gave it.
     pub reason: String,
 }

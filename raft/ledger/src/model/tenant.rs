@@ -1,6 +1,7 @@
-//! What a tenant may take of what all tenants share (P12, P25).
+//! Limits of a tenant on resources that all tenants share (P12, P25).
 //!
-//! A tenant is a name that schedules have. It needs no object: one without has the defaults, which bind nothing.
+//! A tenant is a name that schedules have, and needs no row of its own. A tenant without a row has the defaults, which
+//! limit nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +9,16 @@ use crate::injected_bugs::{self, Bug};
 #[cfg(doc)]
 use crate::model::Limits;
 
-/// The bounds of a tenant.
+/// Limits of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
-    /// Emails a second over the whole cluster, in thousandths; zero means no bound (P25).
+    /// Rate limit of the whole cluster, in thousandths of an email a second; 0: no limit (P25).
     pub rate_milli: u64,
-    /// Recipients that are claimed at once over the whole cluster, and so its dialogues; zero means no bound (P12).
+    /// Recipients, and so dialogues, that may be claimed at once in the whole cluster; 0: no limit (P12).
     pub concurrency: u32,
     /// Its weight among tenants that wait for the same pool: 1 to [`Limits::tenant_share`].
     pub share: u32,
-    /// Log index of the entry that set it last; zero if it was never set.
+    /// Log index of the entry that set it last; 0 if it was never set.
     pub index: u64,
 }
 
@@ -28,28 +29,28 @@ impl Default for Tenant {
 }
 
 impl Tenant {
-    /// Emails a second, at most; none where there is no bound.
+    /// Rate limit in emails a second; `None`: no limit.
     pub fn rate(&self) -> Option<f64> {
         (self.rate_milli > 0 && !injected_bugs::is(Bug::NoTenantRate)).then(|| self.rate_milli as f64 / 1_000.0)
     }
 
-    /// Recipients that are claimed at once, at most; none where there is no bound.
+    /// Recipients that may be claimed at once; `None`: no limit.
     pub fn at_once(&self) -> Option<u32> {
         (self.concurrency > 0).then_some(self.concurrency)
     }
 }
 
-/// See [`crate::command::Command::TenantSet`]: what is not named stays.
+/// Arguments of [`crate::command::Command::TenantSet`]. `None`: the value does not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantSet {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// As [`Tenant::rate_milli`].
+    /// New [`Tenant::rate_milli`].
     pub rate_milli: Option<u64>,
-    /// As [`Tenant::concurrency`].
+    /// New [`Tenant::concurrency`].
     pub concurrency: Option<u32>,
-    /// As [`Tenant::share`].
+    /// New [`Tenant::share`].
     pub share: Option<u32>,
 }

@@ -13,7 +13,7 @@ fn the_shortest_form_is_chosen_by_the_set_alone() {
     assert_eq!(Bitmap::from_bytes(&[FORM_WORDS, 1]), None, "a longer form is refused");
 }
 
-/// The bytes as they are defined, found by a look at every slot.
+/// Returns the bytes as they are defined, computed slot by slot.
 fn slowly(set: &Bitmap) -> Vec<u8> {
     let slots: Vec<u16> = (0..=u16::MAX).filter(|slot| set.contains(*slot)).collect();
     let mut runs: Vec<(u16, u16)> = Vec::new();
@@ -29,11 +29,11 @@ fn slowly(set: &Bitmap) -> Vec<u8> {
     let mut words = vec![0; 1 + CHUNK as usize / 8];
     words[0] = FORM_WORDS;
     slots.iter().for_each(|slot| words[1 + usize::from(*slot / 8)] |= 1 << (slot % 8));
-    // The shortest; of equal ones the first.
+    // The shortest form; if several are equally short, the first.
     [numbers, runs, words].into_iter().min_by_key(Vec::len).expect("three forms")
 }
 
-/// Runs of one length with holes of one length, kept as runs or not.
+/// Runs of one length with holes of one length, with or without run compression.
 fn pieces() -> impl Strategy<Value = Bitmap> {
     (0..CHUNK, 0..=CHUNK, 1u16..30, 1u16..30, any::<bool>()).prop_map(|(from, length, run, hole, is_packed)| {
         let slots = Bitmap::range(from, length);
@@ -46,7 +46,7 @@ fn pieces() -> impl Strategy<Value = Bitmap> {
 }
 
 proptest! {
-    /// Runs of any length with any holes between: all three forms, and their borders.
+    /// Runs of any length with any holes between them: all three forms, and the lengths at which the form changes.
     #[test]
     fn the_bytes_are_those_that_a_look_at_every_slot_gives(
         pairs in prop::collection::vec((1u32..200, 1u32..200), 0..40),
@@ -66,7 +66,7 @@ proptest! {
         prop_assert_eq!(set.to_bytes(), slowly(&set));
     }
 
-    /// Whatever form either is kept in.
+    /// The result must not depend on the form in which each set is kept.
     #[test]
     fn sets_are_joined_and_taken_apart_as_slot_by_slot(a in pieces(), b in pieces()) {
         let slots = |wanted: &dyn Fn(u16) -> bool| (0..=u16::MAX).filter(|slot| wanted(*slot)).collect::<Vec<u16>>();

@@ -1,4 +1,4 @@
-//! Rows that were packed, found as they were, and what is damaged refused.
+//! Packed claims are found unchanged, and damaged blocks are rejected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ fn fence(number: u32) -> Fence {
     Fence { group: 1, epoch: Epoch(4_999_000), index: PAGE.index + 1 + u64::from(number / 4), place: number % 4 }
 }
 
-/// A closed claim: its node, its recipients, and their outcomes.
+/// Returns a closed claim. `fates` selects the outcomes of its recipients.
 fn claim(number: u32, (node, first, count, step): (u64, u32, u32, u16), fates: u8) -> Claim {
     let granted: Bitmap = Bitmap::range(first, count).iter().step_by(usize::from(step)).collect();
     let part = |of: u8| granted.iter().filter(|slot| fates & 4 == 0 || slot % 3 == u16::from(of)).collect();
@@ -50,7 +50,7 @@ fn claims() -> impl Strategy<Value = Vec<(u32, Claim)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// In whatever order they close, and however often they change: each is found, in its order, as it was put.
+    /// In whatever order claims close, and however often they change, each is found unchanged and in order.
     #[test]
     fn what_was_packed_is_found_as_it_was(claims in claims(), in_order in any::<bool>()) {
         let mut claims = claims;
@@ -121,7 +121,7 @@ fn a_sheet_that_is_damaged_is_refused_or_read_and_never_ends_the_node() {
     assert!(refused > 100, "{refused} of {}", bytes.len() * 8);
 }
 
-/// The arithmetic of this page.
+/// Checks the bytes per claim that the module header states.
 #[test]
 fn a_row_that_was_sent_takes_some_thirty_bytes() {
     let mut block = ClosedClaimBlock::default();
