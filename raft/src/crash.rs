@@ -1,10 +1,10 @@
-//! Crash points: named places where a test makes this process abort, to see what a crash at that place leaves behind.
+//! Crash points: named places where a test makes this process abort, to test the recovery from a crash at that place.
 //!
-//! Only a build with the feature `crash-points` has them; no release does. The variable `FAILPOINTS` selects the point and the
-//! number of the visit: `wal.after-append-before-fsync=2*off->return` aborts at the third (notation of the crate
-//! `fail-parallel`). The name of the point goes to stderr as the last line; nothing is cleaned up, as after `kill -9`.
+//! Only a build with the feature `crash-points` has them; no release does. The environment variable `FAILPOINTS`
+//! selects the point and the visit: `wal.after-append-before-fsync=2*off->return` aborts at the third visit (notation
+//! of the crate `fail-parallel`). The last line on stderr names the point. Nothing is cleaned up, as after `kill -9`.
 
-/// All crash points, in the order in which an email meets them. `docs/reliability.md` lists their places in the code.
+/// All crash points, in the order in which an email reaches them. `docs/reliability.md` lists their places in the code.
 pub const POINTS: [&str; 40] = [
     "timer.before-fire",
     "timer.after-fire-before-propose",
@@ -48,7 +48,7 @@ pub const POINTS: [&str; 40] = [
     "admin.seal",
 ];
 
-/// Aborts if `FAILPOINTS` selects this point.
+/// Does nothing: this build has no crash points.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub fn point(_name: &'static str) {}
@@ -62,7 +62,7 @@ pub fn point(name: &'static str) {
 
     static ASKED: LazyLock<Arc<FailPointRegistry>> = LazyLock::new(|| {
         let registry = Arc::new(FailPointRegistry::new());
-        // Dropping it would remove the points again.
+        // Dropping the scenario would remove the points again.
         std::mem::forget(FailScenario::setup(Arc::clone(&registry)));
         registry
     });
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of all points in the files below a folder, except this file.
+    /// Adds to `names` all crash points that the files below a folder mention, except this file.
     fn named_below(folder: &Path, names: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

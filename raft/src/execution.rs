@@ -1,14 +1,14 @@
-//! Where a node does work that would block its async runtime: on threads of its own, or inline for simulations, which run
-//! on one thread and repeat a run exactly. Chosen once, in [`crate::ReplicaOptions`].
+//! Selects where a node does work that would block its async runtime: on separate threads, or inline. Simulations run
+//! inline: they use one thread and repeat a run exactly. [`crate::ReplicaOptions`] sets this once.
 
 use tokio::task::JoinError;
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// On threads of their own: the log, the apply thread, Raft's runtime, and other blocking calls.
+    /// On separate threads: the log, the apply thread, Raft's runtime, and other blocking calls.
     Threads,
-    /// On the caller's runtime: a wait for the disk stops everything else. For simulations, whose disk is memory.
+    /// On the caller's runtime: a wait for the disk stops all other tasks. For simulations, whose disk is memory.
     Inline,
 }
 
@@ -17,7 +17,7 @@ impl Execution {
     pub async fn blocking<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         match self {
             Execution::Threads => tokio::task::spawn_blocking(work).await,
-            // A task of its own, so that other tasks run first and a panic ends this task only, as with threads.
+            // In a separate task: other tasks run first, and a panic ends this task only, as with threads.
             Execution::Inline => tokio::spawn(async move { work() }).await,
         }
     }

@@ -1,5 +1,5 @@
-//! Why a node stops, or does not start: its storage or an invariant is broken. Nothing is retried; the error names the cause
-//! and an operator decides.
+//! Errors that stop a node or prevent its start: the storage is unusable, or an invariant is broken. Nothing is
+//! retried. The error names the cause, and an operator decides.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::wal;
 
-/// Why a node stops or does not start.
+/// Reason why a node stops or does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FatalError {
     /// Another process uses the data folder.
@@ -17,24 +17,24 @@ pub enum FatalError {
     /// The data folder can not be read or written.
     #[error("can not {action} {path}: {detail}")]
     Folder {
-        /// What was being done, as a verb.
+        /// The failed operation, as a verb.
         action: &'static str,
-        /// To which file or folder.
+        /// The file or folder.
         path: String,
-        /// What the system said.
+        /// Error text of the operating system, or what is wrong with the content.
         detail: String,
     },
-    /// The data folder is another node's, or another cluster's.
+    /// The data folder belongs to another node or cluster, or its identity is incomplete.
     #[error("{0}")]
     Foreign(String),
     /// The data folder is an older copy of this node's folder. It lacks later promises, so no node may start with it
     /// (P10).
     #[error("the data folder is older than what this node had: {0}")]
     Outdated(String),
-    /// The log on disk is not what was written. No node may start with this data folder.
+    /// The log on disk differs from what was written. No node may start with this data folder.
     #[error("the log: {0}")]
     Damaged(String),
-    /// The write-ahead log does not open, or failed.
+    /// The write-ahead log cannot be opened, or it failed while the node ran.
     #[error("the log: {0}")]
     Log(String),
     /// The state on disk or a snapshot is unusable, and this node cannot rebuild it.
@@ -43,9 +43,9 @@ pub enum FatalError {
     /// A committed entry that this build cannot apply. Skipping it would make this replica differ from the others.
     #[error("entry {index} can not be applied: {detail}; start a newer build on this data folder")]
     Unreadable {
-        /// Its index.
+        /// Log index of the entry.
         index: u64,
-        /// Why not.
+        /// Why the entry cannot be applied.
         detail: String,
     },
     /// The state on disk, or from a peer, has a level that this build does not know (P23).
@@ -54,9 +54,9 @@ pub enum FatalError {
          data folder"
     )]
     AboveLevel {
-        /// The state's.
+        /// Level of the state.
         level: u32,
-        /// This build's.
+        /// Highest level that this build applies.
         highest: u32,
     },
     /// Applying an entry panicked: a bug that stops every node at the same entry. Nothing is lost; a fixed build
@@ -66,10 +66,10 @@ pub enum FatalError {
          start a build that applies this entry on it"
     )]
     Poison {
-        /// Its index.
+        /// Log index of the entry.
         index: u64,
     },
-    /// The peer address can not be listened on.
+    /// The node cannot listen on its peer address.
     #[error("can not listen for peers: {0}")]
     Listen(String),
     /// A bug: an invariant does not hold, or a thread died.

@@ -1,4 +1,4 @@
-//! Identity of a data folder: its node, its cluster, and the lock that gives it to one process at a time (P10).
+//! Identity of a data folder: its node, its cluster, and a lock that admits one process at a time (P10).
 //!
 //! The file `identity` is text, so that an operator can read it:
 //!
@@ -8,7 +8,8 @@
 //! cluster 6b1f0000000000000000000000000042
 //! ```
 //!
-//! Without a cluster the third line is missing. `initialize` adds it, or the first peer that calls the node by its id.
+//! A node without a cluster has no third line. `initialize` adds the line, or the first peer that calls the node by its
+//! id.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -31,14 +32,15 @@ impl fmt::Display for ClusterId {
 }
 
 const FIRST_LINE: &str = "reveille 1";
-/// File in a folder that is older than this node's last start (P10). Its content is the reason, as text.
+/// Name of the file that marks a data folder as older than this node's last start (P10). Its content is the reason, as
+/// text.
 const OUTDATED: &str = "outdated";
 
 pub(crate) struct Identity {
     folder: PathBuf,
     node: NodeId,
     cluster: Mutex<Option<ClusterId>>,
-    /// Held until `release`. The operating system releases it however the process ends.
+    /// Held until `release`. The operating system releases the lock when the process ends for any reason.
     lock: Mutex<Option<File>>,
 }
 
@@ -68,12 +70,12 @@ impl Identity {
         *self.cluster.lock()
     }
 
-    /// Releases the lock: this process does not touch the folder any more.
+    /// Releases the lock. The process no longer uses the folder after this call.
     pub fn release(&self) {
         self.lock.lock().take();
     }
 
-    /// Records that no process may start with this folder again. Does nothing once the lock is released.
+    /// Marks the folder as outdated: no process may start with it again. Does nothing if the lock was released.
     pub fn mark_outdated(&self, why: &str) -> Result<(), FatalError> {
         if self.lock.lock().is_none() {
             return Ok(());

@@ -46,5 +46,5 @@ pub use replica::Replica;
 pub use replica::status::{MemberStatus, Status};
 pub use state_machine::hint::{Hint, Hints};
 
-/// This node's Raft.
+/// openraft with this crate's types.
 type Raft = openraft::Raft<types::TypeConfig, openraft_traits::state_machine::StateMachine>;

@@ -1,7 +1,7 @@
-//! Bounds for every listener of a node: connections, time until a client sends its first bytes, memory of messages.
+//! Limits of every listener of a node: connections, time until a client sends its first bytes, memory of messages.
 //!
-//! Used by the peer listener here, and by the node's listeners for the admin API, health and web pages. A connection without
-//! first bytes is closed after [`FIRST_BYTES_WITHIN`].
+//! Used by the peer listener here, and by the node's listeners for the admin API, health and web pages. A connection
+//! without first bytes is closed after [`FIRST_BYTES_WITHIN`].
 
 use std::io;
 use std::pin::Pin;
@@ -22,18 +22,19 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::PollSemaphore;
 use tonic::transport::server::Connected;
 
-/// Open connections of one listener, about 30 KB each. Further ones wait in the system's queue.
+/// Maximum number of open connections of one listener, about 30 KB each. Further connections wait in the system's
+/// queue.
 pub const CONNECTIONS_MAX: usize = 512;
 /// A client must send its first bytes within this time.
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
+/// Number of bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
 pub const HTTP2_PREFACE: usize = 24;
-/// Pause after a failed accept, for example when no file handles are left: the next one would fail too.
+/// Pause after a failed accept. Without it the next accept would fail too, for example when no file handles are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// Bytes of all messages that one listener has read and not answered. Further messages are refused.
+/// Maximum bytes of all messages that one listener has read and not answered. Further messages are refused.
 pub const MESSAGES_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// The connections of a listener, one after the other.
+/// Stream of the accepted connections of a listener, at most [`CONNECTIONS_MAX`] at a time.
 pub struct Incoming {
     listener: TcpListener,
     name: &'static str,
@@ -44,8 +45,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// `name` is for log lines. Each connection must send `preface` bytes within [`FIRST_BYTES_WITHIN`]; with zero the
-    /// caller bounds that time itself.
+    /// `name` is for log lines. Each connection must send `preface` bytes within [`FIRST_BYTES_WITHIN`]. With zero the
+    /// caller must limit that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let room = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         Incoming { listener, name, preface, room, place: None, pause: None }
@@ -55,7 +56,7 @@ impl Incoming {
 impl Stream for Incoming {
     type Item = io::Result<Connection>;
 
-    /// Never ends and yields no error: a failed accept is logged and tried again.
+    /// The stream never ends and yields no error: a failed accept is logged and tried again.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Connection>>> {
         loop {
             if let Some(pause) = &mut self.pause {
@@ -68,7 +69,7 @@ impl Stream for Incoming {
             }
             match ready!(self.listener.poll_accept(cx)) {
                 Ok((stream, _)) => {
-                    // Without it a short answer may wait for the acknowledgement of the former one.
+                    // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
                     let _ = stream.set_nodelay(true);
                     let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
                     return Poll::Ready(Some(Ok(Connection { stream, silent, _place: self.place.take() })));
@@ -82,10 +83,10 @@ impl Stream for Incoming {
     }
 }
 
-/// One connection. Dropping it frees its slot.
+/// One connection. Dropping it lets the listener accept another one.
 pub struct Connection {
     stream: TcpStream,
-    /// First bytes that are still missing, and their deadline.
+    /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -146,9 +147,9 @@ pub fn message_memory() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MESSAGES_BYTES_MAX))
 }
 
-/// Middleware: the bytes read of a request count against `memory` until its answer begins. None: the budget was
-/// exhausted, and the request was not handled. It does not wait for memory, since unread bytes would fill the window of
-/// the connection and delay every other request on it.
+/// Middleware that counts the bytes read of a request against `memory` until its answer begins. Returns `None` if the
+/// budget was exhausted and the request was not handled. It does not wait for memory: unread bytes would fill the
+/// window of the connection and delay every other request on it.
 pub async fn meter_memory(memory: Arc<Semaphore>, request: Request, next: Next) -> Option<Response> {
     let held = Arc::new(Mutex::new(MemoryUse::default()));
     let message = |body| Body::new(MeteredBody { body, memory, held: Arc::clone(&held) });

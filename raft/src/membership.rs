@@ -1,4 +1,4 @@
-//! Members of the cluster and how they change: by one node at a time, on the leader.
+//! Members of the cluster and how they change: one node at a time, on the leader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,30 +13,30 @@ use crate::Raft;
 use crate::fatal_error::FatalError;
 use crate::types::{PeerNode, StoredMembership, TypeConfig};
 
-/// A node as the cluster knows it.
+/// A member of the cluster, as recorded in the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// `host:port` of its peer listener, as the others reach it.
+    /// `host:port` of its peer listener, reachable by the other members.
     pub address: String,
-    /// Does it vote, or does it only learn?
+    /// True if the member votes. False if it is a learner.
     pub votes: bool,
 }
 
 /// Why the membership did not change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
-    /// Ask the leader.
+    /// This node does not lead. The caller must ask the leader.
     #[error("this node does not lead; ask the leader")]
     NotLeader,
-    /// The cluster was made already.
+    /// The cluster already exists.
     #[error("this node belongs to a cluster already")]
     Initialized,
     /// The change does not fit the current members.
     #[error("not possible: {0}")]
     NotPossible(String),
-    /// It may have happened: read the members.
+    /// The change may have happened. The caller must read the members.
     #[error("the outcome is unknown: read the members")]
     Unknown,
     /// This node is stopping.
@@ -62,7 +62,7 @@ fn node(member: &Member) -> PeerNode {
     PeerNode { address: member.address.clone(), name: member.name.clone() }
 }
 
-/// The first membership. Raft takes it only in an empty log.
+/// Writes the first membership. Raft accepts it only in an empty log.
 pub(crate) async fn initialize(raft: &Raft, all: &BTreeMap<NodeId, Member>) -> Result<(), MembershipError> {
     let nodes: BTreeMap<u64, PeerNode> = all.iter().map(|(id, member)| (id.0, node(member))).collect();
     raft.initialize(nodes).await.map_err(|error| match error {
@@ -74,11 +74,11 @@ pub(crate) async fn initialize(raft: &Raft, all: &BTreeMap<NodeId, Member>) -> R
 
 /// One change of the membership.
 pub(crate) enum MembershipChange {
-    /// A node begins to learn.
+    /// Adds a node as a learner.
     Learn(NodeId, Member),
-    /// A node that learns begins to vote.
+    /// Makes a learner a voter.
     Promote(NodeId),
-    /// A node leaves.
+    /// Removes a node.
     Remove(NodeId),
 }
 

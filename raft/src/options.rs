@@ -17,39 +17,39 @@ use crate::wal::Disk;
 /// Settings of a replica. Start from [`ReplicaOptions::new`].
 #[derive(Clone)]
 pub struct ReplicaOptions {
-    /// Data folder with identity, log, state and snapshots. Created if missing.
+    /// Data folder with identity, log and snapshots. Created if missing.
     pub data_dir: PathBuf,
-    /// This node. Drawn once with the data folder and never used again.
+    /// Id of this node. Drawn at random once for a data folder, and never used for another one.
     pub node: NodeId,
-    /// Random number of this process. It distinguishes two processes with one incarnation number, which exist after an
-    /// old data folder was put back (P10). By default the incarnation's number, for tests.
+    /// Random number of this process. If an old data folder is put back, two processes can have the same incarnation;
+    /// this number distinguishes them (P10). The default is the incarnation, which is enough for tests.
     pub process_nonce: u64,
-    /// How peers are reached and listened to.
+    /// Transport to and from peers.
     pub transport: Arc<dyn Transport>,
-    /// Interval of a leader's heartbeats.
+    /// Interval of a leader's heartbeats in milliseconds.
     pub heartbeat_ms: u64,
-    /// A follower without a heartbeat for a random time from this range asks for votes. Fail-over takes the maximum plus
-    /// such a time.
+    /// Range of election time-outs in milliseconds. A follower that hears no heartbeat for a random time from this
+    /// range requests votes. Fail-over takes the maximum plus one such random time.
     pub election_ms: std::ops::Range<u64>,
-    /// A node with a history waits this long before it takes part: its former process may have promised a leader not to
-    /// vote for another node for so long. At least the election maximum, except in tests.
+    /// How long a node with a log that is not empty waits before it takes part. Its former process may have promised a
+    /// leader not to vote for another node for that time. At least the maximum of `election_ms`, except in tests.
     pub startup_delay: Duration,
-    /// Entries from one snapshot to the next. The log keeps those behind the last snapshot but one: a restart replays
-    /// them if the last one is damaged, and followers that lag less need no snapshot.
+    /// Number of entries between two snapshots. The log keeps all entries after the last snapshot but one. A restart
+    /// replays them if the last snapshot is damaged, and followers with a smaller lag need no snapshot.
     pub snapshot_every: u64,
     /// Disk for the log instead of `data_dir/wal`: for tests and simulations.
     pub log_disk: Option<Arc<dyn Disk>>,
-    /// Highest ledger level that this node applies and announces (P23). A lower one than the build's makes it behave like
-    /// the former release.
+    /// Highest ledger level that this node applies and announces (P23). With a level below the build's the node behaves
+    /// like the former release.
     pub highest_level: u32,
-    /// Threads of Raft's own runtime.
+    /// Number of threads of Raft's runtime.
     pub threads: usize,
-    /// Where blocking work runs. With [`Execution::Inline`] Raft has no runtime of its own, and `threads` is ignored.
+    /// Where blocking work runs. With [`Execution::Inline`] Raft uses the caller's runtime, and `threads` is ignored.
     pub execution: Execution,
 }
 
 impl ReplicaOptions {
-    /// Defaults: fail-over within 0.6 to 1.2 s, measured over 200 isolations.
+    /// Returns the defaults: fail-over within 0.6 to 1.2 s, measured over 200 isolations.
     pub fn new(data_dir: PathBuf, me: ClaimOwner, transport: Arc<dyn Transport>) -> ReplicaOptions {
         ReplicaOptions {
             data_dir,
@@ -67,7 +67,7 @@ impl ReplicaOptions {
         }
     }
 
-    /// As openraft wants it.
+    /// Converts the settings for openraft. Fails if openraft rejects them.
     pub(crate) fn config(&self) -> Result<Config, FatalError> {
         let election_ms = injected_bugs::election_ms(&self.election_ms);
         let config = Config {
@@ -75,19 +75,20 @@ impl ReplicaOptions {
             heartbeat_interval: self.heartbeat_ms,
             election_timeout_min: election_ms.start,
             election_timeout_max: election_ms.end,
-            // A leader that restarts asks for votes like any other node.
+            // A leader that restarts requests votes like any other node.
             enable_leader_restore: Some(false),
             enable_pre_vote: Some(true),
-            // The leader sends a follower the tail that it lost; without this openraft treats that as a defect.
+            // The leader sends the lost tail again to a follower. Without this setting openraft treats the loss as a
+            // defect.
             allow_log_reversion: Some(true),
             // The SnapshotManager makes snapshots and purges the log.
             snapshot_policy: SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: u64::MAX,
             replication_lag_threshold: self.snapshot_every,
-            // The log reader bounds the bytes; these bound the count.
+            // The log reader limits the bytes; these two limit the number of entries.
             max_payload_entries: 512,
             max_append_entries: Some(1_024),
-            // The proposer bounds proposals; what remains are the messages of a few peers.
+            // The proposer limits proposals; the channels need space only for the messages of a few peers.
             api_channel_size: Some(8_192),
             notification_channel_size: Some(8_192),
             state_machine_channel_size: Some(256),

@@ -1,7 +1,7 @@
-//! openraft's type parameters for this node, and the encodings that leave memory.
+//! openraft's type parameters for this node, and the encodings for disk and wire.
 //!
-//! No type of openraft reaches the disk or a peer: log ids and votes leave as [`LogPoint`] and [`VoteRecord`], memberships
-//! by [`encode_membership`], entries and replies as opaque bytes.
+//! No type of openraft reaches the disk or a peer. Log ids and votes are stored as [`LogPoint`] and [`VoteRecord`],
+//! memberships by [`encode_membership`], entries and replies as opaque bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::wal::{LogPoint, VoteRecord};
 
-/// The type parameters. Leadership ids are (term, node) in a total order, so one term may have two leaders: a term is
-/// never an epoch (P13).
+/// The type parameters. A leader id is (term, node) in a total order, so one term may have two leaders. Therefore a
+/// term is never used as an epoch (P13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeConfig {}
 
-// Written out because openraft's macro has no parameter for the responder.
+// Not made by openraft's macro, which has no parameter for the responder.
 impl openraft::RaftTypeConfig for TypeConfig {
     type D = EntryBytes;
     type R = ReplyBytes;
@@ -42,19 +42,19 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
-/// An index of the log together with the leadership that proposed it.
+/// A log index together with the leadership that proposed the entry.
 pub type LogId = LogIdOf<TypeConfig>;
-/// A vote as openraft sees it.
+/// openraft's type of a vote.
 pub type Vote = VoteOf<TypeConfig>;
-/// An entry as openraft sees it.
+/// openraft's type of an entry.
 pub type LogEntry = EntryOf<TypeConfig>;
 /// A membership: voters, in one or two overlapping sets, and learners.
 pub type Membership = openraft::Membership<u64, PeerNode>;
-/// A membership with the log id that holds it.
+/// A membership and the log id of the entry that holds it.
 pub type StoredMembership = StoredMembershipOf<TypeConfig>;
 /// The committed and the effective membership.
 pub type MembershipState = MembershipStateOf<TypeConfig>;
-/// What an entry carries.
+/// Content of an entry: a command, a membership, or nothing.
 pub type EntryPayload = openraft::EntryPayload<EntryBytes, u64, PeerNode>;
 /// The leadership that proposed an entry.
 pub type LeaderId = openraft::alias::LeaderIdOf<TypeConfig>;
@@ -64,7 +64,7 @@ pub type LeaderId = openraft::alias::LeaderIdOf<TypeConfig>;
 pub struct PeerNode {
     /// `host:port` of its peer listener.
     pub address: String,
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for EntryBytes {
     }
 }
 
-// openraft requires serde; this crate serialises no entry this way.
+// openraft requires serde. This crate does not use it to store entries.
 impl Serialize for EntryBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.as_ref().serialize(serializer)
@@ -103,14 +103,14 @@ pub struct ReplyBytes(pub Vec<u8>);
 
 /// Closure that openraft calls with the outcome of a write, or drops when Raft stops.
 ///
-/// openraft's own responders log a warning when the caller's deadline has passed, which is normal here. The closure also
-/// owns the in-flight permit of the write, which is free when the write is done.
+/// openraft's own responders log a warning when the caller's deadline has passed, which is normal here. The closure
+/// also owns the in-flight permit of the write and releases it when the write is done.
 pub struct WriteResponder<T> {
     then: Box<dyn FnOnce(T) + Send>,
 }
 
 impl<T> WriteResponder<T> {
-    /// What to do with the outcome. Runs on openraft's tasks: it must not block.
+    /// `then` receives the outcome. It runs on openraft's tasks and must not block.
     pub fn new(then: impl FnOnce(T) + Send + 'static) -> WriteResponder<T> {
         WriteResponder { then: Box::new(then) }
     }
@@ -122,27 +122,27 @@ impl<T: Send + 'static> Responder<TypeConfig, T> for WriteResponder<T> {
     }
 }
 
-/// A log id as it leaves memory.
+/// Converts a log id for disk.
 pub fn to_point(id: &LogId) -> LogPoint {
     LogPoint { term: id.leader_id.term, leader: id.leader_id.node_id, index: id.index }
 }
 
-/// A log id as openraft wants it.
+/// Converts a log id for openraft.
 pub fn to_log_id(point: LogPoint) -> LogId {
     LogId { leader_id: LeaderId::new(point.term, point.leader), index: point.index }
 }
 
-/// A vote as it leaves memory.
+/// Converts a vote for disk.
 pub fn to_vote_record(vote: &Vote) -> VoteRecord {
     VoteRecord { term: vote.leader_id.term, leader: vote.leader_id.node_id, committed: vote.committed }
 }
 
-/// A vote as openraft wants it.
+/// Converts a vote for openraft.
 pub fn to_vote(record: VoteRecord) -> Vote {
     Vote { leader_id: LeaderId::new(record.term, record.leader), committed: record.committed }
 }
 
-/// A membership as it leaves memory. The order of fields is the format.
+/// Encoding of a membership. The order of the fields is the format.
 #[derive(Serialize, Deserialize)]
 struct MembershipRecord {
     /// Sets of voters: one, or two during a change.
@@ -151,19 +151,19 @@ struct MembershipRecord {
     members: Vec<(u64, String, String)>,
 }
 
-/// Bytes that are not a membership.
+/// Error for bytes that are not a membership.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes of a membership can not be read: {0}")]
 pub struct MalformedMembership(String);
 
-/// The bytes of a membership, for disk and wire.
+/// Encodes a membership for disk and wire.
 pub fn encode_membership(membership: &Membership) -> Result<Vec<u8>, MalformedMembership> {
     let members = membership.nodes().map(|(id, node)| (*id, node.address.clone(), node.name.clone())).collect();
     let record = MembershipRecord { configs: membership.get_joint_config().clone(), members };
     postcard::to_stdvec(&record).map_err(|error| MalformedMembership(error.to_string()))
 }
 
-/// Reads what [`encode_membership`] wrote.
+/// Decodes the bytes of [`encode_membership`].
 pub fn decode_membership(bytes: &[u8]) -> Result<Membership, MalformedMembership> {
     let record: MembershipRecord =
         postcard::from_bytes(bytes).map_err(|error| MalformedMembership(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Conversions between protobuf messages and the types of this crate. Reading never panics on any input.
+//! Conversions between protobuf messages and the types of this crate. They never panic, whatever the input.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::types::{
     encode_membership,
 };
 
-/// Why a message cannot be read.
+/// Reason why a message cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Malformed(String);
@@ -108,7 +108,7 @@ pub(crate) fn to_append(request: v1::AppendRequest) -> Result<AppendEntriesReque
     })
 }
 
-/// Only a network makes `PartialSuccess`, and ours does not.
+/// `PartialSuccess` counts as success: only a network creates it, and this crate's does not.
 pub(crate) fn from_append_response(response: &AppendEntriesResponse<TypeConfig>) -> v1::AppendResponse {
     use v1::append_response::Outcome;
     let outcome = match response {

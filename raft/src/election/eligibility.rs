@@ -1,11 +1,12 @@
-//! Whether this node may vote and whether it may campaign.
+//! Decides if this node may vote and if it may campaign.
 //!
-//! A node whose log lost its tail may have forgotten a vote or an entry. Until it holds every entry that a leader knows to be
-//! committed, it neither votes nor campaigns, unless no leader appears within a minute: a cluster of such nodes must recover.
-//! `peer/dispatch.rs` asks before each vote; a task here sets openraft's switch for elections.
+//! A node whose log lost its tail may have forgotten a vote or an entry. It neither votes nor campaigns until it holds
+//! every entry that a leader knows to be committed. Exception: if no leader appears within a minute, the node votes
+//! again, since a cluster of such nodes must recover. `peer/dispatch.rs` checks this before each vote; a task here sets
+//! openraft's switch for elections.
 //!
-//! A leader that hands over because it could not do its work pauses its candidacy (P13). The pause ends early when no leader
-//! is heard for [`PAUSED_WITHOUT_LEADER`]: the other voters may lack entries that only this node has.
+//! A leader that hands over because it could not do its work pauses its candidacy (P13). The pause ends early when no
+//! leader is heard for [`PAUSED_WITHOUT_LEADER`]: the other voters may lack entries that only this node has.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,15 +25,15 @@ const PAUSED_WITHOUT_LEADER: Duration = Duration::from_secs(5);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
-    /// Time of the last contact with a leader, while the log's tail is missing.
+    /// Time of the start or of the last append from a leader. `None`: the log has its tail or has caught up.
     missing_since: Option<Instant>,
     paused: Option<CandidacyPause>,
 }
 
 struct CandidacyPause {
-    /// The node does not campaign before this.
+    /// The node does not campaign before this time.
     until: Instant,
-    /// When a leader was last heard, or the pause began.
+    /// Time when a leader was last heard, or when the pause began.
     heard: Instant,
 }
 
@@ -47,12 +48,12 @@ impl CandidacyPause {
 pub(crate) struct Eligibility {
     state: Arc<Mutex<State>>,
     log: WalHealth,
-    /// How long a torn log waits for a leader.
+    /// How long a node that lost its log's tail waits for a leader before it votes anyway.
     patience: Duration,
 }
 
 impl Eligibility {
-    /// `tail_truncated`: the log lost its tail and has not caught up since.
+    /// `tail_truncated` is true if the log lost its tail and has not caught up since.
     pub fn new(tail_truncated: bool, log: WalHealth) -> Eligibility {
         Eligibility::of(tail_truncated, log, WITHOUT_LEADER)
     }
@@ -65,19 +66,19 @@ impl Eligibility {
         Eligibility { state: Arc::new(Mutex::new(State { missing_since, paused: None })), log, patience }
     }
 
-    /// Whether this node may vote.
+    /// True if this node may vote.
     pub fn may_vote(&self) -> bool {
         self.state.lock().missing_since.is_none()
     }
 
-    /// Stops campaigning for this long, as long as another node leads.
+    /// Stops campaigning for `duration`, or until no leader was heard for [`PAUSED_WITHOUT_LEADER`].
     pub fn pause_candidacy(&self, duration: Duration) {
         let now = Instant::now();
         self.state.lock().paused = now.checked_add(duration).map(|until| CandidacyPause { until, heard: now });
     }
 
-    /// Entries of a leader were appended: this node's log equals the leader's up to `matched`, and the leader knows
-    /// `committed` to be committed.
+    /// Records an append from a leader. This node's log equals the leader's up to `matched`, and the leader knows the
+    /// entries up to `committed` to be committed.
     pub fn record_append(&self, matched: u64, committed: u64) {
         let mut state = self.state.lock();
         if let Some(rest) = &mut state.paused {
@@ -95,7 +96,7 @@ impl Eligibility {
         }
     }
 
-    /// This node is the only voter: no other node has entries to catch up with.
+    /// Records that this node is the only voter: no other node has entries that it must catch up with.
     pub fn set_only_voter(&self) {
         if self.state.lock().missing_since.take().is_some() {
             self.restore_votes("this node is the only voter");
@@ -105,12 +106,12 @@ impl Eligibility {
     fn restore_votes(&self, because: &str) {
         tracing::info!("this node votes and campaigns again: {because}");
         if let Err(error) = self.log.caught_up() {
-            // The mark stays, so the next start waits again: that costs time only.
+            // The mark of the lost tail stays on disk. The next start waits for a leader again, which only costs time.
             tracing::warn!(%error, "the mark of the lost tail could not be removed");
         }
     }
 
-    /// Whether this node may campaign.
+    /// True if this node may campaign.
     pub fn may_campaign(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -127,7 +128,7 @@ impl Eligibility {
         may_campaign
     }
 
-    /// Sets openraft's switch whenever [`Eligibility::may_campaign`] changes, until `stop`.
+    /// Sets openraft's switch for elections whenever [`Eligibility::may_campaign`] changes, until `stop`.
     pub async fn run(self, set_switch: impl Fn(bool) + Send, stop: CancellationToken) {
         let mut set = None;
         while !stop.is_cancelled() {

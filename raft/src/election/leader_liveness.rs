@@ -1,10 +1,10 @@
-//! When this node last had contact with a leader that a quorum supports.
+//! Records when this node last had contact with a leader that a quorum supports.
 //!
-//! Contacts are entries and heartbeats from a leader, this node's own election, and, while it leads, the answers of a quorum.
-//! `peer/dispatch.rs` and `role.rs` record them; the router, the status and the health page ask.
+//! Contacts are entries and heartbeats from a leader, this node's own election, and, while it leads, the answers of a
+//! quorum. `peer/dispatch.rs` and `role.rs` record contacts; the router, the status and the health page read them.
 //!
-//! Raft does not report this: a follower whose leader died together with the quorum goes on naming that leader. The value is
-//! for operators and for deciding whether waiting makes sense. It is no lease: no email depends on it.
+//! Raft does not report this: if the leader and the quorum die together, a follower still names that leader. The value
+//! tells operators and callers if waiting makes sense. It is not a lease: no email depends on it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +15,11 @@ use parking_lot::Mutex;
 
 use crate::Raft;
 
-/// Longer than any election: nine of ten take 1.2 s, and two that fail in a row about 2 s.
+/// A node without contact for this long counts as leaderless. This is longer than any election: nine of ten take 1.2 s,
+/// and two that fail in a row take about 2 s.
 pub const LEADERLESS_AFTER: Duration = Duration::from_secs(3);
 
-/// Clones share one state.
+/// Time of the last contact with a leader. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct LeaderLiveness {
     raft: Raft,
@@ -26,22 +27,22 @@ pub(crate) struct LeaderLiveness {
 }
 
 impl LeaderLiveness {
-    /// The time without contact begins now.
+    /// Starts to measure the time without contact now.
     pub fn new(raft: Raft) -> LeaderLiveness {
         LeaderLiveness { raft, sign: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// A leader was heard, this node was elected, or its cluster was made.
+    /// Records a contact: a leader was heard, this node was elected, or it initialized the cluster.
     pub fn record_contact(&self) {
         *self.sign.lock() = Instant::now();
     }
 
-    /// Time without contact, once it is longer than an election takes.
+    /// Returns the time without contact. `None` while it is shorter than [`LEADERLESS_AFTER`].
     pub fn leaderless_for(&self) -> Option<Duration> {
         Some(self.silence()).filter(|silence| *silence >= LEADERLESS_AFTER)
     }
 
-    /// Returns when there was no contact for longer than an election takes.
+    /// Returns as soon as the time without contact reaches [`LEADERLESS_AFTER`].
     pub async fn leaderless(&self) {
         while let Some(left) = LEADERLESS_AFTER.checked_sub(self.silence()).filter(|left| !left.is_zero()) {
             tokio::time::sleep(left).await;
@@ -65,7 +66,7 @@ pub(crate) fn last_quorum_acked(raft: &Raft) -> Option<Instant> {
         // openraft counts the answers of other nodes; a single voter is its own quorum.
         return Some(Instant::now());
     }
-    // This clock is read first, so that the conversion makes the instant earlier, never later.
+    // The clock is read before `elapsed`, so the returned instant may be too early but never too late.
     let now = Instant::now();
     now.checked_sub(metrics.last_quorum_acked?.into_inner().elapsed())
 }

@@ -1,7 +1,7 @@
-//! This node's role as Raft reports it: a belief, not a right.
+//! This node's role as Raft reports it. The report may be out of date.
 //!
-//! A leader that was cut off still believes in its role for a while. So no email depends on a role, only on a committed and
-//! applied claim (P4) and on an applied epoch (P13).
+//! A leader that is cut off from the quorum reports the leader role for a while. Therefore no email depends on a role.
+//! Emails depend only on a committed and applied claim (P4) and on an applied epoch (P13).
 
 use openraft::ServerState;
 use openraft::alias::WatchReceiverOf;
@@ -14,21 +14,21 @@ use tokio_util::sync::CancellationToken;
 use crate::election::leader_liveness::LeaderLiveness;
 use crate::types::TypeConfig;
 
-/// The role that a node believes to have.
+/// The role of a node in its own view, which may be out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Elected by a quorum in this term of Raft. Another term is another leadership, even without another role in
-    /// between.
+    /// Elected by a quorum in this term of Raft. A leader with a new term has a new leadership, even if it had no other
+    /// role in between.
     Leader {
-        /// The term; never an epoch.
+        /// The term of Raft, which is not an epoch.
         term: u64,
     },
     /// Follows a leader or waits for one. A learner is a follower too.
     Follower {
-        /// The leader that it knows.
+        /// The leader that the node knows. `None`: it knows no leader.
         leader: Option<NodeId>,
     },
-    /// Asks for votes.
+    /// Requests votes.
     Candidate,
     /// Raft has stopped on this node.
     Stopped,
@@ -46,7 +46,7 @@ fn role_of(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
     }
 }
 
-/// Copies openraft's view until it ends or `stop`, then sets `Stopped`.
+/// Copies openraft's view to `role` until openraft ends or `stop` is cancelled, then sets `Stopped`.
 pub(crate) async fn follow(
     mut metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
     role: watch::Sender<Role>,

@@ -1,7 +1,8 @@
-//! openraft's log storage on [`crate::wal`]: converts types, and promises what the log promises.
+//! openraft's log storage on [`crate::wal`]: converts types and gives the guarantees of the log.
 //!
-//! `save_vote` returns when the vote is durable; an append calls its callback when it is durable. A truncation or purge holds
-//! at once and is durable before any later record. A commit is durable soon: it only saves work at the next start.
+//! `save_vote` returns when the vote is durable; an append calls its callback when it is durable. A truncation or purge
+//! takes effect at once and is durable before any later record. A commit becomes durable later: it only saves work at
+//! the next start.
 
 use std::fmt::Debug;
 use std::io;
@@ -27,26 +28,26 @@ use crate::wal::{
 /// Largest payload of one replication round or stream read. With framing it stays below tonic's default limit of 4 MiB.
 pub const READ_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The log as openraft writes it. Dropping it ends the writer's thread.
+/// The write half of the log for openraft. Dropping it ends the writer's thread.
 pub struct LogStore {
     wal: Wal,
     reader: LogReader,
 }
 
-/// The log as openraft reads it.
+/// The read half of the log for openraft.
 #[derive(Clone)]
 pub struct LogReader {
     reader: WalReader,
 }
 
 impl LogStore {
-    /// Opens the log of a node in a folder, or begins one there. Blocks: it reads all of it.
+    /// Opens the log of a node in a folder, or creates it. Blocks while it reads the whole log.
     pub fn open(folder: &Path, options: &WalOptions) -> Result<(LogStore, OpeningReport), OpenError> {
         let disk = FolderDisk::open(folder).map_err(|source| {
             let file = folder.display().to_string();
             OpenError::Disk { action: "open the folder", file, source }
         })?;
-        // With the folder, so that the operator finds the file.
+        // Add the folder to the file name, so that the operator finds the file.
         LogStore::open_on(Arc::new(disk), options).map_err(|error| match error {
             OpenError::Damaged { file, offset, expected, found } => {
                 OpenError::Damaged { file: folder.join(file).display().to_string(), offset, expected, found }
@@ -55,19 +56,19 @@ impl LogStore {
         })
     }
 
-    /// Opens the log on another disk.
+    /// Opens or creates the log on the given disk.
     pub fn open_on(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(LogStore, OpeningReport), OpenError> {
         let (wal, report) = Wal::open(disk, options)?;
         let reader = LogReader { reader: wal.reader() };
         Ok((LogStore { wal, reader }, report))
     }
 
-    /// Vote, commit, purge and last entry.
+    /// Returns the vote, the commit index, the purge and the last entry.
     pub fn state(&self) -> LogState {
         self.wal.state()
     }
 
-    /// Health of the log. Take it before openraft takes the log.
+    /// Returns the health of the log. Call this before openraft takes ownership of the log.
     pub fn health(&self) -> WalHealth {
         self.wal.health()
     }
@@ -92,7 +93,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let (sender, durable) = tokio::sync::oneshot::channel();
         let done = Box::new(move |outcome| drop(sender.send(outcome)));
         self.wal.vote(to_vote_record(vote), done).await?;
-        // The writer answers every callback, also when it ends.
+        // The writer calls every callback, even when it ends.
         durable.await.map_err(|_| io::Error::from(crate::wal::WalFailure::WriterGone))?.map_err(io::Error::from)
     }
 
@@ -147,7 +148,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
         self.read(start..end, READ_BYTES_MAX).await
     }
 
-    /// Reads ahead by at most [`READ_BYTES_MAX`].
+    /// Reads at most [`READ_BYTES_MAX`] ahead.
     async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<LogEntry, io::Error>> + OptionalSend
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,

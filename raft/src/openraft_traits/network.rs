@@ -1,7 +1,7 @@
 //! openraft's network: converts its requests and sends them with the peer client.
 //!
-//! openraft retries and backs off; nothing is retried here. An append with entries waits for the follower's disk, so it has a
-//! limit of its own instead of openraft's heartbeat interval.
+//! openraft retries and backs off; this module retries nothing. An append with entries waits for the follower's disk,
+//! so it has a separate limit instead of openraft's heartbeat interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::snapshot::transfer;
 use crate::types::{PeerNode, TypeConfig, Vote};
 use crate::wire;
 
-/// Limit of an append with entries, fsync at the follower included. openraft then tries again.
+/// Limit of an append with entries, including the sync on the follower's disk. After it openraft tries again.
 const APPEND_LIMIT: Duration = Duration::from_secs(2);
 
 /// Makes a [`Link`] to each member.
@@ -79,7 +79,8 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let answer = self.client.ask(&self.to, request, limit).await.map_err(rpc_error)?;
         let answer = wire::to_append_response(answer).map_err(malformed)?;
         if answer.is_conflict() && is_from_the_start {
-            // Every log agrees with the empty log; openraft panics on a conflict at index 0.
+            // An append from the empty log cannot conflict. openraft panics on a conflict at index 0, so the answer is
+            // rejected.
             return Err(rpc_error(Rejection::Malformed("a conflict with the empty log".to_owned()).into()));
         }
         Ok(answer)

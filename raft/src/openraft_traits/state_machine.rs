@@ -20,7 +20,7 @@ pub(crate) struct StateMachine {
 }
 
 impl StateMachine {
-    /// Raises the fatal error behind a failed installation: openraft ends Raft without naming the cause.
+    /// Raises the cause of a failed installation as a fatal error: openraft ends Raft without naming the cause.
     fn failed(&self, error: SnapshotManagerError) -> io::Error {
         let fatal_error = match &error {
             SnapshotManagerError::Fatal(fatal_error) => fatal_error.clone(),
@@ -47,7 +47,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         self.apply_thread.apply(entries).await
     }
 
-    /// `force`: openraft needs a snapshot now. Otherwise it gets the one that the scheduler has made.
+    /// With `force` openraft gets a new snapshot. Otherwise it gets the newest one that the scheduler made, if any.
     async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<Builder> {
         let made = self.snapshots.current();
         (force || made.is_some())
@@ -69,7 +69,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 }
 
-/// Gives openraft a snapshot: an existing one, or one that is made now.
+/// Gives openraft a snapshot: an existing one, or a new one.
 pub(crate) struct Builder {
     snapshots: Arc<SnapshotManager>,
     made: Option<Manifest>,

@@ -1,8 +1,8 @@
 //! Requests of the application between nodes: bytes in, bytes out, within a deadline.
 //!
-//! The cluster crate implements [`Application`], gives it to [`crate::Replica::start`], and asks through [`Peer::ask`].
-//! This crate does not read the bytes. It checks that the sender is a member, bounds the message
-//! ([`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX)), and ends each request at its deadline.
+//! The cluster crate implements [`Application`], gives it to [`crate::Replica::start`], and sends requests with
+//! [`Peer::ask`]. This crate does not read the bytes. It checks that the sender is a member, limits the size of a
+//! message ([`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX)), and ends each request at its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,32 +14,34 @@ use reveille_proto::peer::v1;
 use super::client::PeerClient;
 use super::{Destination, PeerError, Rejection};
 
-/// What the application answers to its peers.
+/// The application's handler for requests of its peers.
 #[async_trait]
 pub trait Application: Send + Sync + 'static {
-    /// The name of this node. Callers that are no members get it too.
+    /// Returns the name of this node. Callers that are not members receive it too.
     fn name(&self) -> String;
 
-    /// Answers a request of a member. After `limit` the caller has given up, and the future is dropped.
+    /// Answers a request of a member. After `limit` the caller stops waiting, and the future is dropped.
     async fn answer(&self, from: NodeId, payload: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Rejection>;
 }
 
 /// One request of the application.
 #[derive(Clone, Debug)]
 pub struct ApplicationRequest {
-    /// For logs and metrics.
+    /// Name of the request, for logs and metrics.
     pub name: &'static str,
-    /// Read by the application of the other node only.
+    /// Content, which only the application of the other node reads.
     pub payload: Vec<u8>,
-    /// The answer may be large. It then takes the connection for bulk data, so that it delays no heartbeat.
+    /// True if the answer may be large. Such a request uses the connection for bulk data, so that it delays no
+    /// heartbeat.
     pub bulk: bool,
 }
 
-/// One member of the cluster as the application asks it. The member may be this node itself.
+/// A member of the cluster to which the application sends requests. The member may be this node itself.
 pub struct Peer {
     pub(crate) client: PeerClient,
     pub(crate) to: Destination,
-    /// The application of this node, if the member is this node: then the request skips the network.
+    /// The application of this node if the member is this node: such a request skips the network. `None` for other
+    /// members.
     pub(crate) own: Option<Arc<dyn Application>>,
 }
 

@@ -13,8 +13,8 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// The sender of an accepted request. A node without a cluster joins the cluster of the first caller that knows its
-    /// id: ids are random, so an operator must have given it to that cluster.
+    /// Returns the sender of an accepted request. A node without a cluster joins the cluster of the first caller that
+    /// knows its id. Ids are random, so an operator must have given the id to that cluster.
     pub fn authenticate(&self, request: &Request) -> Result<NodeId, Rejection> {
         let unauthorized = |text: String| Err(Rejection::Unauthorized(text));
         let Some(header) = request.header() else {

@@ -9,18 +9,18 @@ use reveille_proto::peer::v1;
 use super::{Destination, PeerError, Rpc, Transport};
 use crate::identity::{ClusterId, Identity};
 
-/// Identity of a node, as it tells any caller.
+/// Identity of a node, which it sends to any caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerIdentity {
-    /// Its id.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its name, for people.
+    /// Name of the node, for display.
     pub name: String,
-    /// The cluster that it belongs to, if any.
+    /// Cluster of the node. `None`: it belongs to no cluster yet.
     pub cluster: Option<ClusterId>,
 }
 
-/// Sends any request to any peer, in the name of this node.
+/// Sends any request to any peer, with this node as the sender.
 #[derive(Clone)]
 pub(crate) struct PeerClient {
     pub transport: Arc<dyn Transport>,
@@ -28,7 +28,7 @@ pub(crate) struct PeerClient {
 }
 
 impl PeerClient {
-    /// Asks the node that listens at an address for its identity. Neither node need be in a cluster.
+    /// Asks the node that listens at `address` for its identity. Neither node has to belong to a cluster.
     pub async fn identify(&self, address: &str, limit: Duration) -> Result<PeerIdentity, PeerError> {
         let to = Destination { node: NodeId(0), address: address.to_owned() };
         let header = v1::Header { group: GROUP, from: self.identity.node().0, ..v1::Header::default() };

@@ -1,7 +1,7 @@
-//! Receives peer requests: checks each sender, then calls the part of this crate that answers.
+//! Receives peer requests: checks each sender, then calls the part of this crate that answers the request.
 //!
-//! A request of another cluster or of a caller that is no member is rejected before anything else of it is read. Every answer
-//! comes within a bounded time.
+//! A request from another cluster or from a caller that is not a member is rejected before anything else in it is read.
+//! Every request is answered within a bounded time.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,17 +23,17 @@ use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::reply_bytes;
 use crate::wire;
 
-/// Limit of Raft's own requests, so that a stalled disk does not hold them for ever.
+/// Limit of Raft's requests, so that a stalled disk does not block them for ever.
 const RAFT_LIMIT: Duration = Duration::from_secs(10);
-/// Largest distance of a peer's term above the local term. No cluster holds that many elections between two requests, and
-/// one request with the highest possible term would prevent every later election.
+/// Maximum distance of a peer's term above the local term. No cluster holds that many elections between two requests.
+/// One request with the highest possible term would prevent every later election.
 const TERM_JUMP_MAX: u64 = 1 << 32;
-/// Rejected requests are logged at most once in this time: a caller may forge a thousand a second.
+/// Minimum time between two log lines about rejected requests: a caller may forge a thousand requests a second.
 const REFUSAL_LOGGED_EVERY: Duration = Duration::from_secs(10);
-/// A proposal, a read or a request of the application ends within this, whatever its caller allows.
+/// Maximum time for a proposal, a read or a request of the application, even if its caller allows more.
 const REQUEST_LIMIT_MAX: Duration = Duration::from_secs(60);
 
-/// Answers peers.
+/// Handler of all peer requests while Raft runs.
 pub(crate) struct Dispatch {
     pub authenticator: Arc<Authenticator>,
     pub raft: Raft,
@@ -41,11 +41,11 @@ pub(crate) struct Dispatch {
     pub eligibility: Eligibility,
     pub snapshots: SnapshotReceiver,
     pub application: Arc<dyn Application>,
-    /// When a rejected request was last logged.
+    /// Time when a rejected request was last logged. `None`: never.
     pub refusal_logged: Mutex<Option<Instant>>,
 }
 
-/// Handler of the transport from the start on: until Raft runs, it rejects requests as `Unavailable`.
+/// Handler that the transport uses from the start. Until Raft runs, it rejects requests as `Unavailable`.
 pub(crate) struct StartupHandler {
     /// Set once, when Raft runs.
     pub dispatch: OnceLock<Dispatch>,
@@ -64,7 +64,7 @@ impl Handler for StartupHandler {
 #[async_trait]
 impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
-        // Founders of a cluster ask before there are members.
+        // The founders of a cluster send this request before the cluster has members.
         if let Request::Identify(_) = request {
             return Ok(Response::Identify(self.identify()));
         }
@@ -119,7 +119,7 @@ impl Dispatch {
         Ok(wire::from_append_response(&answer))
     }
 
-    /// The only answer to a caller that is no member.
+    /// Returns this node's identity. This is the only answer to a caller that is not a member.
     fn identify(&self) -> v1::IdentifyResponse {
         let identity = &self.authenticator.identity;
         let cluster = identity.cluster().map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default();
@@ -136,8 +136,8 @@ impl Dispatch {
         Ok(v1::ApplicationResponse { payload: payload.into() })
     }
 
-    /// Rejects a caller that is no member, a vote in the name of another node, and a term that no election reaches. A
-    /// node that knows no members yet accepts entries from any caller that knows the cluster's id.
+    /// Rejects a caller that is not a member, a vote in the name of another node, and a term too far above the local
+    /// one. A node that knows no members yet accepts entries from any caller that knows the cluster's id.
     fn check_sender(&self, request: &Request) -> Result<(), Rejection> {
         let refused = self.refusal(request);
         if let Err(rejection) = &refused {

@@ -1,6 +1,6 @@
 //! The transport of a real node: gRPC over TCP with persistent connections. It retries nothing.
 //!
-//! It speaks plain HTTP/2: access to the peer port is the operator's matter (docs/how-to/run-nodes.md).
+//! It uses plain HTTP/2: the operator must protect the peer port (docs/how-to/run-nodes.md).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -27,18 +27,18 @@ use crate::listen::{self, HTTP2_PREFACE, Incoming};
 use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
 
-/// Limit of making a connection; the next call tries again.
+/// Limit of opening a connection; the next call tries again.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// A connection whose ping stays unanswered is closed. Without pings a healed partition waits for TCP's retransmission,
+/// A connection is closed if a ping is not answered. Without pings a healed partition waits for TCP's retransmission,
 /// which backs off to many seconds.
 const PING_EVERY: Duration = Duration::from_millis(1_000);
 const PING_LIMIT: Duration = Duration::from_millis(1_500);
-/// Concurrent requests of one peer. The proposer bounds proposals in flight.
+/// Maximum number of concurrent requests of one peer. The proposer limits proposals in flight.
 const STREAMS_MAX: u32 = 4_096;
-/// Time for running requests to end when the node stops.
+/// Time that running requests have to end when the node stops.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// The connection that a request takes: bulk data must not delay a heartbeat.
+/// The connection that a request uses. Bulk data has a separate connection, so that it does not delay a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Priority {
     Prompt,
@@ -53,17 +53,17 @@ fn priority_of(request: &Request) -> Priority {
     }
 }
 
-/// gRPC between peers: one connection for each peer and priority, made at the first call.
+/// gRPC between peers: one connection for each peer and priority, opened at the first call.
 pub struct GrpcTransport {
     address: SocketAddr,
     listener: Mutex<Option<std::net::TcpListener>>,
     channels: Mutex<HashMap<(String, Priority), Channel>>,
-    /// Connections run on the runtime that serves, whichever runtime calls.
+    /// Runtime of `serve`. All connections run on it, even if the call comes from another runtime.
     runtime: OnceLock<Handle>,
 }
 
 impl GrpcTransport {
-    /// Binds the address; serving begins when the replica is ready. Port 0 lets the system choose.
+    /// Binds the address. Serving begins when the replica is ready. With port 0 the system chooses the port.
     pub fn bind(listen: SocketAddr) -> io::Result<GrpcTransport> {
         let listener = std::net::TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
@@ -75,7 +75,7 @@ impl GrpcTransport {
         })
     }
 
-    /// The bound address.
+    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -105,7 +105,7 @@ impl Transport for GrpcTransport {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE);
-        // Set once: a second call finds no listener.
+        // This succeeds: a second call of `serve` has no listener and fails above.
         let _ = self.runtime.set(Handle::current());
         let service = PeerServiceServer::new(Receiver { handler })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -149,7 +149,7 @@ impl Transport for GrpcTransport {
     }
 }
 
-/// The meaning of a gRPC status for the caller.
+/// Converts a gRPC status into the caller's error.
 fn peer_error(status: Status) -> PeerError {
     let text = status.message().to_owned();
     match status.code() {

@@ -34,7 +34,7 @@ pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A peer: its id and the address at which it listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
-    /// The node that is meant.
+    /// Id of the node; 0 if the caller does not know it and only requests the identity.
     pub node: NodeId,
     /// `host:port` of its peer listener.
     pub address: String,
@@ -46,7 +46,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Why a request to a peer failed. Transient: the caller retries or does without.
+/// Reason why a request to a peer failed. The failure is transient: the caller retries or continues without the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// No connection: the request was not delivered.
@@ -60,7 +60,7 @@ pub enum PeerError {
     Rejected(#[from] Rejection),
 }
 
-/// Why a node rejects a request. It changed nothing.
+/// Reason why a node rejects a request. A rejected request changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// The sender is no member of this cluster, or the request is meant for another node.
@@ -72,12 +72,12 @@ pub enum Rejection {
     /// The request is invalid.
     #[error("malformed request: {0}")]
     Malformed(String),
-    /// Not now: the node is starting or stopping, does not vote yet, or is overloaded.
+    /// The node cannot answer now: it is starting or stopping, does not vote yet, or is overloaded.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Answers the requests that arrive at this node.
+/// Handler of the requests that arrive at this node.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request within a bounded time.
@@ -86,12 +86,12 @@ pub trait Handler: Send + Sync + 'static {
 
 /// Carries requests between nodes. Contract:
 ///
-/// - Requests to one peer may be reordered and lost; none is delivered twice.
+/// - Requests to one peer may be reordered and lost. No request is delivered twice.
 /// - [`PeerError::Unreachable`] means that the request was not delivered.
 /// - A call ends within its limit.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
-    /// Starts to pass received requests to `handler`, until `stop`. Returns once it listens.
+    /// Starts to pass received requests to `handler`, until `stop`. Returns when the transport listens.
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()>;
 
     /// Sends a request and waits at most `limit` for the answer.

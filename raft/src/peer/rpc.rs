@@ -4,41 +4,41 @@ use reveille_proto::peer::v1;
 
 use super::PeerError;
 
-/// A request message that knows its response.
+/// A request message, and the response message that belongs to it.
 pub trait Rpc: Sized {
-    /// The message that answers it.
+    /// The response message.
     type Response;
-    /// As a member of the closed list.
+    /// Wraps the message in a [`Request`].
     fn into_request(self) -> Request;
-    /// Takes the answer out of the closed list. A transport that confuses answers has lost this one.
+    /// Unwraps the response. Returns [`PeerError::Lost`] if the response belongs to another request.
     fn from_response(response: Response) -> Result<Self::Response, PeerError>;
 }
 
-/// Calls a macro with the list: variant, method of the gRPC service, messages.
+/// Calls a macro with the list: variant, method of the gRPC service, request message, response message.
 macro_rules! for_each_request {
     ($macro:ident) => {
         $macro! {
             /// Raft: entries for a follower's log; without entries, a heartbeat.
             Append append AppendRequest AppendResponse;
-            /// Raft: a vote that counts.
+            /// Raft: requests a vote.
             Vote vote VoteRequest VoteResponse;
-            /// Raft: would a vote be given?
+            /// Raft: asks if the peer would vote for the sender.
             PreVote pre_vote PreVoteRequest PreVoteResponse;
             /// Raft: the leader names its successor.
             TransferLeader transfer_leader TransferLeaderRequest TransferLeaderResponse;
-            /// Snapshot, step 1: which chunks does the follower lack?
+            /// Snapshot, step 1: asks which chunks the follower lacks.
             OfferSnapshot offer_snapshot OfferSnapshotRequest OfferSnapshotResponse;
-            /// Snapshot, step 2: a part of a chunk.
+            /// Snapshot, step 2: sends one chunk.
             SendChunk send_chunk SendChunkRequest SendChunkResponse;
-            /// Snapshot, step 3: install it.
+            /// Snapshot, step 3: asks the follower to install the snapshot.
             InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
-            /// A command on its way to the leader.
+            /// A command that a node forwards to the leader.
             Propose propose ProposeRequest ProposeResponse;
-            /// Up to where must a linearizable read have applied?
+            /// Asks the leader which index a linearizable read must have applied.
             ReadIndex read_index ReadIndexRequest ReadIndexResponse;
             /// A request of the application, which this crate does not read.
             Application application ApplicationRequest ApplicationResponse;
-            /// Which node are you? Answered to any caller.
+            /// Asks the node for its identity. Any caller gets an answer.
             Identify identify IdentifyRequest IdentifyResponse;
         }
     };
@@ -53,14 +53,14 @@ macro_rules! define_requests {
             $($(#[$doc])* $name(v1::$request),)*
         }
 
-        /// The answers, in the same order.
+        /// The response to a [`Request`], with the same names of variants.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Response {
             $(#[doc = concat!("Answers [`Request::", stringify!($name), "`].")] $name(v1::$response),)*
         }
 
         impl Request {
-            /// The name of the request, for log lines and metrics.
+            /// Returns the name of the request, for log lines and metrics.
             pub fn name(&self) -> &str {
                 if let Request::Application(request) = self {
                     return &request.name;
@@ -70,14 +70,14 @@ macro_rules! define_requests {
                 }
             }
 
-            /// Sender, addressee and cluster.
+            /// Returns the header: sender, addressee and cluster.
             pub fn header(&self) -> Option<&v1::Header> {
                 match self {
                     $(Request::$name(request) => request.header.as_ref(),)*
                 }
             }
 
-            /// Sets sender, addressee and cluster.
+            /// Sets the header: sender, addressee and cluster.
             pub fn set_header(&mut self, header: v1::Header) {
                 match self {
                     $(Request::$name(request) => request.header = Some(header),)*

@@ -1,7 +1,7 @@
 //! Permits for proposals in flight on one node, by count and by bytes.
 //!
-//! A proposal acquires a permit before it is stamped. The permit is released when its write is done, even if the caller has
-//! stopped waiting. Without a permit by its deadline the proposal did not happen.
+//! A proposal acquires a permit before it is stamped. The permit is released when its write is done, even if the caller
+//! has stopped waiting. A proposal that gets no permit by its deadline did not happen.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,22 +12,22 @@ use tokio::time::timeout_at;
 
 use crate::proposer::ProposeError;
 
-/// Proposals in flight: enough for many disk writes, few enough to be applied within a second.
+/// Maximum number of proposals in flight: enough for many disk writes, few enough to be applied within a second.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
-/// Bytes in flight: what a log and two peers take in about a second.
+/// Maximum bytes in flight: about what the log and two peers accept in a second.
 const IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-// The largest proposal gets a permit, and the bytes fit the semaphore's counter.
+// The largest proposal can get a permit, and the number of bytes fits the semaphore's counter.
 const _: () = assert!(ENTRY_BYTES_MAX <= IN_FLIGHT_BYTES_MAX);
 const _: () = assert!(IN_FLIGHT_BYTES_MAX <= u32::MAX as usize);
 
-/// The permits.
+/// All permits of one node. A proposal takes one of the count, and its size of the bytes.
 pub(crate) struct InFlight {
     count: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
 }
 
-/// A permit. Dropping it releases it.
+/// Permit for one proposal. Dropping it releases it.
 pub(crate) struct InFlightPermit {
     _count: OwnedSemaphorePermit,
     _bytes: OwnedSemaphorePermit,
@@ -42,7 +42,7 @@ impl InFlight {
         InFlight { count: Arc::new(Semaphore::new(count)), bytes: Arc::new(Semaphore::new(bytes)) }
     }
 
-    /// Waits for a permit until the deadline, in order of arrival.
+    /// Waits for a permit until the deadline, in order of arrival. Fails with `Busy` at the deadline.
     pub async fn acquire(&self, bytes: usize, deadline: Instant) -> Result<Arc<InFlightPermit>, ProposeError> {
         let charge = u32::try_from(bytes).unwrap_or(u32::MAX);
         let both = async {

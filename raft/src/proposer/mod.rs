@@ -1,11 +1,12 @@
 //! Turns a command into an entry: the leader stamps it with epoch and ledger time, in the order of the log (P13, P18).
 //!
-//! One task stamps and submits, so that time never goes back within the log. openraft combines what is submitted during one
-//! disk write into the next. Proposals in flight are bounded by count and bytes: a proposal waits for a permit until its
-//! deadline and then fails with [`ProposeError::Busy`].
+//! One task stamps and submits, so that time never goes back within the log. openraft combines all entries that are
+//! submitted during one disk write into the next write. Proposals in flight are limited by count and bytes: a proposal
+//! waits for a permit until its deadline and then fails with [`ProposeError::Busy`].
 //!
-//! A proposal with an unknown outcome is never retried. Retried are a refusal of an old stamp ([`Refusal::WrongEpoch`],
-//! [`Refusal::TimeWentBack`]) and a node that was not the leader: in both cases the command did not happen.
+//! A proposal with an unknown outcome is never retried. A retry happens in two cases, since the command did not happen:
+//! the ledger refused an old stamp ([`Refusal::WrongEpoch`], [`Refusal::TimeWentBack`]), or the node was not the
+//! leader.
 
 pub(crate) mod in_flight;
 pub(crate) mod router;
@@ -31,25 +32,25 @@ use crate::state_machine::apply_thread::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig, WriteResponder};
 use crate::{Raft, injected_bugs};
 
-/// Size of a stamp: the form, and two numbers of at most ten bytes.
+/// Maximum size of a stamp in bytes: one for the form, and two numbers of at most ten bytes.
 const STAMP_BYTES_MAX: usize = 21;
 
-/// Stamps commands with epoch and time: set when a leadership begins, cleared when it ends.
+/// Stamps commands with epoch and time. The leadership sets it when it begins and clears it when it ends.
 pub trait EntryStamp: Send + Sync + 'static {
-    /// The epoch and ledger time now; time never goes back. `None`: the leadership is over.
+    /// Returns the current epoch and ledger time. The time never goes back. `None`: the leadership has ended.
     fn stamp(&self) -> Option<(Epoch, Time)>;
 }
 
-/// Why a proposal has no reply.
+/// Reason why a proposal has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// This node reaches no leader. The command did not happen.
     #[error("no leader can be reached: a majority of the nodes must run and reach each other")]
     NoLeader,
-    /// The leadership has not begun. The command did not happen.
+    /// The leader cannot stamp commands yet. The command did not happen.
     #[error("the leader is not ready yet: try again in a moment")]
     NotReady,
-    /// Above the bound of an entry. The command cannot happen.
+    /// The command is larger than one entry. The command cannot happen.
     #[error("the command has {bytes} bytes, more than the {bound} of one entry")]
     TooLarge {
         /// Bytes of the command.
@@ -57,7 +58,7 @@ pub enum ProposeError {
         /// Bytes that are allowed.
         bound: usize,
     },
-    /// No permit until the deadline. The command did not happen.
+    /// No permit was free until the deadline. The command did not happen.
     #[error("too much is in flight: try again later")]
     Busy,
     /// The command may have happened, or may still happen. Retry with the same request id, or read the state.
@@ -79,19 +80,19 @@ pub enum ProposeError {
     Stopped,
 }
 
-/// Outcome of one attempt at the leader.
+/// Outcome of one attempt on the leader.
 pub(crate) enum Attempt {
-    /// Committed and applied.
+    /// The command is committed and applied.
     Done(CommandReply),
-    /// Final.
+    /// Final failure.
     Failed(ProposeError),
-    /// The command did not happen, so it may be tried again. The error applies if the deadline passes first.
+    /// The command did not happen, so the caller may retry. At the deadline the caller returns this error.
     Again(ProposeError),
 }
 
 struct Proposal {
     command: Bytes,
-    /// The only epoch under which it may be stamped. None: the current one.
+    /// The only epoch under which the command may be stamped. `None`: any epoch.
     only: Option<Epoch>,
     permit: Arc<InFlightPermit>,
     deadline: Instant,
@@ -102,14 +103,14 @@ struct Proposal {
 pub(crate) struct Proposer {
     raft: Raft,
     node: NodeId,
-    /// Permits for proposals. A caller of [`Proposer::attempt`] acquires one first.
+    /// Permits for proposals. A caller of [`Proposer::attempt`] must hold one.
     pub in_flight: InFlight,
     queue: mpsc::Sender<Proposal>,
     stamp: watch::Sender<Option<Arc<dyn EntryStamp>>>,
 }
 
 impl Proposer {
-    /// Must be called on Raft's runtime: it starts the task that submits.
+    /// Starts the task that stamps and submits. Must be called on Raft's runtime.
     pub fn start(raft: Raft, node: NodeId) -> Proposer {
         let (queue, proposals) = mpsc::channel(IN_FLIGHT_MAX);
         let stamp = watch::Sender::new(None);
@@ -117,17 +118,17 @@ impl Proposer {
         Proposer { raft, node, in_flight: InFlight::new(), queue, stamp }
     }
 
-    /// A leadership begins (`Some`) or has ended (`None`).
+    /// Sets the stamp when a leadership begins (`Some`), or clears it when the leadership ends (`None`).
     pub fn set_stamp(&self, stamp: Option<Arc<dyn EntryStamp>>) {
         self.stamp.send_replace(stamp);
     }
 
-    /// Changes when a leadership begins or ends.
+    /// Returns the stamp, which changes when a leadership begins or ends.
     pub fn stamp(&self) -> watch::Receiver<Option<Arc<dyn EntryStamp>>> {
         self.stamp.subscribe()
     }
 
-    /// One attempt on this node.
+    /// Makes one attempt on this node.
     pub async fn attempt(
         &self,
         command: Bytes,
@@ -147,8 +148,8 @@ impl Proposer {
         }
     }
 
-    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft. It passes all
-    /// waiting proposals, which cannot proceed before it.
+    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft. The entry
+    /// overtakes all waiting proposals, which cannot be stamped before it is applied.
     pub async fn propose_as_leader(
         &self,
         term: u64,
@@ -158,7 +159,7 @@ impl Proposer {
         self.write_as_leader(term, &Entry { epoch: Epoch(0), now: Time(0), command }, deadline).await
     }
 
-    /// Writes an entry with the stamp that it has.
+    /// Writes an entry that already has a stamp, if this node still leads in that term of Raft.
     pub async fn write_as_leader(
         &self,
         term: u64,
@@ -184,9 +185,9 @@ impl Proposer {
     }
 }
 
-/// The bytes of a command. An error if one entry cannot hold them.
+/// Returns the bytes of a command. Fails if one entry cannot hold them.
 pub(crate) fn encode(command: &Command) -> Result<Bytes, ProposeError> {
-    // Plain data in memory: postcard has nothing to refuse there.
+    // postcard cannot fail on plain data in memory.
     let bytes = postcard::to_stdvec(command).unwrap_or_default();
     check_size(bytes.len())?;
     Ok(bytes.into())
@@ -207,14 +208,14 @@ fn check_size(bytes: usize) -> Result<(), ProposeError> {
     if bytes > bound { Err(ProposeError::TooLarge { bytes, bound }) } else { Ok(()) }
 }
 
-/// The entry's bytes: an [`Entry`] is its form, its epoch, its time and its command, one after the other.
+/// Returns the bytes of an entry. An [`Entry`] is encoded as form, epoch, time and command, in this order.
 fn stamped(epoch: Epoch, now: Time, command: &[u8]) -> Bytes {
     let mut entry = form::encode(&(epoch, now));
     entry.extend_from_slice(command);
     entry.into()
 }
 
-/// Stamps and submits one proposal after the other. No other task does.
+/// Stamps and submits the proposals one by one. This is the only task that stamps.
 async fn submit(
     raft: Raft,
     mut proposals: mpsc::Receiver<Proposal>,
@@ -230,7 +231,7 @@ async fn submit(
             continue;
         };
         if proposal.only.is_some_and(|only| only != epoch) {
-            // The proposer may have stopped waiting.
+            // The send fails if the caller has stopped waiting, which does no harm.
             let _ = proposal.outcome.send(Attempt::Failed(ProposeError::EpochOver));
             continue;
         }
@@ -242,13 +243,13 @@ async fn submit(
         };
         let submitted = raft.write(entry).responder(answer(Some(proposal.permit), outcome)).await;
         if submitted.is_err() {
-            // Raft has stopped and dropped the responder: the proposer gets Unknown.
+            // Raft has stopped and dropped the responder: the caller gets `Unknown`.
             break;
         }
     }
 }
 
-/// Injected bug: acknowledges a command before it is in any log, if its reply is a plain `Done`.
+/// Injected bug: acknowledges a command before it is in any log, if its normal reply is `Done`.
 fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -> oneshot::Sender<Attempt> {
     use openraft::async_runtime::WatchReceiver;
     let command = postcard::from_bytes::<Command>(command);
@@ -264,10 +265,10 @@ fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -
     oneshot::channel().0
 }
 
-/// Reports the outcome to the proposer, then releases the permit.
+/// Returns a responder that sends the outcome to the caller and then releases the permit.
 fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<Attempt>) -> WriteResponderOf<TypeConfig> {
     WriteResponder::new(move |result: ClientWriteResult<TypeConfig>| {
-        // A proposer whose deadline has passed does not wait any more.
+        // The send fails if the caller's deadline has passed, which does no harm.
         let _ = outcome.send(classify(result));
         drop(permit);
     })
@@ -279,7 +280,7 @@ fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
             Some(reply) => classify_reply(reply),
             None => Attempt::Failed(ProposeError::Unknown),
         },
-        // Entered no log: this node does not lead or cannot reach a quorum.
+        // The command entered no log: this node does not lead or cannot reach a quorum.
         Err(ClientWriteError::ForwardToLeader(_)) => Attempt::Again(ProposeError::NoLeader),
         Err(ClientWriteError::PreconditionFailed(_)) => Attempt::Again(ProposeError::NoLeader),
         Err(ClientWriteError::LogEntryDiscarded(_)) => Attempt::Failed(ProposeError::Unknown),
@@ -287,7 +288,7 @@ fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
     }
 }
 
-/// A refused stamp is no answer to the command: nothing happened.
+/// Converts a reply. If the ledger refused the stamp, the command did not happen and may be tried again.
 fn classify_reply(reply: CommandReply) -> Attempt {
     match reply.outcome {
         CommandOutcome::Refused(Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. }) => {
@@ -297,7 +298,8 @@ fn classify_reply(reply: CommandReply) -> Attempt {
     }
 }
 
-/// Pause before the next attempt: short at first, so that a fail-over costs little.
+/// Pause before the next attempt: 5 ms at first, doubled up to 100 ms. It starts short, so that a fail-over costs
+/// little.
 pub(crate) struct RetryBackoff {
     next: Duration,
 }

@@ -1,4 +1,4 @@
-//! Brings a proposal or a read to the leader, from any node.
+//! Sends a proposal or a read from any node to the leader.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
 
-/// The leader's answer may come this much after the deadline that was sent to it.
+/// Extra time to wait for the leader's answer after the deadline that was sent to the leader.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
 
 /// Why a linearizable read failed.
@@ -33,7 +33,7 @@ pub enum ReadError {
     /// No leader with a quorum answered by the deadline.
     #[error("no leader can be reached: a majority of the nodes must run and reach each other")]
     NoLeader,
-    /// The leader answered, and this node had not applied the index by the deadline.
+    /// The leader answered, but this node did not apply the index by the deadline.
     #[error("this node is behind: it has not applied entry {0} yet")]
     Behind(u64),
     /// This node is stopping.
@@ -44,9 +44,9 @@ pub enum ReadError {
 /// How long a proposal without a leader is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryPolicy {
-    /// Until its deadline: for actors.
+    /// Until its deadline. For actors.
     UntilDeadline,
-    /// Until no leader was heard for longer than an election takes: an operator waits for the answer.
+    /// Until no leader was heard for longer than an election takes. For calls that an operator waits for.
     WhileLed,
 }
 
@@ -73,7 +73,7 @@ impl Router {
         Router { raft, applied_state, client, proposer, role, leader_liveness }
     }
 
-    /// Address of a member.
+    /// Returns id and address of a member. `None`: not a member.
     pub fn destination(&self, node: NodeId) -> Option<Destination> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -81,7 +81,7 @@ impl Router {
         Some(Destination { node, address: member.address.clone() })
     }
 
-    /// Brings a command into the log of the leader.
+    /// Proposes a command at the leader, wherever it is, and retries according to `policy`.
     pub async fn propose(
         &self,
         command: &Command,
@@ -93,7 +93,7 @@ impl Router {
         let mut backoff = RetryBackoff::new();
         loop {
             let role = *self.role.borrow();
-            // Checked before an attempt only: a command that entered a log may happen, so its outcome is awaited.
+            // Checked only before an attempt. A command that entered a log may still happen, so its outcome is awaited.
             if policy == RetryPolicy::WhileLed && self.leader_liveness.leaderless_for().is_some() {
                 return Err(if role == Role::Stopped { ProposeError::Stopped } else { ProposeError::NoLeader });
             }
@@ -113,7 +113,7 @@ impl Router {
         }
     }
 
-    /// Brings a peer's command into the log if this node leads. Never forwards it.
+    /// Proposes a command of a peer if this node leads. Never forwards it.
     pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<CommandReply, ProposeError> {
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         let mut backoff = RetryBackoff::new();
@@ -130,7 +130,7 @@ impl Router {
         }
     }
 
-    /// Brings a command of one leadership into the log of this node, under its epoch or not at all (P13). It is neither
+    /// Proposes a command of one leadership on this node, under its epoch or not at all (P13). The command is neither
     /// forwarded nor stamped again: a decision of a deposed leader must not run under the next epoch.
     pub async fn propose_in_epoch(
         &self,
@@ -142,14 +142,14 @@ impl Router {
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         match self.proposer.attempt(command, Some(epoch), permit, deadline).await {
             Attempt::Done(reply) => Ok(reply),
-            // No stamp, or a refused one: that leadership is over.
+            // The stamp is missing or was refused: that leadership has ended.
             Attempt::Again(ProposeError::NotReady) => Err(ProposeError::EpochOver),
             Attempt::Failed(error) | Attempt::Again(error) => Err(error),
         }
     }
 
-    /// The bytes of a command, if the ledger's level allows it (P23). The level never falls, so this node's applied level
-    /// is never above the leader's.
+    /// Returns the bytes of a command, if the ledger's level allows it (P23). The level never falls, so this node's
+    /// applied level is never above the leader's.
     fn encode(&self, command: &Command) -> Result<Bytes, ProposeError> {
         let needs = command.level();
         if needs > GENESIS_LEVEL {
@@ -172,7 +172,8 @@ impl Router {
         }
     }
 
-    /// Waits until the role or the leadership changes or the back-off passes. `None`: the deadline came first.
+    /// Waits until the role changes, a leadership begins or ends, or the back-off passes. `None`: the deadline came
+    /// first.
     async fn wait(&self, backoff: &mut RetryBackoff, seen: Role, deadline: Instant) -> Option<()> {
         let mut role = self.role.clone();
         let mut stamp = self.proposer.stamp();
@@ -187,7 +188,7 @@ impl Router {
         timeout_at(deadline.into(), change).await.ok()
     }
 
-    /// Waits until every write that was answered before this call is applied here; returns the applied index.
+    /// Waits until every write that was answered before this call is applied on this node. Returns the applied index.
     pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
         let mut backoff = RetryBackoff::new();
         let index = loop {
@@ -206,8 +207,8 @@ impl Router {
         self.wait_applied(index, deadline).await.ok_or(ReadError::Behind(index))
     }
 
-    /// As leader: the index that a read must have applied, after a quorum has confirmed the leadership. `None`: not
-    /// confirmed by the deadline.
+    /// As leader: returns the index that a read must have applied, after a quorum has confirmed the leadership. `None`:
+    /// the leadership was not confirmed by the deadline.
     pub async fn read_index_here(&self, deadline: Instant) -> Option<u64> {
         let asked = self.raft.get_read_linearizer(ReadPolicy::ReadIndex);
         let linearizer = timeout_at(deadline.into(), asked).await.ok()?.ok()?;
@@ -222,7 +223,7 @@ impl Router {
         (answer.index > 0).then_some(answer.index)
     }
 
-    /// Waits until `index` is applied here; returns the applied index. `None`: the deadline came first.
+    /// Waits until `index` is applied on this node. Returns the applied index. `None`: the deadline came first.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
         let mut applied = self.applied_state.applied.subscribe();
         let reached = applied.wait_for(|applied| *applied >= index);
@@ -230,7 +231,7 @@ impl Router {
     }
 }
 
-/// Reads the leader's answer to a forwarded proposal.
+/// Converts the leader's answer to a forwarded proposal.
 fn classify_response(answer: v1::ProposeResponse) -> Attempt {
     use v1::not_proposed::Cause;
     use v1::propose_response::Outcome;

@@ -33,10 +33,10 @@ use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
 
-/// A member without an acknowledgement for so long is no target of a leadership transfer.
+/// A member that acknowledged nothing for this long cannot be the target of a leadership transfer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// One node's replica of the ledger. Cheap to clone; all clones are one replica.
+/// One node's replica of the ledger. Cheap to clone; all clones share one replica.
 #[derive(Clone)]
 pub struct Replica {
     pub(crate) inner: Arc<ReplicaShared>,
@@ -59,8 +59,8 @@ pub(crate) struct ReplicaShared {
 }
 
 impl Replica {
-    /// Makes the cluster, once, on one node that was never in one. All `members` vote, including this node; the others
-    /// join when this node calls them. The caller draws `cluster` at random.
+    /// Creates the cluster. Called once, on one node that never belonged to a cluster. All `members` vote, including
+    /// this node; the others join when this node calls them. The caller draws `cluster` at random.
     pub async fn initialize(
         &self,
         cluster: ClusterId,
@@ -70,25 +70,25 @@ impl Replica {
         if initialized {
             return Err(MembershipError::Initialized);
         }
-        // The identity first: a log that is not empty always belongs to a cluster.
+        // Write the identity first: a log that is not empty must belong to a cluster.
         self.inner.identity.join(cluster, true)?;
         self.inner.router.leader_liveness.record_contact();
         initialize(&self.inner.raft, members).await
     }
 
-    /// Brings a command into the log, from any node, and returns the ledger's reply, which may be a refusal. After an
-    /// error other than [`ProposeError::Unknown`] the command did not happen.
+    /// Proposes a command, from any node, and returns the ledger's reply, which may be a refusal. After an error other
+    /// than [`ProposeError::Unknown`] the command did not happen.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(command, deadline, RetryPolicy::UntilDeadline).await
     }
 
-    /// As [`Replica::propose`], for an operator who waits: ends with [`ProposeError::NoLeader`] as soon as there is no
-    /// leader for longer than an election takes, unless the command may have happened already.
+    /// As [`Replica::propose`], for calls that an operator waits for. Fails with [`ProposeError::NoLeader`] as soon as
+    /// no leader was heard for longer than an election takes, unless the command may have happened already.
     pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(command, deadline, RetryPolicy::WhileLed).await
     }
 
-    /// Brings a command of one leadership into the log, under its epoch or not at all (P13): it is neither forwarded to
+    /// Proposes a command of one leadership, under its epoch or not at all (P13). The command is neither forwarded to
     /// another leader nor stamped with another epoch.
     pub async fn propose_in_epoch(
         &self,
@@ -109,8 +109,8 @@ impl Replica {
         self.inner.router.proposer.propose_as_leader(term, command, deadline).await
     }
 
-    /// For the judge: an entry with a stamp of its own, as if a former leadership had left it in transit. None: the
-    /// outcome is unknown.
+    /// For the judge: writes an entry that already has a stamp, as if a former leadership had left it in transit.
+    /// `None`: the outcome is unknown.
     #[cfg(feature = "injected-bugs")]
     pub async fn propose_stamped(
         &self,
@@ -122,29 +122,30 @@ impl Replica {
         (written != Err(ProposeError::Unknown)).then_some(written)
     }
 
-    /// A leadership begins: from here on it stamps the commands that enter the log of this node.
+    /// Begins a leadership: from now on `stamp` stamps the commands that enter the log of this node.
     pub fn set_stamp(&self, stamp: Arc<dyn EntryStamp>) {
         self.inner.router.proposer.set_stamp(Some(stamp));
     }
 
-    /// The leadership has ended: proposals wait for the next one.
+    /// Ends the leadership: proposals wait for the next one.
     pub fn clear_stamp(&self) {
         self.inner.router.proposer.set_stamp(None);
     }
 
-    /// Reads the applied state of this node. No entry is applied meanwhile: the closure must be short and must not wait.
+    /// Reads the applied state of this node. No entry is applied during the read: the closure must be short and must
+    /// not wait.
     pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
         self.inner.applied_state.read(read)
     }
 
-    /// Waits until every write that was answered before this call, on any node, is applied here; returns the applied
-    /// index.
+    /// Waits until every write that was answered before this call, on any node, is applied on this node. Returns the
+    /// applied index.
     pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
         self.inner.router.linearizable(deadline).await
     }
 
-    /// As [`Replica::linearizable`], for an operator who waits: ends with [`ReadError::NoLeader`] as soon as there is no
-    /// leader for longer than an election takes.
+    /// As [`Replica::linearizable`], for calls that an operator waits for. Fails with [`ReadError::NoLeader`] as soon
+    /// as no leader was heard for longer than an election takes.
     pub async fn linearizable_while_led(&self, deadline: Instant) -> Result<u64, ReadError> {
         tokio::select! {
             biased;
@@ -153,56 +154,57 @@ impl Replica {
         }
     }
 
-    /// The applied index, now and whenever it grows.
+    /// Returns the applied index, which changes whenever it grows.
     pub fn applied(&self) -> watch::Receiver<u64> {
         self.inner.applied_state.applied.subscribe()
     }
 
-    /// Waits until `index` is applied here; returns the applied index. `None`: the deadline came first.
+    /// Waits until `index` is applied on this node. Returns the applied index. `None`: the deadline came first.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
         self.inner.router.wait_applied(index, deadline).await
     }
 
-    /// Hashes of the state, by index. The other nodes hash at the same indexes (I11).
+    /// Returns hashes of the state, by index. The other nodes hash at the same indexes (I11).
     pub fn checkpoints(&self) -> BTreeMap<u64, Hash> {
         self.inner.applied_state.checkpoints.all()
     }
 
-    /// Hashes the state if nothing was applied since index `seen` and the state is small; returns the applied index.
+    /// Hashes the state if it is small and nothing was applied since index `seen`. Returns the applied index.
     pub fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
         self.read(|ledger| self.inner.applied_state.checkpoints.take_when_quiet(ledger, seen))
     }
 
-    /// A reader of effects from here on. Read the state first.
+    /// Returns a reader of the effects from this call on. Earlier effects are visible in the state only.
     pub fn effects(&self) -> Hints {
         Hints::new(self.inner.applied_state.hints.subscribe())
     }
 
-    /// The role that this node believes to have.
+    /// Returns the role of this node in its own view, which may be out of date.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.inner.router.role.clone()
     }
 
-    /// When this leader sent its last message that a quorum has acknowledged (P9). `None`: it does not lead, or no quorum
-    /// has answered yet.
+    /// Returns the time at which this leader sent its last message that a quorum has acknowledged (P9). `None`: this
+    /// node does not lead, or no quorum has answered yet.
     pub fn last_quorum_acked(&self) -> Option<Instant> {
         last_quorum_acked(&self.inner.raft)
     }
 
-    /// Time without contact to a leader that has a quorum, once it is longer than an election takes
-    /// ([`LEADERLESS_AFTER`](crate::LEADERLESS_AFTER)).
+    /// Returns the time without contact to a leader that has a quorum. `None` while it is shorter than an election
+    /// takes ([`LEADERLESS_AFTER`](crate::LEADERLESS_AFTER)).
     pub fn leaderless_for(&self) -> Option<Duration> {
         self.inner.router.leader_liveness.leaderless_for()
     }
 
-    /// The members that this node knows.
+    /// Returns the members that this node knows.
     pub fn members(&self) -> BTreeMap<NodeId, Member> {
         let metrics = self.inner.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         members(&metrics.membership_config)
     }
 
-    /// As leader: hands over to that node; returns when another node leads, or at the deadline.
+    /// As leader: hands the leadership over to `to`. Returns when another node leads. Fails with `Unknown` at the
+    /// deadline.
     pub async fn transfer_leader(&self, to: NodeId, deadline: Instant) -> Result<(), MembershipError> {
         if !matches!(*self.role().borrow(), Role::Leader { .. }) {
             return Err(MembershipError::NotLeader);
@@ -210,7 +212,7 @@ impl Replica {
         if !self.members().get(&to).is_some_and(|member| member.votes) {
             return Err(MembershipError::NotPossible(format!("node {to} does not vote")));
         }
-        // A leader that hands over accepts no commands, so the successor must be alive.
+        // A leader that hands over accepts no commands, so its successor must be alive.
         if !self.answers(to) {
             return Err(MembershipError::NotPossible(format!("node {to} does not answer")));
         }
@@ -230,8 +232,8 @@ impl Replica {
         acked.is_some_and(|acked| acked.elapsed() < ANSWERED_WITHIN)
     }
 
-    /// Stops campaigning for this long, unless no leader is heard for five seconds (P13: after a leader handed over because
-    /// it could not do its work). The node still votes.
+    /// Stops campaigning for `duration`, unless no leader is heard for five seconds. The node still votes. Used after a
+    /// leader handed over because it could not do its work (P13).
     pub fn pause_candidacy(&self, duration: Duration) {
         self.inner.eligibility.pause_candidacy(duration);
     }
@@ -246,17 +248,18 @@ impl Replica {
         change_membership(&self.inner.raft, MembershipChange::Promote(node), deadline).await
     }
 
-    /// On the leader: removes a member. Drain it first (P22); its id is never used again.
+    /// On the leader: removes a member. Drain the member first (P22). Its id is never used again.
     pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
         change_membership(&self.inner.raft, MembershipChange::Remove(node), deadline).await
     }
 
-    /// Asks the node that listens at a peer address for its identity: so the founders of a cluster find each other.
+    /// Asks the node that listens at a peer address for its identity. The founders of a cluster find each other this
+    /// way.
     pub async fn identify(&self, address: &str, limit: Duration) -> Result<PeerIdentity, PeerError> {
         self.inner.router.client.identify(address, limit).await
     }
 
-    /// A member, possibly this node, to send requests to. `None`: not a member.
+    /// Returns a member to send requests to, possibly this node. `None`: not a member.
     pub fn peer(&self, node: NodeId) -> Option<Peer> {
         let client = self.inner.router.client.clone();
         if node == self.inner.identity.node() {
@@ -266,23 +269,23 @@ impl Replica {
         Some(Peer { client, to: self.inner.router.destination(node)?, own: None })
     }
 
-    /// Id of this node.
+    /// Returns the id of this node.
     pub fn node(&self) -> NodeId {
         self.inner.identity.node()
     }
 
-    /// Highest ledger level that this node applies: see [`ReplicaOptions::highest_level`].
+    /// Returns the highest ledger level that this node applies: see [`ReplicaOptions::highest_level`].
     pub fn highest_level(&self) -> u32 {
         self.inner.applied_state.highest_level
     }
 
-    /// Random number of this process: see [`ReplicaOptions::process_nonce`].
+    /// Returns the random number of this process: see [`ReplicaOptions::process_nonce`].
     pub fn process_nonce(&self) -> u64 {
         self.inner.process_nonce
     }
 
-    /// The ledger knows a later process of this node than the data folder does: the node stops, and no process may start
-    /// with this folder again (P10).
+    /// Marks the data folder as outdated and stops the node: the ledger knows a later process of this node than the
+    /// data folder. No process may start with this folder again (P10).
     pub fn mark_outdated(&self, why: &str) {
         if let Err(fatal_error) = self.inner.identity.mark_outdated(why) {
             tracing::error!(error = %fatal_error, "could not record that this data folder is outdated: do not start it again");
@@ -290,18 +293,18 @@ impl Replica {
         self.inner.fatal_errors.raise(FatalError::Outdated(why.to_owned()));
     }
 
-    /// The cluster that this node belongs to, if any yet.
+    /// Returns the cluster that this node belongs to. `None`: it belongs to no cluster yet.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.inner.identity.cluster()
     }
 
-    /// Raft's own runtime, for tasks that must run while the rest of the process is busy, such as a leader's actors. A
-    /// task here must not block, or elections follow.
+    /// Returns Raft's runtime, for tasks that must run while the rest of the process is busy, such as a leader's
+    /// actors. A task here must not block: a blocked runtime causes elections.
     pub fn runtime(&self) -> &Handle {
         &self.inner.runtime
     }
 
-    /// Runs a blocking closure on a thread for such work. An error means that it panicked or that the runtime ended.
+    /// Runs a blocking closure on a thread for blocking work. Fails if the closure panicked or the runtime ended.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -309,23 +312,23 @@ impl Replica {
         self.inner.execution.blocking(work).await
     }
 
-    /// Duration of the running write or sync of the log. `None`: the disk is idle.
+    /// Returns how long the current write or sync of the log has been running. `None`: no write or sync is running.
     pub fn sync_running_for(&self) -> Option<Duration> {
         self.inner.log.sync_running_for()
     }
 
-    /// Health of the log.
+    /// Returns the health of the log.
     pub fn log(&self) -> &WalHealth {
         &self.inner.log
     }
 
-    /// Set when this node must stop.
+    /// Returns the fatal error, which is set when this node must stop.
     pub fn fatal_error(&self) -> watch::Receiver<Option<FatalError>> {
         self.inner.fatal_errors.watch()
     }
 
-    /// Stops Raft and closes the data folder. `false`: the deadline came first; the stop continues. Everything
-    /// acknowledged is on disk in both cases.
+    /// Stops Raft and closes the data folder. `false`: the deadline came first, and the stop continues. In both cases
+    /// everything acknowledged is on disk.
     pub async fn shutdown(&self, deadline: Instant) -> bool {
         self.inner.stop.cancel();
         let mut ended = self.inner.ended.clone();
@@ -334,7 +337,7 @@ impl Replica {
     }
 }
 
-// A node that drops its last handle without a shutdown stops too.
+// Dropping the last handle without a shutdown stops the node too.
 impl Drop for ReplicaShared {
     fn drop(&mut self) {
         self.stop.cancel();

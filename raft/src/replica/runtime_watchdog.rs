@@ -1,20 +1,20 @@
 //! Measures how late Raft's runtime runs its tasks.
 //!
-//! A starved runtime loses heartbeats and then its leadership. For elections without a network fault this metric is the first
-//! to check.
+//! A starved runtime loses heartbeats and then its leadership. If elections occur without a network fault, check this
+//! metric first.
 
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// Sleep of the watchdog.
+/// Time between two measurements.
 const SLEEP: Duration = Duration::from_millis(20);
-/// A wake this late is logged: about a tenth of the shortest election time-out.
+/// A delay of this length is logged: about a tenth of the shortest election time-out.
 const LATE: Duration = Duration::from_millis(50);
-/// At most one log line in this time; the histogram has every value.
+/// Minimum time between two log lines. The histogram records every value.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Runs until `stop` on the runtime that it watches.
+/// Measures the runtime on which it runs, until `stop`.
 pub(crate) async fn watch(stop: CancellationToken) {
     let mut logged: Option<Instant> = None;
     while !stop.is_cancelled() {

@@ -1,7 +1,7 @@
 //! Start and stop of a replica: one thread owns Raft's runtime from start to end.
 //!
-//! Order of the start: lock and identity, log, newest snapshot, apply thread, peer listener, start-up delay (a promise of the former
-//! process may still hold), Raft. The stop is the reverse.
+//! Order of the start: lock and identity, log, newest snapshot, apply thread, peer listener, start-up delay (a promise
+//! of the former process may still hold), Raft. The stop uses the reverse order.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,17 +33,17 @@ use crate::state_machine::apply_thread::ApplyThread;
 use crate::wal::{LogState, WalHealth, WalOptions};
 use crate::{Raft, crash, injected_bugs};
 
-/// Limits of the stop: for the tasks of Raft, then for the runtime.
+/// Limits of the stop: `RAFT_END` for Raft and then for the apply thread, `RUNTIME_END` for the runtime.
 const RAFT_END: Duration = Duration::from_secs(5);
 const RUNTIME_END: Duration = Duration::from_secs(1);
 
 type Started = Result<Replica, FatalError>;
 
 impl Replica {
-    /// Opens the data folder, listens for peers and takes part in Raft. Returns when the applied state can be read; it may
-    /// be behind until a leader is heard.
+    /// Opens the data folder, listens for peers and takes part in Raft. Returns when the applied state can be read. The
+    /// state may be old until a leader is heard.
     ///
-    /// Raft runs on a runtime and threads of its own, unless [`ReplicaOptions::execution`] is inline.
+    /// Raft has its own runtime and threads, unless [`ReplicaOptions::execution`] is inline.
     pub async fn start(options: ReplicaOptions, application: Arc<dyn Application>) -> Started {
         if options.execution == Execution::Inline {
             return start_inline(options, application).await;
@@ -57,7 +57,7 @@ impl Replica {
     }
 }
 
-/// The same on the caller's runtime, without threads.
+/// Starts a replica on the caller's runtime, without threads.
 async fn start_inline(options: ReplicaOptions, application: Arc<dyn Application>) -> Started {
     let (ended, end) = watch::channel(false);
     let (replica, running) = open(options, application, end).await?;
@@ -89,7 +89,7 @@ fn run_on_thread(options: ReplicaOptions, application: Arc<dyn Application>, sta
         match open(options, application, end).await {
             Ok((replica, running)) => {
                 let stop = replica.inner.stop.clone();
-                // If the caller is gone, dropping the replica stops it.
+                // If the caller is gone, the replica is dropped, which stops it.
                 let _ = started.send(Ok(replica));
                 stop.cancelled().await;
                 Some(running.end().await)
@@ -107,7 +107,7 @@ fn run_on_thread(options: ReplicaOptions, application: Arc<dyn Application>, sta
     let _ = ended.send(true);
 }
 
-/// What the stop must end.
+/// The parts of a running replica that the stop must end.
 struct RunningRaft {
     raft: Raft,
     identity: Arc<Identity>,
@@ -115,7 +115,7 @@ struct RunningRaft {
 }
 
 impl RunningRaft {
-    /// Ends Raft, which closes the log, and waits for the apply thread. The lock on the folder remains.
+    /// Ends Raft, which closes the log, and waits for the apply thread. The folder stays locked.
     async fn end(self) -> Arc<Identity> {
         if tokio::time::timeout(RAFT_END, self.raft.shutdown()).await.is_err() {
             tracing::warn!("Raft did not end in time");
@@ -135,7 +135,7 @@ async fn open(
     let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
     let opened = open_locked(options, Arc::clone(&identity), application, ended).await;
     if opened.is_err() {
-        // The peer listener may hold the identity a little longer.
+        // Needed because the peer listener may keep the identity alive a little longer.
         identity.release();
     }
     opened
@@ -177,7 +177,7 @@ async fn open_locked(
     let authenticator = Arc::new(Authenticator { identity: Arc::clone(&identity) });
     let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
-    // An error from here on closes the listener again.
+    // An error after this line closes the listener again.
     let shut = stop.clone().drop_guard();
     let listening = options.transport.serve(Arc::clone(&handler) as Arc<dyn Handler>, stop.clone()).await;
     listening.map_err(|error| FatalError::Listen(error.to_string()))?;
@@ -191,7 +191,7 @@ async fn open_locked(
     let raft = Raft::new(options.node.0, config, network, log, state_machine)
         .await
         .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
-    // Raft answers once it has published its first metrics, from which members and status are read.
+    // Raft answers only after it has published its first metrics. Members and status are read from them.
     raft.is_initialized()
         .await
         .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
@@ -212,7 +212,7 @@ async fn open_locked(
         application: Arc::clone(&application),
         refusal_logged: Mutex::new(None),
     };
-    // Empty until here: this is the only place that sets it.
+    // This succeeds: only this line sets it.
     let _ = handler.dispatch.set(dispatch);
 
     tokio::spawn(role::follow(raft.server_metrics(), role, router.leader_liveness.clone(), stop.clone()));
@@ -243,7 +243,7 @@ async fn open_locked(
     Ok((Replica { inner: Arc::new(inner) }, running))
 }
 
-/// Entries that the log has purged must be in a snapshot, or this node cannot continue.
+/// Fails if the log has purged entries that no readable snapshot contains: this node could not continue.
 fn check_continued(log: &LogState, stored: &StoredState) -> Result<(), FatalError> {
     let reached = stored.position.last.map_or(0, |id| id.index);
     match log.purged {
@@ -274,7 +274,7 @@ async fn watch_fatal_errors(raft: Raft, log: WalHealth, fatal_errors: FatalError
         tokio::select! {
             _ = log.changed() => {}
             changed = metrics.changed() => if changed.is_err() {
-                // The sender of the metrics is gone without a final state.
+                // The sender of the metrics was dropped without a final state.
                 if !stop.is_cancelled() {
                     fatal_errors.raise(FatalError::Broken("Raft's task panicked".to_owned()));
                 }

@@ -10,30 +10,30 @@ use crate::election::role::Role;
 use crate::membership::{Member, members};
 use crate::replica::Replica;
 
-/// One node's view of Raft. Indices are those of the log; zero means none yet.
+/// One node's view of Raft. Indexes are log indexes; zero means none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
-    /// The role that it believes to have.
+    /// Role of this node in its own view.
     pub role: Role,
-    /// The leader that it knows, possibly itself. None while it is leaderless.
+    /// Leader that this node knows, possibly itself. `None` while this node is leaderless.
     pub leader: Option<NodeId>,
-    /// Time without contact to a leader that has a quorum, once it is longer than an election takes.
+    /// Time without contact to a leader that has a quorum. `None` while it is shorter than an election takes.
     pub leaderless_for: Option<Duration>,
-    /// The term of Raft; never an epoch.
+    /// Term of Raft, which is not an epoch.
     pub term: u64,
-    /// Last entry in its log.
+    /// Index of the last entry in this node's log.
     pub last_index: u64,
-    /// Last committed entry that it knows.
+    /// Index of the last entry that this node knows to be committed.
     pub committed_index: u64,
-    /// Last applied entry.
+    /// Index of the last applied entry.
     pub applied_index: u64,
-    /// Last entry in its snapshot.
+    /// Index of the last entry in this node's newest snapshot.
     pub snapshot_index: u64,
-    /// Last entry that its log has purged.
+    /// Index of the last entry that this node's log has purged.
     pub purged_index: u64,
-    /// The members. Only a leader knows the position of their logs.
+    /// All members. Only a leader knows the positions of their logs.
     pub members: BTreeMap<NodeId, MemberStatus>,
 }
 
@@ -42,14 +42,14 @@ pub struct Status {
 pub struct MemberStatus {
     /// The member.
     pub member: Member,
-    /// Up to where its log is the leader's. Only a leader knows.
+    /// Index up to which the member's log equals the leader's. `None` unless this node leads.
     pub matched_index: Option<u64>,
-    /// Entries that it lacks. Only a leader knows.
+    /// Number of entries that the member lacks. `None` unless this node leads.
     pub lag: Option<u64>,
 }
 
 impl Replica {
-    /// This node's view of Raft now.
+    /// Returns this node's current view of Raft.
     pub fn status(&self) -> Status {
         let inner = &self.inner;
         let leaderless_for = inner.router.leader_liveness.leaderless_for();

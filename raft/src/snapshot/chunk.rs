@@ -1,7 +1,7 @@
 //! Chunks: some hundred rows as bytes, and the rule that ends a chunk.
 //!
-//! A chunk ends after a key with a certain hash, never at a position. So the same rows give the same chunks, whatever changed
-//! elsewhere in the state. Pure: no files.
+//! A chunk ends after a key whose hash has a certain form, never at a position. So the same rows give the same chunks,
+//! whatever changed elsewhere in the state. Pure: no files.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use super::{ChunkEntry, SnapshotError};
 use crate::snapshot::Row;
 
-/// Only the last chunk is smaller.
+/// Minimum size of a chunk in bytes. Exceptions are the last chunk, and a chunk before a row that does not fit into it.
 const MIN_BYTES: usize = 64 << 10;
-/// Average size.
+/// Average size of a chunk in bytes.
 const AIM_BYTES: usize = 256 << 10;
-/// No row is added to a chunk that would grow beyond this. Only a single larger row makes a larger chunk, and the ledger
-/// bounds its rows at 1 MiB (P24).
+/// Maximum size of a chunk in bytes: a row that would exceed it begins a new chunk. Only a single larger row makes a
+/// larger chunk, and the ledger limits its rows to 1 MiB (P24).
 pub const CHUNK_MAX_BYTES: usize = 1 << 20;
 
 const _: () = assert!(MIN_BYTES < AIM_BYTES && AIM_BYTES < CHUNK_MAX_BYTES);
 
-/// First bytes of each chunk.
+/// First bytes of each chunk file.
 const MAGIC: &[u8; 4] = b"RVC1";
 
 /// Name of a chunk: blake3 over all its bytes. Prints as 64 hex digits.
@@ -28,12 +28,12 @@ const MAGIC: &[u8; 4] = b"RVC1";
 pub struct ChunkHash(pub [u8; 32]);
 
 impl ChunkHash {
-    /// The name of `bytes`.
+    /// Returns the name of `bytes`.
     pub fn of(bytes: &[u8]) -> ChunkHash {
         ChunkHash(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Reads the printed form.
+    /// Parses the printed form.
     pub(super) fn from_hex(text: &str) -> Option<ChunkHash> {
         blake3::Hash::from_hex(text).ok().map(|hash| ChunkHash(*hash.as_bytes()))
     }
@@ -63,8 +63,8 @@ impl PackedChunk {
     }
 }
 
-/// Packs ascending rows into chunks. For each row call `cut_before`, then `push`; at the end `finish`. Each may return a
-/// complete chunk.
+/// Packs ascending rows into chunks. For each row call `cut_before`, then `push`; at the end call `finish`. Each call
+/// may return a complete chunk.
 #[derive(Default)]
 pub(super) struct ChunkPacker {
     open: Vec<u8>,
@@ -74,7 +74,7 @@ pub(super) struct ChunkPacker {
 }
 
 impl ChunkPacker {
-    /// Ends the open chunk if this row would make it too large. Rejects a row whose key does not ascend.
+    /// Ends the open chunk if this row would make it too large. Fails if the key is not above the former key.
     pub(super) fn cut_before(&mut self, key: &[u8], value: &[u8]) -> Result<Option<PackedChunk>, SnapshotError> {
         self.seen += 1;
         if self.last_key.as_deref().is_some_and(|last| last >= key) {
@@ -84,7 +84,7 @@ impl ChunkPacker {
         Ok(if too_large { self.finish() } else { None })
     }
 
-    /// Adds a row, and ends the chunk after it if its key is a bound.
+    /// Adds a row. Ends the chunk after it if the key is a boundary.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<PackedChunk> {
         if self.open.is_empty() {
             self.open.extend_from_slice(MAGIC);
@@ -99,7 +99,7 @@ impl ChunkPacker {
         if ends { self.finish() } else { None }
     }
 
-    /// The open chunk, if it has a row.
+    /// Ends and returns the open chunk. `None` if it has no row.
     pub(super) fn finish(&mut self) -> Option<PackedChunk> {
         let rows = std::mem::take(&mut self.rows);
         let bytes = std::mem::take(&mut self.open);
@@ -111,8 +111,9 @@ fn row_bytes(key: &[u8], value: &[u8]) -> usize {
     16 + key.len() + value.len()
 }
 
-/// Whether a chunk ends after this key: enough low bits of its hash are zero. Their number depends on the size of the row,
-/// so that chunks get the average size; it is rounded to a power of two, so that small growth moves no bound.
+/// True if a chunk ends after this key, that is, if enough low bits of the key's hash are zero. The number of bits
+/// depends on the size of the row, so that chunks get the average size. The row's size is rounded up to a power of two,
+/// so that small growth moves no boundary.
 fn is_bound(key: &[u8], row_bytes: usize) -> bool {
     let rows_aimed_at = (AIM_BYTES / row_bytes.next_power_of_two()).max(1);
     let hash = blake3::hash(key);
@@ -120,7 +121,7 @@ fn is_bound(key: &[u8], row_bytes: usize) -> bool {
     low.trailing_zeros() >= rows_aimed_at.ilog2()
 }
 
-/// The rows of a chunk, in order. Total over any bytes.
+/// Returns the rows of a chunk, in order. Never panics, whatever the bytes are.
 pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<Row>, SnapshotError> {
     let torn = || SnapshotError::damaged("a chunk is not a sequence of rows");
     let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(torn)?;

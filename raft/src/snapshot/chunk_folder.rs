@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::files::{self, doing};
 use super::{ChunkHash, SnapshotError};
 
-/// Chunk files by hash.
+/// Chunk files, found by their hash.
 pub(super) struct ChunkFolder {
     folder: PathBuf,
 }
@@ -23,7 +23,7 @@ impl ChunkFolder {
         self.folder.join(hash.to_string())
     }
 
-    /// The bytes of a chunk, checked against its name.
+    /// Returns the bytes of a chunk. Fails with `Missing`, or with `Damaged` if the bytes do not match the name.
     pub(super) fn read(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
         let bytes = match fs::read(self.path_of(hash)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
@@ -35,8 +35,8 @@ impl ChunkFolder {
         Ok(bytes)
     }
 
-    /// Keeps `bytes`, whose hash is `hash`; returns whether they were written. An existing file is compared first, so that
-    /// a new snapshot uses no damaged chunk. Durable after `sync`.
+    /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
+    /// compared, so that a new snapshot uses no damaged chunk. Durable after `sync`.
     pub(super) fn put(&self, hash: ChunkHash, bytes: &[u8]) -> Result<bool, SnapshotError> {
         let path = self.path_of(hash);
         match fs::read(&path) {
@@ -53,12 +53,12 @@ impl ChunkFolder {
         files::remove(&self.path_of(hash))
     }
 
-    /// Makes all chunks so far durable.
+    /// Makes all chunks written so far durable.
     pub(super) fn sync(&self) -> Result<(), SnapshotError> {
         files::sync_folder(&self.folder)
     }
 
-    /// All chunks in the folder.
+    /// Returns the hashes of all chunks in the folder.
     pub(super) fn hashes(&self) -> Result<Vec<ChunkHash>, SnapshotError> {
         Ok(files::names(&self.folder)?.iter().filter_map(|name| ChunkHash::from_hex(name)).collect())
     }

@@ -1,50 +1,50 @@
-//! Errors of snapshots: one kind for each reaction of a caller.
+//! Errors of snapshots: one variant for each reaction of a caller.
 
 use std::io;
 
 use super::ChunkHash;
 
-/// Why a snapshot was not built, read or installed.
+/// Reason why a snapshot was not built, read or installed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Bytes on disk or from a peer are not what was written. Use another snapshot, or fetch again.
+    /// Bytes on disk or from a peer differ from what was written. Use another snapshot, or fetch this one again.
     #[error("snapshot damaged: {what}")]
     Damaged {
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
-    /// A chunk is missing. Fetch it.
+    /// A chunk is missing and must be fetched.
     #[error("snapshot chunk {hash} is missing")]
     Missing {
         /// The first missing chunk.
         hash: ChunkHash,
     },
-    /// Written by another version of this program.
+    /// Another version of this program wrote the snapshot.
     #[error("snapshot of format {found}; this program reads format {ours}")]
     OtherFormat {
-        /// The format found.
+        /// Format of the snapshot.
         found: u8,
         /// The format that this program reads and writes.
         ours: u8,
     },
-    /// The rows were not in ascending order of distinct keys: a bug of the caller.
+    /// The rows were not in ascending order of distinct keys. This is a bug of the caller.
     #[error("row {number} is not above the row before it")]
     Unsorted {
-        /// Its place, from 1.
+        /// Number of the first such row, from 1.
         number: u64,
     },
     /// The disk is full. The failed call removed what it wrote.
     #[error("the disk of the snapshots is full (while trying to {doing})")]
     Full {
-        /// Verb and object.
+        /// The failed operation, as verb and object.
         doing: String,
     },
-    /// The operating system refused.
+    /// A file operation failed for another reason.
     #[error("cannot {doing}")]
     Io {
-        /// Verb and object.
+        /// The failed operation, as verb and object.
         doing: String,
-        /// Its reason.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },

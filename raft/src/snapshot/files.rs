@@ -1,4 +1,4 @@
-//! Atomic files: temporary file, sync, rename, sync of the folder.
+//! Atomic file writes: temporary file, sync, rename, sync of the folder.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -9,10 +9,10 @@ use super::SnapshotError;
 
 const UNFINISHED: &str = ".tmp";
 
-/// Makes two writers of one name use two tmp files.
+/// Counter in the names of temporary files, so that two writers of one file use different ones.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// Converts an I/O error; `what` is verb and object.
+/// Returns a converter for I/O errors; `what` is verb and object of the operation.
 pub(super) fn doing(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use<'_> {
     move |source| match source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => SnapshotError::Full { doing: what.to_owned() },
@@ -20,8 +20,8 @@ pub(super) fn doing(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use
     }
 }
 
-/// Writes a file atomically: the name has either its former content or all of `bytes`, synced. The rename is durable after
-/// [`sync_folder`].
+/// Writes a file atomically: the file has either its former content or all of `bytes`, synced. The rename is durable
+/// after [`sync_folder`].
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), SnapshotError> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}{UNFINISHED}", WRITES.fetch_add(1, Ordering::Relaxed)));
@@ -33,7 +33,7 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), SnapshotError
         fs::rename(&unfinished, path)
     };
     write().map_err(|error| {
-        // The first error matters. The next open removes the rest.
+        // Report the first error. If this removal fails, the next open removes the file.
         let _ = fs::remove_file(&unfinished);
         doing("write a snapshot file")(error)
     })
@@ -44,7 +44,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), SnapshotError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(doing("sync a snapshot folder"))
 }
 
-/// Removes half-written files of a crash.
+/// Removes temporary files that a crash left behind.
 pub(super) fn remove_leftovers(folder: &Path) -> Result<(), SnapshotError> {
     for name in names(folder)?.iter().filter(|name| name.ends_with(UNFINISHED)) {
         tracing::info!(name, "removed a snapshot file that was not written to its end");
@@ -61,7 +61,7 @@ pub(super) fn remove(path: &Path) -> Result<(), SnapshotError> {
     }
 }
 
-/// Names in `folder` that are UTF-8, as all of this crate are.
+/// Returns the names in `folder` that are UTF-8. This crate writes only such names.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>, SnapshotError> {
     let list = || -> io::Result<Vec<String>> {
         let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));

@@ -1,8 +1,9 @@
 //! The snapshots of this replica: when they are made, what they contain, and which are still needed.
 //!
-//! A scheduler of this crate makes them off the async runtime and gives them to openraft once they are on disk and verified.
-//! A failed snapshot costs a log line and a later attempt. A restart loads the newest readable snapshot and replays the log
-//! after it. Invariant: the log reaches back to the last snapshot but one, so a node starts if the last one is damaged.
+//! A scheduler of this crate makes them off the async runtime and gives them to openraft after they are on disk and
+//! verified. A failed snapshot is logged and tried again later. A restart loads the newest readable snapshot and
+//! replays the log after it. Invariant: the log reaches back to the last snapshot but one, so a node can start if the
+//! last one is damaged.
 
 use std::io;
 use std::path::Path;
@@ -25,16 +26,16 @@ use crate::state_machine::position::{assemble, check_level, decode_position, enc
 use crate::types::TypeConfig;
 use crate::wal::WalHealth;
 
-/// Snapshots that are kept: the newest may turn out to be damaged.
+/// Number of snapshots that are kept: the newest may turn out to be damaged.
 const KEPT: usize = 2;
-/// A snapshot is also made when the log has grown by this much. A restart reads the log of two snapshots.
+/// A snapshot is also made when the log has grown by this many bytes. A restart reads the log of up to two snapshots.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How often the size of the log is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// After a snapshot that failed.
+/// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// openraft's snapshot has the manifest only. The chunks stay on disk.
+/// openraft's snapshot, which contains only the manifest. The chunks stay on disk.
 pub(crate) type OpenraftSnapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
 pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
@@ -45,7 +46,7 @@ pub(crate) fn as_snapshot(manifest: Manifest) -> Result<OpenraftSnapshot, io::Er
     Ok(OpenraftSnapshot { meta, snapshot: manifest })
 }
 
-/// The state that this node has stored: that of its newest readable snapshot, or the empty one.
+/// The stored state of this node: that of its newest readable snapshot, or the empty state.
 pub(crate) struct StoredState {
     pub folder: Snapshots,
     pub manifest: Option<Manifest>,
@@ -54,7 +55,8 @@ pub(crate) struct StoredState {
 }
 
 impl StoredState {
-    /// Loads the newest readable snapshot in `folder`; damaged ones are skipped with a log line. Blocks: it reads all rows.
+    /// Loads the newest readable snapshot in `folder`; damaged ones are skipped with a log line. Blocks while it reads
+    /// all rows.
     pub fn load(folder: &Path, highest_level: u32) -> Result<StoredState, FatalError> {
         let folder = Snapshots::open(folder).map_err(unreadable)?;
         for manifest in folder.list().map_err(unreadable)? {
@@ -94,13 +96,13 @@ pub(crate) struct SnapshotManager {
     folder: Snapshots,
     applied_state: Arc<AppliedState>,
     execution: Execution,
-    /// The newest verified snapshots, newest first, at most [`KEPT`]. The log reaches back to the last of them.
+    /// The newest verified snapshots, newest first, at most [`KEPT`]. The log reaches back to the oldest of them.
     kept: Mutex<Vec<Manifest>>,
-    /// Snapshots that are being sent or received. Their chunks are not collected.
+    /// Snapshots that are being sent or received. Garbage collection keeps their chunks.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
 }
 
-/// Why a snapshot was not built, loaded or installed.
+/// Reason why a snapshot was not built, loaded or installed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotManagerError {
     #[error(transparent)]
@@ -113,7 +115,7 @@ pub(crate) enum SnapshotManagerError {
     Died,
 }
 
-/// Protects the chunks of a snapshot from collection until it is dropped.
+/// Keeps the chunks of a snapshot from garbage collection until it is dropped.
 pub(crate) struct PinnedSnapshot {
     snapshots: Arc<SnapshotManager>,
     pub manifest: Arc<Manifest>,
@@ -126,7 +128,7 @@ impl Drop for PinnedSnapshot {
 }
 
 impl SnapshotManager {
-    /// `loaded` is the snapshot from which `applied_state` was loaded.
+    /// `loaded` is the snapshot from which `applied_state` was loaded. `None`: there was none.
     pub fn new(
         folder: Snapshots,
         loaded: Option<Manifest>,
@@ -137,19 +139,19 @@ impl SnapshotManager {
         SnapshotManager { folder, applied_state, execution, kept, in_transfer: Mutex::new(Vec::new()) }
     }
 
-    /// The newest snapshot.
+    /// Returns the newest snapshot, if any.
     pub fn current(&self) -> Option<Manifest> {
         self.kept.lock().first().cloned()
     }
 
-    /// Protects the chunks of this snapshot from collection.
+    /// Keeps the chunks of this snapshot from garbage collection until the result is dropped.
     pub fn pin(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
         let manifest = Arc::new(manifest);
         self.in_transfer.lock().push(Arc::clone(&manifest));
         PinnedSnapshot { snapshots: Arc::clone(self), manifest }
     }
 
-    /// Runs a blocking closure.
+    /// Runs a blocking closure where blocking work runs.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotManagerError> + Send + 'static,
@@ -192,19 +194,19 @@ impl SnapshotManager {
         Ok((position, self.applied_state.full_scan(ledger, |ledger| ledger.all_rows().collect())))
     }
 
-    /// Makes a snapshot whose chunks are all here this node's newest, and returns its state.
+    /// Makes a snapshot whose chunks are all on this disk the newest one of this node. Returns its state.
     pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
         crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
         crash::point("snapshot.install-after-rename");
         let state = read_state(&self.folder, manifest, self.applied_state.highest_level)?;
-        // openraft purges the log before an installed snapshot, so an older one is of no use.
+        // Older snapshots are useless: openraft purges the log up to the installed one.
         *self.kept.lock() = vec![manifest.clone()];
         self.collect();
         Ok(state)
     }
 
-    /// Chunks of a snapshot that are missing here.
+    /// Returns the chunks of a snapshot that this node does not have.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotManagerError> {
         Ok(self.folder.missing(manifest)?)
     }
@@ -219,7 +221,7 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// Garbage only costs disk space, so a failure is logged and ignored.
+    /// Removes old snapshots and chunks. A failure is only logged: garbage costs nothing but disk space.
     fn collect(&self) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         let kept = self.kept.lock().clone();
@@ -229,7 +231,7 @@ impl SnapshotManager {
     }
 }
 
-/// Hash of all rows in ascending order. Equals [`Ledger::state_hash`] without another scan of the state.
+/// Returns the hash of all rows in ascending order. Equals [`Ledger::state_hash`], without another scan of the state.
 fn hash(rows: &[Row]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for (key, value) in rows {
@@ -240,8 +242,8 @@ fn hash(rows: &[Row]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// Makes a snapshot when `every` entries were applied since the last one, or the log has grown too large. Then purges the
-/// log before the oldest snapshot that is kept.
+/// Makes a snapshot when `every` entries were applied since the last one, or when the log has grown too large. Then
+/// purges the log up to the oldest snapshot that is kept.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,

@@ -1,10 +1,11 @@
-//! The manifest: the contents of a snapshot. About 40 bytes for each 256 KiB of state, so it fits one peer message.
+//! The manifest: the table of contents of a snapshot. About 40 bytes for each 256 KiB of state, so it fits one peer
+//! message.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ChunkHash, SnapshotError};
 
-/// First bytes of each manifest; the byte after them is the format.
+/// First bytes of each manifest. The next byte is the format.
 const MAGIC: &[u8; 4] = b"RVSM";
 /// The format that this program reads and writes.
 const FORMAT: u8 = 1;
@@ -12,24 +13,24 @@ const FORMAT: u8 = 1;
 /// One chunk of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkEntry {
-    /// Its name.
+    /// Name of the chunk.
     pub hash: ChunkHash,
-    /// Its size.
+    /// Size of the chunk in bytes.
     pub bytes: u64,
-    /// Rows in it.
+    /// Number of rows in the chunk.
     pub rows: u32,
 }
 
-/// A snapshot: what it is the state of, and the chunks that hold its rows in ascending order.
+/// A snapshot: its log index and metadata, and the chunks that hold its rows in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Log index of the last entry in it; snapshots of a node are ordered by it.
+    /// Log index of the last entry in the snapshot. Snapshots of a node are ordered by it.
     pub index: u64,
-    /// The caller's: log id, membership.
+    /// Metadata of the caller: log id and membership. Not read here.
     pub meta: Vec<u8>,
-    /// The caller's hash over the state: the same on every node at the same index (I11).
+    /// The caller's hash of the state: equal on every node at the same index (I11).
     pub state_hash: [u8; 32],
-    /// Rows in all chunks.
+    /// Number of rows in all chunks.
     pub rows: u64,
     /// The chunks, in the order of their rows.
     pub chunks: Vec<ChunkEntry>,
@@ -40,12 +41,12 @@ impl Manifest {
         Manifest { index, meta, state_hash, rows: count(&chunks), chunks }
     }
 
-    /// Bytes of all chunks together: what a follower that has nothing must fetch.
+    /// Returns the size of all chunks in bytes: a follower without any chunk must fetch this much.
     pub fn total_bytes(&self) -> u64 {
         self.chunks.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
     }
 
-    /// The form for disk and wire: magic, format, body, crc32c over all before it.
+    /// Encodes the manifest for disk and wire: magic, format, body, crc32c of all bytes before it.
     pub fn to_bytes(&self) -> Result<Vec<u8>, SnapshotError> {
         let mut bytes = [MAGIC.as_slice(), &[FORMAT]].concat();
         let body = postcard::to_stdvec(self)
@@ -56,7 +57,7 @@ impl Manifest {
         Ok(bytes)
     }
 
-    /// Reads that form. Total over any bytes.
+    /// Decodes a manifest. Never panics, whatever the bytes are.
     pub fn from_bytes(bytes: &[u8]) -> Result<Manifest, SnapshotError> {
         let damaged = |what: &str| SnapshotError::damaged(format!("the manifest {what}"));
         let (checked, check) = bytes.split_last_chunk::<4>().ok_or_else(|| damaged("is too short"))?;

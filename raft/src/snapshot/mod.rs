@@ -1,13 +1,13 @@
-//! Snapshots on disk: whole states of the ledger, from which a node starts when its log does not reach back.
+//! Snapshots on disk: whole states of the ledger. A node starts from one and replays the log after it.
 //!
-//! A snapshot is a manifest and many chunks. A chunk is an immutable file named by the hash of its bytes; snapshots share
-//! chunks, so a new one writes only what changed and a follower fetches only what it lacks.
+//! A snapshot is a manifest and many chunks. A chunk is an immutable file named by the hash of its bytes. Snapshots
+//! share chunks, so a new one writes only what changed, and a follower fetches only what it lacks.
 //!
 //! `snapshots/chunks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of chunks.
 //!
-//! Invariants: what [`Snapshots::build`] or [`Snapshots::install`] answered survives a power cut (written, synced, renamed,
-//! folder synced, manifest last); damage is found before a row is used; a crash leaves the former snapshots whole. Every
-//! method blocks on the disk. `manager` decides when to build, `transfer` sends to followers.
+//! Invariants: after [`Snapshots::build`] or [`Snapshots::install`] returns, the snapshot survives a power cut (chunks
+//! are synced first, the manifest last). Damage is found before a row is used. A crash leaves the former snapshots
+//! intact. Every method blocks on the disk. `manager` decides when to build, `transfer` sends to followers.
 
 mod chunk;
 mod chunk_folder;
@@ -44,9 +44,9 @@ pub type Row = (Vec<u8>, Vec<u8>);
 pub struct Built {
     /// The new snapshot.
     pub manifest: Manifest,
-    /// Chunks that were not there before.
+    /// Number of chunks that this build wrote. The others existed already.
     pub new_chunks: usize,
-    /// Their bytes.
+    /// Size of the written chunks in bytes.
     pub new_bytes: u64,
 }
 
@@ -55,21 +55,21 @@ pub struct Built {
 pub struct Collected {
     /// Number of manifests.
     pub manifests: usize,
-    /// Chunks that no kept snapshot names.
+    /// Number of chunks. No kept snapshot used them.
     pub chunks: usize,
 }
 
-/// The folder of snapshots of one node. One process opens it at a time (the data folder is locked).
+/// The snapshot folder of one node. Only one process opens it: the data folder is locked.
 pub struct Snapshots {
     folder: PathBuf,
     chunks: ChunkFolder,
-    /// Build, install and garbage collection exclude each other: a chunk must not be collected between the moment it
-    /// was found there and the manifest that names it. Reading and `put_chunk` need no lock.
+    /// Build, install and garbage collection exclude each other. Otherwise a chunk could be collected after a build
+    /// found it and before the manifest names it. Reading and `put_chunk` need no lock.
     changing: Mutex<()>,
 }
 
 impl Snapshots {
-    /// Opens the folder, creates it if needed, and removes half-written files of a crash.
+    /// Opens the folder, creates it if needed, and removes temporary files that a crash left behind.
     pub fn open(folder: &Path) -> Result<Snapshots, SnapshotError> {
         fs::create_dir_all(folder).map_err(doing("create the snapshot folder"))?;
         files::remove_leftovers(folder)?;
@@ -78,8 +78,8 @@ impl Snapshots {
         Ok(Snapshots { folder: folder.to_path_buf(), chunks, changing: Mutex::new(()) })
     }
 
-    /// Writes the snapshot of the state after log index `index`, and replaces one of the same index. `rows` ascend by key;
-    /// `meta` and `state_hash` are stored unread. Memory: one chunk.
+    /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `rows` must
+    /// ascend by key. `meta` and `state_hash` are stored unread. Holds one chunk in memory.
     pub fn build(
         &self,
         index: u64,
@@ -106,8 +106,8 @@ impl Snapshots {
         }
     }
 
-    /// Removes the chunks of a failed build, since a full disk needs the space. A chunk that another snapshot names stays:
-    /// the build may have repaired it.
+    /// Removes the chunks of a failed build, since a full disk needs the space. A chunk that another snapshot uses
+    /// stays: the build may have repaired it.
     fn withdraw(&self, new: &[ChunkEntry]) {
         let Ok(manifests) = self.list() else { return };
         let named = named_by(&manifests);
@@ -152,8 +152,8 @@ impl Snapshots {
         self.folder.join(format!("{index:020}.manifest"))
     }
 
-    /// All snapshots with a readable manifest, newest first; a damaged manifest is skipped with a log line. Chunks are not
-    /// checked.
+    /// Returns all snapshots with a readable manifest, newest first. A damaged manifest is skipped with a log line.
+    /// Chunks are not checked.
     pub fn list(&self) -> Result<Vec<Manifest>, SnapshotError> {
         let mut manifests = Vec::new();
         for index in self.indices()? {
@@ -166,7 +166,7 @@ impl Snapshots {
         Ok(manifests)
     }
 
-    /// Log indices of all manifest files, newest first.
+    /// Returns the log indexes of all manifest files, newest first.
     fn indices(&self) -> Result<Vec<u64>, SnapshotError> {
         let names = files::names(&self.folder)?;
         let mut indices: Vec<u64> =
@@ -189,13 +189,14 @@ impl Snapshots {
         manifest.chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
     }
 
-    /// All rows, ascending by key. Each chunk is checked before its first row; after an error the iterator ends. Memory:
-    /// one chunk.
+    /// Iterates over all rows, ascending by key. Each chunk is checked before its first row is returned. The iterator
+    /// ends after an error. Holds one chunk in memory.
     pub fn read(&self, manifest: &Manifest) -> SnapshotRows<'_> {
         SnapshotRows::new(&self.chunks, manifest)
     }
 
-    /// The chunks of `manifest` that this node must fetch, each once. Damaged chunks are removed and count as missing.
+    /// Returns the chunks of `manifest` that this node must fetch, each once. Damaged chunks are removed and count as
+    /// missing.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotError> {
         let mut missing = Vec::new();
         for hash in named_by([manifest]) {
@@ -213,12 +214,13 @@ impl Snapshots {
         Ok(missing)
     }
 
-    /// The checked bytes of a chunk, for a peer.
+    /// Returns the checked bytes of a chunk, for a peer.
     pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
         self.chunks.read(hash)
     }
 
-    /// Keeps a chunk that a peer sent, if its bytes match `hash`. It is garbage until `install`.
+    /// Stores a chunk that a peer sent, if its bytes match `hash`. Garbage collection may remove it before `install`,
+    /// unless its snapshot is in transfer.
     pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), SnapshotError> {
         if ChunkHash::of(bytes) != hash {
             return Err(SnapshotError::damaged(format!("the bytes sent as chunk {hash} are others")));
@@ -226,16 +228,16 @@ impl Snapshots {
         self.chunks.put(hash, bytes).map(drop)
     }
 
-    /// Makes a fetched snapshot this node's own, after it has checked every chunk. After `Missing` or `Damaged` the caller
-    /// asks `missing` again.
+    /// Makes a fetched snapshot this node's own after checking every chunk. After `Missing` or `Damaged` the caller
+    /// calls `missing` again.
     pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         let _changing = self.changing.lock();
         self.verify(manifest)?;
         self.write_manifest(manifest)
     }
 
-    /// Removes all snapshots but `kept`, and all chunks that neither they nor `in_transfer` name. `in_transfer`: snapshots
-    /// that are being sent or fetched.
+    /// Removes all snapshots except `kept`, and all chunks that neither `kept` nor `in_transfer` use. `in_transfer` are
+    /// the snapshots that are being sent or fetched.
     pub fn collect_garbage(&self, kept: &[Manifest], in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
         let _changing = self.changing.lock();
         let kept_indices: BTreeSet<u64> = kept.iter().map(|manifest| manifest.index).collect();
@@ -244,7 +246,7 @@ impl Snapshots {
             files::remove(&self.path_of(index))?;
             collected.manifests += 1;
         }
-        // Manifests must be durably gone before their chunks.
+        // Manifests must be durably removed before their chunks.
         files::sync_folder(&self.folder)?;
         let named = named_by(kept.iter().chain(in_transfer));
         for hash in self.chunks.hashes()?.into_iter().filter(|hash| !named.contains(hash)) {
@@ -255,7 +257,7 @@ impl Snapshots {
     }
 }
 
-/// Hashes of the chunks of these snapshots.
+/// Returns the hashes of the chunks of these snapshots.
 fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<ChunkHash> {
     manifests.into_iter().flat_map(|manifest| &manifest.chunks).map(|entry| entry.hash).collect()
 }

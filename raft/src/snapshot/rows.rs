@@ -20,7 +20,7 @@ impl SnapshotRows<'_> {
         SnapshotRows { folder, chunks, open: Vec::new().into_iter(), last_key: None }
     }
 
-    /// Reads a chunk and checks it against its entry and against what came before.
+    /// Reads a chunk. Fails if it does not match its entry or if its keys do not continue the ascending order.
     fn enter(&mut self, entry: ChunkEntry) -> Result<(), SnapshotError> {
         let rows = chunk::unpack(&self.folder.read(entry.hash)?)?;
         if rows.len() as u64 != u64::from(entry.rows) {

@@ -1,6 +1,8 @@
-//! Transfer of a snapshot from the leader to a follower whose log does not reach back: manifest, missing chunks, install.
+//! Transfer of a snapshot from the leader to a follower whose log lacks purged entries: manifest, missing chunks,
+//! install.
 //!
-//! Nothing changes on the follower before the last step. An interrupted transfer leaves chunks, which the next one reuses.
+//! Nothing changes on the follower before the last step. An interrupted transfer leaves chunks, which the next transfer
+//! reuses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use crate::snapshot::{ChunkHash, Manifest};
 use crate::types::Vote;
 use crate::wire;
 
-/// Limit of an offer: the follower first reads the chunks that it has.
+/// Limit of an offer: the follower first reads all chunks that it has.
 const OFFER_LIMIT: Duration = Duration::from_secs(60);
-/// Limit of one chunk, sync included.
+/// Limit of one chunk, including the sync on the follower's disk.
 const CHUNK_LIMIT: Duration = Duration::from_secs(10);
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
@@ -30,7 +32,7 @@ fn local_error(error: SnapshotManagerError) -> PeerError {
     PeerError::Unreachable(format!("the snapshot cannot be sent: {error}"))
 }
 
-/// Sends a snapshot of this node. Returns the follower's vote afterwards.
+/// Sends a snapshot of this node. Returns the follower's vote after the installation.
 pub(crate) async fn send(
     client: &PeerClient,
     snapshots: &Arc<SnapshotManager>,
@@ -64,7 +66,7 @@ pub(crate) struct SnapshotReceiver {
 
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
-    /// Chunks that were requested. No other chunk is accepted.
+    /// Chunks that this node requested. No other chunk is accepted.
     asked: BTreeSet<ChunkHash>,
 }
 
@@ -114,7 +116,7 @@ impl SnapshotReceiver {
         let Some(pinned) = pinned.filter(|pinned| *pinned.manifest == manifest) else {
             return Err(unavailable("this snapshot was not offered: offer it again"));
         };
-        // A failed installation ends Raft, so every chunk is read first.
+        // Check every chunk first: a failed installation ends Raft.
         let whole = Arc::clone(&pinned.manifest);
         let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(unavailable)?;
         if !missing.is_empty() {

@@ -1,4 +1,4 @@
-//! The ledger with its lock and its announcements: shared by the apply thread, which changes it, and all readers.
+//! The ledger, its lock and its notifications. The apply thread changes the ledger; all other code only reads it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::{HINTS_MAX, Hint};
 use crate::wal::WalHealth;
 
-/// The ledger and its announcements.
+/// The ledger and its notifications: applied index, hints, checkpoints, fatal errors.
 pub(crate) struct AppliedState {
     pub ledger: RwLock<Ledger>,
     /// Changed only under the write lock of the ledger.
@@ -23,15 +23,15 @@ pub(crate) struct AppliedState {
     pub fatal_errors: FatalErrorCell,
     /// Highest ledger level that this replica applies (P23).
     pub highest_level: u32,
-    /// The log of the entries. None in tests.
+    /// Health of the log that holds the entries. `None` in tests.
     log: Option<WalHealth>,
-    /// Entries that are replayed at the start give no hints (P10).
+    /// False while the start replays entries. These send no hints (P10).
     live: AtomicBool,
-    /// Full scans of the state that hold its read lock now.
+    /// Number of full scans that hold the ledger's read lock now.
     scans: AtomicUsize,
 }
 
-/// Counts a running full scan. Dropped before the lock.
+/// Counts a running full scan. Must be dropped before the ledger's lock.
 struct Scan<'a>(&'a AtomicUsize);
 
 impl Drop for Scan<'_> {
@@ -63,9 +63,9 @@ impl AppliedState {
         AppliedState { log: Some(log), highest_level, ..self }
     }
 
-    /// Waits until every entry that is applied now is durable in the log. Raft applies an entry when most voters have it,
-    /// possibly before this node has it on disk. A snapshot must not be ahead of the log, or the node could not start after
-    /// a power cut. Blocks on the disk.
+    /// Waits until every entry that is applied now is durable in the log. Raft applies an entry when most voters have
+    /// it, possibly before this node has it on disk. A snapshot must not be ahead of the log, or the node could not
+    /// start after a power cut. Blocks on the disk.
     ///
     /// # Errors
     /// The log has failed.
@@ -74,8 +74,8 @@ impl AppliedState {
         log.wait_durable().map_err(|fatal_error| FatalError::Log(fatal_error.to_string()))
     }
 
-    /// A short read. The lock prefers writers: a reader waits behind a waiting apply thread. During a full scan that wait
-    /// would be long for gates and leases, so reads then use `read_recursive` and pass the waiting writer.
+    /// Runs a short read. The lock prefers writers: a reader waits behind a waiting apply thread. During a full scan
+    /// that wait is too long for gates and leases. Then reads use `read_recursive`, which overtakes the waiting writer.
     pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
         let ledger = match self.scans.load(Ordering::Acquire) {
             0 => self.ledger.read(),
@@ -84,7 +84,7 @@ impl AppliedState {
         read(&ledger)
     }
 
-    /// A scan of the whole state under its lock: nothing is applied meanwhile, other reads proceed.
+    /// Scans the whole state under its lock. Nothing is applied meanwhile; other reads proceed.
     pub fn full_scan<R>(&self, ledger: RwLockReadGuard<'_, Ledger>, scan: impl FnOnce(&Ledger) -> R) -> R {
         self.scans.fetch_add(1, Ordering::Release);
         let scanning = Scan(&self.scans);
@@ -94,7 +94,7 @@ impl AppliedState {
         found
     }
 
-    /// An error if the ledger is the empty replacement of a half-applied state. Call it under the ledger's lock.
+    /// Fails if the ledger is the empty replacement of a half-applied state. The caller must hold the ledger's lock.
     pub fn check_whole(&self) -> Result<(), FatalError> {
         match self.fatal_errors.get() {
             Some(fatal_error @ FatalError::Poison { .. }) => Err(fatal_error),
@@ -102,20 +102,20 @@ impl AppliedState {
         }
     }
 
-    /// Starts to publish effects. Earlier subscribers read the state again.
+    /// Starts to send effects as hints. Existing subscribers get `Resync` and read the state again.
     pub fn go_live(&self) {
         self.live.store(true, Ordering::Release);
         self.hint(Hint::Resync);
     }
 
-    /// Whether effects are published.
+    /// True if effects are sent as hints.
     pub fn is_live(&self) -> bool {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Publishes a hint.
+    /// Sends a hint to all subscribers.
     pub fn hint(&self, hint: Hint) {
-        // Without a subscriber the hint is lost: later subscribers read the state first.
+        // The send fails without a subscriber, which does no harm: later subscribers read the state.
         let _ = self.hints.send(hint);
     }
 }
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Far beyond what any step takes.
+    /// Limit of each step, far longer than any step takes.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn until(what: &str, holds: impl Fn() -> bool) {

@@ -1,10 +1,11 @@
-//! The only writer of the state (P2): applies committed entries in order, on a thread of its own.
+//! The only writer of the state (P2): a thread that applies committed entries in order.
 //!
-//! For each batch the thread decodes the entries, applies them under the ledger's lock, publishes the applied index, sends
-//! effects as hints, and answers the proposers, in this order: a proposer or an actor can already read what it is notified of.
+//! For each batch the thread decodes the entries, applies them under the ledger's lock, publishes the applied index,
+//! sends effects as hints, and answers the proposers. The order matters: a proposer or an actor can read every change
+//! of which it is notified.
 //!
-//! An unreadable entry is a [`FatalError`], never skipped; so is a panic of `apply`. The lock is held for one batch at most,
-//! so that a short read does not wait long.
+//! An unreadable entry is a [`FatalError`] and is never skipped. A panic of `apply` is a fatal error too. The lock is
+//! held for one batch at most, so that a short read does not wait long.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use crate::state_machine::hint::Hint;
 use crate::state_machine::position::AppliedPosition;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
 
-/// Largest batch, for which the ledger's lock is held. At about 10 us an entry this is a few milliseconds.
+/// Maximum size of a batch. The ledger's lock is held for one batch: at about 10 us an entry, a few milliseconds.
 const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Batches that wait for the thread: one running and one ready.
+/// Maximum number of jobs in the thread's queue: one running and one ready.
 const JOBS_MAX: usize = 2;
 
 /// A committed entry from openraft, and the responder for its proposer.
@@ -46,7 +47,7 @@ enum Job {
     Replace(Box<Ledger>, AppliedPosition, oneshot::Sender<()>),
 }
 
-/// Handle of the thread.
+/// Handle of the apply thread.
 #[derive(Clone)]
 pub(crate) struct ApplyThread {
     applied_state: Arc<AppliedState>,
@@ -54,7 +55,7 @@ pub(crate) struct ApplyThread {
 }
 
 impl ApplyThread {
-    /// Starts the thread. It ends when the last handle is dropped, and then the receiver completes.
+    /// Starts the thread. It ends when the last handle is dropped; then the returned receiver completes.
     pub fn start(
         applied_state: Arc<AppliedState>,
         execution: Execution,
@@ -87,7 +88,7 @@ impl ApplyThread {
         &self.applied_state
     }
 
-    /// Applies the entries of the stream in batches, and returns when all are applied.
+    /// Applies the entries of the stream in batches. Returns when all are applied.
     pub async fn apply<S>(&self, mut entries: S) -> Result<(), std::io::Error>
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, std::io::Error>> + Unpin + OptionalSend,
@@ -111,7 +112,7 @@ impl ApplyThread {
         self.hand_over(|done| Job::Apply(batch, done)).await
     }
 
-    /// Replaces the state.
+    /// Replaces the whole state by that of a snapshot.
     pub async fn replace(&self, ledger: Ledger, position: AppliedPosition) -> Result<(), std::io::Error> {
         self.hand_over(|done| Job::Replace(Box::new(ledger), position, done)).await
     }
@@ -130,7 +131,7 @@ impl ApplyThread {
 struct ApplyWorker {
     applied_state: Arc<AppliedState>,
     work: mpsc::Receiver<Job>,
-    /// Completes when the running job ends. Dropped only after the job's fatal error was raised.
+    /// Notifies the caller of the running job. If the job fails, this is dropped after its fatal error was raised.
     waiting: Option<oneshot::Sender<()>>,
 }
 
@@ -169,7 +170,7 @@ impl ApplyWorker {
         }
     }
 
-    /// [`ApplyWorker::run`] as a task.
+    /// [`ApplyWorker::run`] as a task instead of a thread.
     async fn run_inline(mut self) {
         while let Some(job) = self.work.recv().await {
             if !self.do_guarded(job) {
@@ -178,7 +179,8 @@ impl ApplyWorker {
         }
     }
 
-    /// Runs a job and notifies the waiting task. False: the job failed; its error was raised before the notification.
+    /// Runs a job and notifies its caller. Returns false if the job failed; its error is raised before the
+    /// notification.
     fn do_guarded(&mut self, job: Job) -> bool {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.do_one(job)));
         let fatal_error = match done {
@@ -190,7 +192,7 @@ impl ApplyWorker {
         match (fatal_error, self.waiting.take()) {
             // Dropping the sender reports the failure.
             (Some(fatal_error), _waiting) => self.applied_state.fatal_errors.raise(fatal_error),
-            // Raft may have ended meanwhile.
+            // The send fails if Raft has ended meanwhile, which does no harm.
             (None, Some(waiting)) => drop(waiting.send(())),
             (None, None) => {}
         }
@@ -221,8 +223,8 @@ impl ApplyWorker {
             apply_all(&applied_state, (&mut ledger, &mut position), &mut index, &entries, commands)
         });
         let Ok(AppliedBatch { replies, effects, fatal_error }) = std::panic::catch_unwind(work) else {
-            // An entry is half applied. No read, gate or snapshot may see that, so an empty ledger replaces it while the
-            // lock is held.
+            // An entry is half applied. No read, gate or snapshot may see that state, so an empty ledger replaces it
+            // before the lock is released.
             *ledger = Ledger::new();
             let fatal_error = FatalError::Poison { index };
             applied_state.fatal_errors.raise(fatal_error.clone());
@@ -259,8 +261,8 @@ impl ApplyWorker {
     }
 }
 
-/// Applies entries in order, up to the first one that this build must not apply. `applying` is the index of the current
-/// entry, for the report of a panic.
+/// Applies entries in order, up to the first one that this build must not apply. `applying` is set to the index of the
+/// current entry, so that a panic can be reported with it.
 fn apply_all(
     applied_state: &AppliedState,
     (ledger, position): (&mut Ledger, &mut AppliedPosition),
@@ -272,7 +274,7 @@ fn apply_all(
     for (committed, command) in entries.iter().zip(commands) {
         let index = committed.id.index;
         *applying = index;
-        // Later entries may mean something that this build does not know (P23).
+        // Stop before the entry: entries after it may have a meaning that this build does not know (P23).
         if let DecodedEntry::Command(entry) = &command
             && let Some(level) = ledger.raises_to(entry).filter(|level| *level > applied_state.highest_level)
         {
@@ -305,7 +307,8 @@ fn apply_all(
     batch
 }
 
-/// Raft's own entries only move the applied index. Index 0 is the membership of `initialize`; the ledger counts from 1.
+/// Moves the applied index past an entry of Raft itself. Index 0 is the membership of `initialize`; the ledger counts
+/// from 1.
 fn skip(ledger: &mut Ledger, index: u64) {
     if index > 0 {
         ledger.skip(index);
@@ -317,12 +320,12 @@ fn encode_reply(reply: &CommandReply) -> ReplyBytes {
     ReplyBytes(postcard::to_stdvec(reply).unwrap_or_default())
 }
 
-/// Decodes a reply of the apply thread.
+/// Decodes a reply of the apply thread. `None` if the bytes are not a reply.
 pub(crate) fn decode_reply(bytes: &[u8]) -> Option<CommandReply> {
     postcard::from_bytes(bytes).ok()
 }
 
-/// The bytes of a reply, for a peer.
+/// Encodes a reply for a peer.
 pub(crate) fn reply_bytes(reply: &CommandReply) -> Bytes {
     encode_reply(reply).0.into()
 }
@@ -346,7 +349,7 @@ mod tests {
         apply_thread.hand_over(|done| Job::Apply(vec![blank(1), blank(2)], done)).await.unwrap();
         applied_state.check_whole().expect("two entries are applied");
 
-        // An entry below the last one: `apply` panics on a place that the replica has lost.
+        // The second entry is not above the first one, so `apply` panics.
         let failed = apply_thread.hand_over(|done| Job::Apply(vec![blank(3), blank(3)], done)).await;
         assert!(failed.is_err());
         assert_eq!(fatal_errors.get(), Some(FatalError::Poison { index: 3 }));

@@ -1,7 +1,8 @@
 //! Hashes of the applied state at indexes that all nodes have in common, so that replicas can be compared (I11).
 //!
-//! The apply thread hashes at each multiple of [`EVERY`], also on a busy node. [`Checkpoints::take_when_quiet`] hashes when
-//! nothing was applied for a while: a quiet cluster is quiet at the same index on all nodes. A large state is not hashed.
+//! The apply thread hashes at each multiple of [`EVERY`], even on a busy node. [`Checkpoints::take_when_quiet`] hashes
+//! when nothing was applied for a while: a quiet cluster is quiet at the same index on all nodes. A large state is not
+//! hashed.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Hash;
 
-/// Entries from one hash to the next.
+/// Number of entries between two hashes.
 const EVERY: u64 = 4_096;
-/// Hashes that are kept, so that a lagging node has some in common with the others.
+/// Number of hashes that are kept. A lagging node must have some in common with the others.
 const KEPT: usize = 8;
-/// Largest state that is hashed: rows, and bytes of lists and contents. About ten milliseconds.
+/// Limits of a state that is hashed: rows, and bytes of lists and contents. Hashing takes about ten milliseconds.
 const ROWS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -22,19 +23,19 @@ const BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(crate) struct Checkpoints(Mutex<BTreeMap<u64, Hash>>);
 
 impl Checkpoints {
-    /// The newest hashes, by index.
+    /// Returns the kept hashes, by index.
     pub fn all(&self) -> BTreeMap<u64, Hash> {
         self.0.lock().clone()
     }
 
-    /// After an entry was applied.
+    /// Hashes the state if the applied index is a multiple of [`EVERY`]. Called after each entry.
     pub fn take_when_due(&self, ledger: &Ledger) {
         if ledger.head().applied.is_multiple_of(EVERY) {
             self.take(ledger);
         }
     }
 
-    /// Hashes if nothing was applied since index `seen`. Returns the applied index.
+    /// Hashes the state if nothing was applied since index `seen`. Returns the applied index.
     pub fn take_when_quiet(&self, ledger: &Ledger, seen: u64) -> u64 {
         let applied = ledger.head().applied;
         if applied == seen && !self.0.lock().contains_key(&applied) {

@@ -1,20 +1,20 @@
-//! Effects of `apply` on their way to the actors, as hints: they save a search, and no actor depends on them.
+//! Hints: effects of `apply` that are sent to the actors. They save a search in the state; no actor depends on them.
 //!
-//! The apply thread sends a hint after the state that caused it can be read. The channel is bounded: a slow reader loses hints
-//! and gets [`Hint::Resync`], and then reads the state. A replaced state gives the same hint.
+//! The apply thread sends a hint after the state that caused it can be read. The channel is bounded: a slow reader
+//! loses hints, gets [`Hint::Resync`], and then reads the state. A replaced state causes the same hint.
 
 use reveille_ledger::effect::Effect;
 use tokio::sync::broadcast;
 
-/// Most hints that wait for the slowest reader: about two seconds at full speed.
+/// Maximum number of hints that wait for the slowest reader: about two seconds at full speed.
 pub(crate) const HINTS_MAX: usize = 16_384;
 
 /// One hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Effect of applying an entry.
+    /// An effect of an applied entry.
     Effect {
-        /// The entry's index.
+        /// Log index of the entry.
         index: u64,
         /// The effect.
         effect: Effect,
@@ -23,7 +23,7 @@ pub enum Hint {
     Resync,
 }
 
-/// A reader of hints, from its subscription on.
+/// Reader of all hints that are sent after its subscription.
 pub struct Hints {
     receiver: broadcast::Receiver<Hint>,
 }
@@ -33,7 +33,7 @@ impl Hints {
         Hints { receiver }
     }
 
-    /// The next hint; `None` when the replica has stopped. Cancel-safe.
+    /// Returns the next hint. `None`: the replica has stopped. Cancel-safe.
     pub async fn next(&mut self) -> Option<Hint> {
         match self.receiver.recv().await {
             Ok(hint) => Some(hint),

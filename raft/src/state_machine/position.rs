@@ -1,4 +1,4 @@
-//! The position of a state: the last entry in it and the membership at that entry, in memory and as bytes.
+//! The position of a state: its last entry, and the membership and level at that entry, in memory and as bytes.
 
 use prost::Message;
 use reveille_ledger::Ledger;
@@ -14,7 +14,7 @@ use crate::wire;
 pub(crate) struct AppliedPosition {
     pub last: Option<LogId>,
     pub membership: StoredMembership,
-    /// The ledger's level; 0 without an applied entry.
+    /// Level of the ledger; 0 without an applied entry.
     pub level: u32,
 }
 
@@ -34,7 +34,8 @@ pub(crate) fn decode_position(bytes: &[u8]) -> Result<AppliedPosition, String> {
     Ok(AppliedPosition { last: meta.last.as_ref().map(wire::to_log_id), membership, level: meta.level })
 }
 
-/// A state of a higher level may mean something that this build does not know, even if it can read all of it (P23).
+/// Fails if the level is above `highest`: such a state may have a meaning that this build does not know, even if the
+/// build can read all of it (P23).
 pub(crate) fn check_level(position: &AppliedPosition, highest: u32) -> Result<(), FatalError> {
     match position.level > highest {
         true => Err(FatalError::AboveLevel { level: position.level, highest }),
@@ -42,7 +43,7 @@ pub(crate) fn check_level(position: &AppliedPosition, highest: u32) -> Result<()
     }
 }
 
-/// Builds a ledger from rows, if its applied index is that of its position.
+/// Builds a ledger from rows. Fails if its applied index differs from the position.
 pub(crate) fn assemble(
     position: AppliedPosition,
     rows: impl IntoIterator<Item = Row>,

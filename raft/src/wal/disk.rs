@@ -1,7 +1,8 @@
-//! The seam between the log and the disk: one folder of files.
+//! The interface between the log and the disk: one folder of files.
 //!
-//! [`FolderDisk`] is the real one, [`super::MemoryDisk`] is for tests and simulations. The contract is that of POSIX: a write
-//! is readable at once and durable after [`DiskFile::sync`]; a created or removed file is durable after [`Disk::sync_folder`].
+//! [`FolderDisk`] is the real disk, [`super::MemoryDisk`] is for tests and simulations. The contract is that of POSIX:
+//! a write is readable at once and durable after [`DiskFile::sync`]; a created or removed file is durable after
+//! [`Disk::sync_folder`].
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,13 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One folder of files, named without a path.
+/// One folder of files. File names have no path.
 pub trait Disk: Send + Sync + 'static {
-    /// Creates an empty file; an error if the name is taken.
+    /// Creates an empty file. Fails if the name exists.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Opens a file that exists, to read and to write.
+    /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// The names of all files, in any order.
+    /// Returns the names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Removes a file. An open handle can still read it.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -23,15 +24,15 @@ pub trait Disk: Send + Sync + 'static {
     fn sync_folder(&self) -> io::Result<()>;
 }
 
-/// One open file. Positions are bytes from its start.
+/// One open file. Offsets are bytes from its start.
 pub trait DiskFile: Send + Sync + 'static {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     fn length(&self) -> io::Result<u64>;
-    /// Fills the whole buffer from `offset`; an error if the file ends before.
+    /// Fills the whole buffer from `offset`. Fails if the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes all bytes at `offset`, which is at most the length: the file has no holes.
+    /// Writes all bytes at `offset`. `offset` must not exceed the length: the file has no holes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Truncates the file.
+    /// Truncates the file to `length` bytes.
     fn cut(&self, length: u64) -> io::Result<()>;
     /// Makes content and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
@@ -70,7 +71,7 @@ impl Disk for FolderDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
-            // The log creates only names in UTF-8.
+            // Skips names that are not UTF-8: the log creates only UTF-8 names.
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)

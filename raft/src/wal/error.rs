@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// The running log failed. Final: the node stops, and nothing is retried.
+/// The running log failed. The failure is final: the node stops, and nothing is retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WalFailure {
     /// The volume is full. The node may start again when there is space.
@@ -13,19 +13,19 @@ pub enum WalFailure {
     DiskFull {
         /// Verb of the failed operation.
         action: &'static str,
-        /// Its file.
+        /// File of the failed operation.
         file: String,
-        /// Error of the system.
+        /// Error text of the operating system.
         detail: String,
     },
     /// A write, a sync or a removal failed. The content of the disk is unknown until the log is opened again.
     #[error("the disk failed ({action} {file}: {detail}); the node stops because the content of the disk is unknown")]
     DiskFailed {
-        /// What was being done, as a verb.
+        /// Verb of the failed operation.
         action: &'static str,
-        /// The file it was done to.
+        /// File of the failed operation.
         file: String,
-        /// What the system said.
+        /// Error text of the operating system.
         detail: String,
     },
     /// The writer's thread is gone: a bug, not an error of the disk.
@@ -44,7 +44,7 @@ impl WalFailure {
         }
     }
 
-    /// Whether the disk is full.
+    /// True if the disk is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, WalFailure::DiskFull { .. })
     }
@@ -61,13 +61,13 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Why a submission or a read was refused.
+/// Reason why a submission or a read was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WalError {
     /// The log has failed.
     #[error(transparent)]
     Failed(#[from] WalFailure),
-    /// The caller broke the contract, for example by a hole or a large entry. Nothing was written.
+    /// The caller broke the contract, for example by a gap in the indexes or an oversized entry. Nothing was written.
     #[error("the log refuses: {0}")]
     Refused(String),
     /// An entry could not be read back.
@@ -85,10 +85,10 @@ impl From<WalError> for io::Error {
     }
 }
 
-/// Why the log does not open. The node must not start.
+/// Reason why the log cannot be opened. The node must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Synced bytes are not what was written. A start would forget votes or entries that other nodes rely on.
+    /// Synced bytes differ from what was written. A start would forget votes or entries that other nodes rely on.
     #[error(
         "{file} is damaged at byte {offset}: expected {expected}, found {found}. \
          This node must not start with it: it may have promised what it no longer knows"
@@ -96,49 +96,49 @@ pub enum OpenError {
     Damaged {
         /// The file's name within the folder of the log.
         file: String,
-        /// Bytes from its start.
+        /// Offset of the damage in bytes.
         offset: u64,
-        /// What should be there.
+        /// The expected content.
         expected: String,
-        /// What is there.
+        /// The content that was found.
         found: String,
     },
-    /// The folder has the log of another node.
+    /// The folder contains the log of another node.
     #[error("{file} belongs to node {found}, this is node {expected}: the data folders were mixed up")]
     Foreign {
         /// The file's name.
         file: String,
-        /// The node that opens.
+        /// Id of this node.
         expected: u64,
-        /// The node that wrote.
+        /// Id of the node that wrote the log.
         found: u64,
     },
-    /// Written by a later version of this program.
+    /// A later version of this program wrote the log.
     #[error("{file} has format version {found}, this program knows version {known}: start the newer program")]
     TooNew {
         /// The file's name.
         file: String,
-        /// The version found.
+        /// Format version of the file.
         found: u32,
-        /// The version known.
+        /// Highest format version that this program reads.
         known: u32,
     },
     /// The volume is full. The node may start again when there is space.
     #[error("the disk is full ({action} {file}): free space on the volume of the data folder and start again")]
     DiskFull {
-        /// What was being done.
+        /// Verb of the failed operation.
         action: &'static str,
-        /// The file it was done to.
+        /// File of the failed operation.
         file: String,
     },
-    /// The disk refused a read or a write.
+    /// The disk failed a read or a write.
     #[error("can not {action} {file}: {source}")]
     Disk {
-        /// What was being done.
+        /// Verb of the failed operation.
         action: &'static str,
-        /// The file it was done to.
+        /// File of the failed operation.
         file: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

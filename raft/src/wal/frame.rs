@@ -9,13 +9,13 @@
 //! | 24..32 | number of the segment |
 //! | 32..40 | number of the batch, counted over all segments |
 //! | 40..48 | offset in this segment up to which everything was synced before this batch was written |
-//! | 48..52 | how many of the batch's sectors are all zero as written |
+//! | 48..52 | number of the batch's sectors whose content is all zero |
 //! | 52..56 | number of records |
 //! | 56..60 | zero |
 //! | 60..64 | CRC-32C of bytes 0..60 |
 //!
-//! Torn writes are provable: a sector belongs to one batch only, and the header counts the sectors that are zero by
-//! content, so that an additional zero sector is one that never reached the disk.
+//! These fields prove torn writes. A sector belongs to one batch only. The header counts the sectors whose content is
+//! all zero, so an additional zero sector never reached the disk.
 
 use super::SECTOR_BYTES;
 use super::record::{Mismatch, Record, mismatch};
@@ -32,19 +32,19 @@ pub(super) struct Header {
     pub identity: u64,
     pub segment: u64,
     pub batch: u64,
-    /// Everything in this segment before this offset was synced when the batch was written.
+    /// Offset up to which everything in this segment was synced before this batch was written.
     pub synced: u64,
     pub zero_sectors: u32,
     pub records: u32,
 }
 
 impl Header {
-    /// Bytes of the whole frame, padding included.
+    /// Returns the size of the whole frame in bytes, padding included.
     pub fn frame_bytes(&self) -> usize {
         (HEADER_BYTES + self.body_bytes as usize).next_multiple_of(SECTOR_BYTES)
     }
 
-    /// Reads a header; `None` when its checksum or its magic is wrong.
+    /// Reads a header. `None` if its checksum or its magic is wrong.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
         let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let (covered, checksum) = header.split_last_chunk::<4>()?;
@@ -127,7 +127,7 @@ pub(super) fn encode<'r>(
         record.encode(frame);
         spans.push(RecordSpan { offset, length: frame.len() - offset });
     }
-    // QUEUE_BYTES_MAX bounds a batch and the number of its records, far below 2^32.
+    // QUEUE_BYTES_MAX limits a batch and its number of records, far below 2^32.
     let body_bytes = (frame.len() - HEADER_BYTES) as u32;
     frame.resize(frame.len().next_multiple_of(SECTOR_BYTES), 0);
     let BatchPosition { identity, segment, batch, synced } = position;
@@ -153,7 +153,8 @@ fn put_header(frame: &mut [u8], header: &Header) {
     }
 }
 
-/// Reads all records of a frame whose header is `header`, each with its span.
+/// Reads all records of a frame whose header is `header`, each with its span. Fails with the offset of the first
+/// mismatch.
 pub(super) fn decode(header: &Header, frame: &[u8]) -> Result<Vec<(Record, RecordSpan)>, (usize, Mismatch)> {
     let end = HEADER_BYTES + header.body_bytes as usize;
     let mut offset = HEADER_BYTES;
@@ -174,7 +175,7 @@ pub(super) fn decode(header: &Header, frame: &[u8]) -> Result<Vec<(Record, Recor
     }
 }
 
-/// How many whole sectors of `bytes` are all zero.
+/// Returns the number of whole sectors in `bytes` that are all zero.
 pub(super) fn zero_sectors(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(SECTOR_BYTES).filter(|sector| is_zero(sector)).count() as u32
 }

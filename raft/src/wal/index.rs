@@ -1,7 +1,8 @@
 //! Index of the entries that are not purged: location of each on disk, and the payloads of recent entries.
 //!
 //! - Slots are consecutive: slot `i` is the entry `first + i`.
-//! - An entry that is not on disk keeps its payload in memory. Of the others the oldest payloads are evicted first.
+//! - An entry that is not on disk keeps its payload in memory. Of the entries on disk, the oldest payloads are evicted
+//!   first.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use std::ops::Range;
 use super::record::{EntryRecord, LogPoint, PayloadKind, Record};
 use prost::bytes::Bytes;
 
-/// Location of a record: segment, offset and length in bytes.
+/// Location of a record on disk: segment, and offset and length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordLocation {
     pub segment: u64,
@@ -17,7 +18,7 @@ pub(super) struct RecordLocation {
     pub length: u32,
 }
 
-/// One entry.
+/// One entry of the log.
 #[derive(Clone, Debug)]
 pub(super) struct IndexSlot {
     pub point: LogPoint,
@@ -27,7 +28,7 @@ pub(super) struct IndexSlot {
     pub bytes: Option<Bytes>,
 }
 
-/// All entries.
+/// All entries that are not purged.
 #[derive(Debug)]
 pub(super) struct Index {
     first: u64,
@@ -49,7 +50,7 @@ impl Index {
         Self { first: 0, slots: VecDeque::new(), cached_from: 0, cached_bytes: 0, cache_bytes_max }
     }
 
-    /// Applies a record. `location`: where it is on disk, if it is.
+    /// Applies a record. `location` is its place on disk. `None`: it is not on disk yet.
     pub fn apply(&mut self, record: &Record, location: Option<RecordLocation>) {
         match record {
             Record::Entry(entry) => self.push(entry, location),
@@ -74,7 +75,7 @@ impl Index {
         self.evict();
     }
 
-    /// Drops the entries from `from` on.
+    /// Drops the entries from index `from` on.
     fn truncate(&mut self, from: u64) {
         let keep = from.saturating_sub(self.first);
         while self.slots.len() as u64 > keep {
@@ -103,7 +104,7 @@ impl Index {
         }
     }
 
-    /// Evicts the oldest payloads above the bound that are on disk.
+    /// Evicts the oldest payloads that are on disk, until the cache is within its limit.
     pub fn evict(&mut self) {
         while self.cached_bytes > self.cache_bytes_max {
             let Some(slot) = self.slots.get_mut(self.cached_from).filter(|slot| slot.location.is_some()) else {
@@ -118,7 +119,7 @@ impl Index {
         index.checked_sub(self.first).and_then(|position| usize::try_from(position).ok())
     }
 
-    /// A truncation must name the last kept entry correctly, or the caller has another history.
+    /// Fails if a truncation names a last kept entry that the index has differently: the caller has another history.
     pub fn agrees(&self, record: &Record) -> Result<(), String> {
         let Record::Truncate(Some(to)) = record else { return Ok(()) };
         match self.position(to.index).and_then(|position| self.slots.get(position)) {
@@ -127,7 +128,7 @@ impl Index {
         }
     }
 
-    /// The existing slots of a range of indexes.
+    /// Returns the existing slots in a range of log indexes.
     pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = &IndexSlot> {
         let length = self.slots.len();
         let clamp = |index: u64| usize::try_from(index.saturating_sub(self.first)).map_or(length, |at| at.min(length));

@@ -1,4 +1,4 @@
-//! The handle of the log.
+//! The handle of the write-ahead log: takes submissions and makes readers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::shared::{ReadPlan, Shared, WalHealth};
 use super::writer::Writer;
 use super::{CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, Execution, QUEUE_BYTES_MAX, WalOptions};
 
-/// Queue bytes of a record beside its payload.
+/// Bytes that each record takes of the queue's limit, in addition to its payload.
 const RECORD_CHARGE_BYTES: usize = 128;
 
-/// An open log. Dropping it writes all submissions and ends the writer.
+/// An open log. Dropping it writes all submissions and ends the writer thread.
 pub struct Wal {
     shared: Arc<Shared>,
     mode: WriteMode,
@@ -31,7 +31,7 @@ enum WriteMode {
 }
 
 impl Wal {
-    /// Opens or creates the log. Blocks: it reads all segments.
+    /// Opens or creates the log. Blocks while it reads all segments.
     pub fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Wal, OpeningReport), OpenError> {
         let (writer, report) = open(disk, options)?;
         let shared = Arc::clone(&writer.shared);
@@ -42,32 +42,32 @@ impl Wal {
         Ok((Wal { shared, mode }, report))
     }
 
-    /// The state as submitted; the disk may be behind by the queue.
+    /// Returns the state after all submissions. The last submissions may not be on disk yet.
     pub fn state(&self) -> LogState {
         self.shared.memory.lock().state
     }
 
-    /// The first entry that is not purged.
+    /// Returns the first entry that is not purged.
     pub fn first(&self) -> Option<LogPoint> {
         self.shared.memory.lock().index.first()
     }
 
-    /// A reader of entries, independent of the handle.
+    /// Returns a reader of entries, which may outlive the handle.
     pub fn reader(&self) -> WalReader {
         WalReader { shared: Arc::clone(&self.shared), blocking: matches!(self.mode, WriteMode::Thread { .. }) }
     }
 
-    /// Health of the log.
+    /// Returns the health of the log.
     pub fn health(&self) -> WalHealth {
         WalHealth { shared: Arc::clone(&self.shared) }
     }
 
-    /// Submits a vote.
+    /// Submits a vote. `done` is called when it is durable.
     pub async fn vote(&self, vote: VoteRecord, done: OnDurable) -> Result<(), WalError> {
         self.submit(vec![Record::Vote(vote)], true, Some(done)).await
     }
 
-    /// Submits entries, which are readable when this returns; `done` is called when all are durable. Waits for space in
+    /// Submits entries. They are readable when this returns; `done` is called when all are durable. Waits for space in
     /// the queue.
     pub async fn append(&self, entries: Vec<EntryRecord>, done: OnDurable) -> Result<(), WalError> {
         if let Some(large) = entries.iter().find(|entry| entry.bytes.len() > ENTRY_BYTES_MAX) {
@@ -87,24 +87,25 @@ impl Wal {
         self.submit(chunk, true, Some(done)).await
     }
 
-    /// Records the commit index. Durable with the next group, or soon.
+    /// Submits the commit index. Durable with the next batch or shortly after.
     pub async fn commit(&self, point: Option<LogPoint>) -> Result<(), WalError> {
         self.submit(vec![Record::Committed(point)], false, None).await
     }
 
-    /// Drops the entries after a point; all for `None`. Holds when this returns, and is durable before any later
-    /// submission.
+    /// Drops all entries after `to`; `None` drops all. Takes effect before this returns, and is durable before any
+    /// later submission.
     pub async fn truncate(&self, to: Option<LogPoint>) -> Result<(), WalError> {
         self.submit(vec![Record::Truncate(to)], true, None).await
     }
 
-    /// Drops the entries up to a point, inclusive; it may be beyond the last one. A segment is removed when all its entries
-    /// are purged.
+    /// Drops all entries up to `upto`, inclusive; `upto` may be beyond the last entry. A segment is removed when all
+    /// its entries are purged.
     pub async fn purge(&self, upto: LogPoint) -> Result<(), WalError> {
         self.submit(vec![Record::Purge(upto)], false, None).await
     }
 
-    /// `urgent`: a caller waits for it. `done` gets a failure too, but not a refusal.
+    /// `urgent` is true if a caller waits for durability. `done` is called with a failure of the log, but not for a
+    /// refusal.
     async fn submit(&self, records: Vec<Record>, urgent: bool, done: Option<OnDurable>) -> Result<(), WalError> {
         match &self.mode {
             WriteMode::Inline(writer) => {
@@ -115,7 +116,7 @@ impl Wal {
             }
             WriteMode::Thread { queue, room, .. } => {
                 let charge: usize = records.iter().map(charge_of).sum();
-                // CHUNK_BYTES_MAX bounds a chunk, so it always fits; the semaphore is never closed.
+                // A chunk is at most CHUNK_BYTES_MAX, so it always fits. The semaphore is never closed.
                 let permit = Arc::clone(room).acquire_many_owned(charge as u32).await.ok();
                 let submission = Submission { records, done, permit };
                 self.admit(submission, |submission| queue.push(submission, urgent))
@@ -123,7 +124,7 @@ impl Wal {
         }
     }
 
-    /// Adds a submission to memory and passes it on under one lock, so that memory and disk have the same order.
+    /// Adds a submission to memory and passes it on, both under one lock. So memory and disk have the same order.
     fn admit<T>(&self, submission: Submission, hand_on: impl FnOnce(Submission) -> T) -> Result<T, WalError> {
         let mut memory = self.shared.memory.lock();
         match memory.admit(&submission.records) {
@@ -165,7 +166,7 @@ impl Drop for Wal {
     }
 }
 
-/// Reads entries.
+/// Reader of entries.
 #[derive(Clone)]
 pub struct WalReader {
     shared: Arc<Shared>,
@@ -173,17 +174,17 @@ pub struct WalReader {
 }
 
 impl WalReader {
-    /// The state as submitted.
+    /// Returns the state after all submissions.
     pub fn state(&self) -> LogState {
         self.shared.memory.lock().state
     }
 
-    /// A plan to read the existing entries of a range: at most `bytes_max` of payload, but at least one entry.
+    /// Plans a read of the existing entries of a range: at most `bytes_max` of payload, but at least one entry.
     pub fn plan(&self, range: Range<u64>, bytes_max: usize) -> ReadPlan {
         self.shared.plan(range, bytes_max)
     }
 
-    /// Whether a read from disk may use a thread (not in a simulation).
+    /// True if a read from disk may use another thread. False in a simulation.
     pub fn may_block_elsewhere(&self) -> bool {
         self.blocking
     }

@@ -1,8 +1,8 @@
 //! A disk in memory for tests and simulations: it loses unsynced data at a crash, and fails on request.
 //!
-//! The crash is the worst one that a disk allows: each unsynced sector, creation and removal survives or does not, and a file
-//! that grew has any length in between. A failed sync behaves as in Linux: its data count as clean, and no later sync writes
-//! them.
+//! A crash is the worst one that a disk allows. Each unsynced sector, creation and removal either survives or is lost,
+//! and a file that grew may have any length in between. A failed sync behaves as in Linux: its data count as clean, and
+//! no later sync writes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use super::SECTOR_BYTES;
 use super::disk::{Disk, DiskFile};
 
-/// The disk. Clones are the same disk.
+/// The disk. Clones share one disk.
 #[derive(Clone, Default)]
 pub struct MemoryDisk {
     inner: Arc<Mutex<Inner>>,
@@ -22,13 +22,13 @@ pub struct MemoryDisk {
 #[derive(Default)]
 struct Inner {
     names: BTreeMap<String, Arc<MemoryFile>>,
-    /// The names as of the last sync of the folder.
+    /// The names at the last sync of the folder.
     durable_names: BTreeMap<String, Arc<MemoryFile>>,
     injected: Arc<Mutex<InjectedErrors>>,
     hold: Arc<SyncGate>,
 }
 
-/// Makes syncs wait.
+/// Makes syncs wait while `held` is true.
 #[derive(Default)]
 struct SyncGate {
     held: Mutex<bool>,
@@ -39,7 +39,7 @@ struct SyncGate {
 struct InjectedErrors {
     write: Option<io::ErrorKind>,
     sync: Option<io::ErrorKind>,
-    /// Bytes that may still be written.
+    /// Number of bytes that may still be written. `None`: no limit.
     room: Option<u64>,
 }
 
@@ -54,19 +54,19 @@ struct MemoryFile {
 struct FileState {
     content: Vec<u8>,
     durable: Vec<u8>,
-    /// Sectors written since the last sync: what the next one makes durable.
+    /// Sectors written since the last sync. The next sync makes them durable.
     dirty: BTreeSet<usize>,
-    /// Sectors that a failed sync left behind.
+    /// Sectors that a failed sync did not write, and that no later sync writes.
     forgotten: BTreeSet<usize>,
 }
 
 impl MemoryDisk {
-    /// An empty disk.
+    /// Returns an empty disk.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The disk after a power cut, decided by `seed`. It replaces the old one.
+    /// Returns the disk after a power cut. `seed` decides what survives. The result replaces this disk.
     pub fn crash(&self, seed: u64) -> MemoryDisk {
         let mut chance = Chance(seed);
         let inner = self.inner.lock();
@@ -87,7 +87,7 @@ impl MemoryDisk {
         MemoryDisk::with(names)
     }
 
-    /// A disk with these files, all durable.
+    /// Returns a disk with these files, all durable.
     pub fn with(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryDisk {
         let disk = MemoryDisk::new();
         {
@@ -103,7 +103,7 @@ impl MemoryDisk {
         disk
     }
 
-    /// The current content of the files.
+    /// Returns the current content of all files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let inner = self.inner.lock();
         inner.names.iter().map(|(name, file)| (name.clone(), file.state.lock().content.clone())).collect()
@@ -119,19 +119,19 @@ impl MemoryDisk {
         self.inner.lock().injected.lock().write = Some(kind);
     }
 
-    /// While it holds, syncs of files and of the folder wait.
+    /// Makes syncs of files and of the folder wait while `held` is true.
     pub fn hold_syncs(&self, held: bool) {
         let hold = Arc::clone(&self.inner.lock().hold);
         *hold.held.lock() = held;
         hold.changed.notify_all();
     }
 
-    /// Ends all injected errors, but not a hold.
+    /// Ends all injected errors, but not a hold of syncs.
     pub fn heal(&self) {
         *self.inner.lock().injected.lock() = InjectedErrors::default();
     }
 
-    /// From now on only so many bytes can be written; the write that exceeds them is cut short and fails.
+    /// From now on only `bytes` bytes can be written. The write that exceeds them is cut short and fails.
     pub fn leave_room(&self, bytes: u64) {
         self.inner.lock().injected.lock().room = Some(bytes);
     }
@@ -164,7 +164,7 @@ impl Disk for MemoryDisk {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        // Without the disk's lock, which `hold_syncs` needs to end the hold.
+        // Wait without the disk's lock: `hold_syncs` needs the lock to end the hold.
         let hold = Arc::clone(&self.inner.lock().hold);
         hold.wait();
         let mut inner = self.inner.lock();
@@ -216,7 +216,7 @@ impl SyncGate {
 }
 
 impl InjectedErrors {
-    /// Number of bytes that can be written.
+    /// Returns how many of `bytes` can be written, and counts them as written.
     fn admit(&mut self, bytes: usize) -> io::Result<usize> {
         if let Some(kind) = self.write {
             return Err(kind.into());
@@ -260,7 +260,7 @@ impl FileState {
         Ok(())
     }
 
-    /// Content of the file after the crash.
+    /// Returns the content of the file after a crash.
     fn crash(&self, chance: &mut Chance) -> Vec<u8> {
         let (short, long) = (self.durable.len().min(self.content.len()), self.durable.len().max(self.content.len()));
         let length = short + chance.below(long - short + 1);
@@ -279,7 +279,7 @@ impl FileState {
     }
 }
 
-/// Chance from a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 struct Chance(u64);
 
 impl Chance {
@@ -294,7 +294,7 @@ impl Chance {
         self.next() & 1 == 1
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be zero.
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }

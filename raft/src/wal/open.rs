@@ -1,10 +1,10 @@
 //! Opens the log: reads all segments, truncates a torn tail, and returns a writer.
 //!
-//! A former process may have left data in the page cache only. So the last whole batch is written again and synced before it
-//! counts: its sync may have failed, and a later sync would not write pages that the kernel has marked as clean.
+//! Data of a former process may be in the page cache only: its last sync may have failed, and a later sync would not
+//! write pages that the kernel has marked as clean. Therefore the last whole batch is written again and synced.
 //!
-//! A truncation leaves the file [`TRUNCATED_MARK`] until the node has caught up, so that a second crash does not restore its
-//! vote.
+//! A truncation leaves the file [`TRUNCATED_MARK`] until the node has caught up. Without it a second crash would let
+//! the node vote again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,30 +21,31 @@ use super::scan::{Replay, Segment, SegmentScan};
 use super::shared::{Counters, LogMemory, Shared, TRUNCATED_MARK};
 use super::writer::{ActiveSegment, SealedSegment, Writer, create_segment, segment_name, segment_number};
 
-/// Result of opening.
+/// Result of opening a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpeningReport {
-    /// A torn tail was truncated, now or earlier, and the node has not caught up since. Until it has, it neither votes nor
-    /// campaigns, unless no leader appears within a minute; then it calls [`super::WalHealth::caught_up`].
+    /// True if a torn tail was truncated, now or earlier, and the node has not caught up since. Until it has, the node
+    /// neither votes nor campaigns, unless no leader appears within a minute. Then it calls
+    /// [`super::WalHealth::caught_up`].
     pub tail_truncated: bool,
-    /// The tail that this opening truncated.
+    /// The tail that this opening truncated, if any.
     pub truncated_now: Option<TruncatedTail>,
-    /// Segments, including the active one.
+    /// Number of segments, including the active one.
     pub segments: usize,
-    /// Records replayed.
+    /// Number of replayed records.
     pub records: u64,
 }
 
-/// A truncated tail.
+/// A torn tail that was truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedTail {
-    /// The segment's file.
+    /// File name of the segment.
     pub file: String,
-    /// Offset of the torn batch.
+    /// Offset of the torn batch in bytes.
     pub offset: u64,
-    /// Bytes that were removed.
+    /// Number of removed bytes.
     pub bytes: u64,
-    /// File with a copy of them.
+    /// Name of the file with a copy of the removed bytes.
     pub copy: String,
     /// Why the batch counts as torn.
     pub reason: String,
@@ -71,7 +72,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Writer,
     Ok((writer, report))
 }
 
-/// The numbers of the segments, ascending and without a gap.
+/// Returns the numbers of the segments in ascending order. Fails if one is missing in between.
 fn numbers(names: &[String]) -> Result<Vec<u64>, OpenError> {
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
@@ -119,7 +120,7 @@ impl Opening<'_> {
         let segment = Segment { identity: self.identity, number, name: &name, is_last, content: &content };
         let scanned = segment.scan(&mut self.replay)?;
         if scanned.end == 0 && (!is_last || (self.segments.is_empty() && number > 1)) {
-            // The head of a segment is synced before any batch relies on it.
+            // The head of a segment is synced before any other batch depends on it.
             return Err(segment.damaged(0, mismatch("the head of a segment", format!("{} bytes", content.len()))));
         }
         if let Some(torn) = &scanned.torn {
@@ -135,8 +136,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Keeps a copy of the torn tail, marks the folder, then truncates. Each step is durable before the next, so that a
-    /// crash in between leaves the tail to be truncated again.
+    /// Keeps a copy of the torn tail, marks the folder, then truncates. Each step is durable before the next one. So
+    /// after a crash in between, the next opening truncates the tail again.
     fn truncate_tail(
         &self,
         segment: &Segment<'_>,
@@ -164,7 +165,7 @@ impl Opening<'_> {
         Ok(TruncatedTail { file: segment.name.to_owned(), offset: end as u64, bytes: tail.len() as u64, copy, reason })
     }
 
-    /// Writes the bytes under the first free name.
+    /// Writes the bytes to a new file with the first free name, and returns the name.
     fn keep(&self, stem: &str, bytes: &[u8]) -> Result<String, OpenError> {
         let mut name = stem.to_owned();
         let mut number = 1_u32;
@@ -241,7 +242,7 @@ impl Opening<'_> {
         } else {
             super::writer::sync_folder(&writer.shared)?;
         }
-        // A crash may have happened between a purge and the removal of its segments.
+        // Needed after a crash between a purge and the removal of its segments.
         writer.remove_purged()?;
         Ok(writer)
     }

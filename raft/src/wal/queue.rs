@@ -1,8 +1,8 @@
 //! The queue between submitters and the writer: it combines concurrent submissions into one group.
 //!
-//! Permits of a semaphore bound it in bytes; a submission holds its permit until it is written. The writer takes all waiting
-//! submissions at once, and the next group gathers during its sync. Commits and purges, for which no caller waits, do not wake
-//! the writer: they wait up to [`super::LAZY_MS`] for a larger group.
+//! A semaphore limits its bytes; a submission holds its permit until it is written. The writer takes all waiting
+//! submissions at once, and the next group gathers during its sync. No caller waits for commits and purges, so they do
+//! not wake the writer at once: they wait up to [`super::LAZY_MS`] for a larger group.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,20 @@ use super::LAZY_MS;
 use super::error::WalFailure;
 use super::record::Record;
 
-/// Called once by the writer: with `Ok` after the sync that covers the records, or with the failure. Must not block.
+/// Callback that the writer calls once: with `Ok` after the sync that covers the records, or with the failure. It must
+/// not block.
 pub type OnDurable = Box<dyn FnOnce(Result<(), WalFailure>) + Send>;
 
-/// Records of one submission, written together.
+/// Records of one submission. They are written in one batch.
 pub(super) struct Submission {
     pub records: Vec<Record>,
     pub done: Option<OnDurable>,
-    /// Its share of the queue, released when it is written. An inline log has no queue.
+    /// Its share of the queue, released when it is written. `None` in an inline log, which has no queue.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Submission {
-    /// Releases its share of the queue, then calls the callback.
+    /// Releases the share of the queue, then calls the callback.
     pub fn answer(self, outcome: Result<(), WalFailure>) {
         drop(self.permit);
         if let Some(done) = self.done {
@@ -43,13 +44,13 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Waiting {
     submissions: Vec<Submission>,
-    /// When the group must be written at the latest.
+    /// Time by which the waiting group must be written. `None`: nothing waits.
     deadline: Option<Instant>,
     closed: bool,
 }
 
 impl Queue {
-    /// Adds a submission. `urgent`: a caller waits for it.
+    /// Adds a submission. `urgent` is true if a caller waits for durability.
     pub fn push(&self, submission: Submission, urgent: bool) {
         let now = Instant::now();
         let due = if urgent { now } else { now + Duration::from_millis(LAZY_MS) };
@@ -62,7 +63,7 @@ impl Queue {
         }
     }
 
-    /// Waits for work and takes all of it; `None` when the queue is closed and empty.
+    /// Waits until a group is due and takes all submissions. `None`: the queue is closed and empty.
     pub fn take(&self) -> Option<Vec<Submission>> {
         let mut waiting = self.waiting.lock();
         loop {
@@ -78,14 +79,14 @@ impl Queue {
         }
     }
 
-    /// Takes all submissions without waiting, after a failure.
+    /// Takes all submissions without waiting. Used after a failure.
     pub fn drain(&self) -> Vec<Submission> {
         let mut waiting = self.waiting.lock();
         waiting.deadline = None;
         std::mem::take(&mut waiting.submissions)
     }
 
-    /// Closes the queue: the writer ends when it has written the rest.
+    /// Closes the queue: the writer writes the remaining submissions and ends.
     pub fn close(&self) {
         self.waiting.lock().closed = true;
         self.changed.notify_one();

@@ -1,8 +1,8 @@
-//! Records of the log: their bytes, and their effect on the log's state.
+//! Records of the log: their encoding, and their effect on the log's state.
 //!
-//! On disk: kind (u8), length of the payload (u32), CRC-32C over kind, length and payload (u32), payload; little-endian. Small
-//! payloads are postcard; an entry is the postcard of its head followed by its raw bytes. The order of fields and variants is
-//! the format: append only, and raise `frame::VERSION` for any other change.
+//! On disk: kind (u8), length of the payload (u32), CRC-32C over kind, length and payload (u32), payload;
+//! little-endian. Small payloads are postcard. An entry is the postcard of its head followed by its raw bytes. The
+//! order of fields and variants is the format: only append to it, and raise `frame::VERSION` for any other change.
 
 use prost::bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct LogPoint {
     /// Term of the leadership.
     pub term: u64,
-    /// The leader.
+    /// Id of the leader's node.
     pub leader: u64,
     /// Index of the entry.
     pub index: u64,
@@ -21,11 +21,11 @@ pub struct LogPoint {
 /// A vote: the leadership that this node supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoteRecord {
-    /// The term voted in.
+    /// Term of the leadership.
     pub term: u64,
-    /// The node voted for.
+    /// Id of the leader's node.
     pub leader: u64,
-    /// Whether a quorum is known to have granted it.
+    /// True if a quorum is known to have granted the vote.
     pub committed: bool,
 }
 
@@ -43,15 +43,16 @@ pub enum PayloadKind {
 /// One entry of the Raft log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRecord {
-    /// Its identity.
+    /// Identity of the entry.
     pub point: LogPoint,
-    /// Kind of its payload.
+    /// Kind of the payload.
     pub kind: PayloadKind,
-    /// Its payload, opaque to the log.
+    /// The payload, which the log does not read.
     pub bytes: Bytes,
 }
 
-/// State of the log after a prefix of the stream. Every segment begins with it, so that older segments can be removed.
+/// State of the log after a prefix of the stream. Every segment begins with this state, so that older segments can be
+/// removed.
 ///
 /// - `last` is the last entry, or `purged` if there is none after it.
 /// - `purged`, if any, is at or before `last`.
@@ -61,7 +62,7 @@ pub struct LogState {
     pub vote: Option<VoteRecord>,
     /// The last index known to be committed.
     pub committed: Option<LogPoint>,
-    /// Last purged entry.
+    /// The last purged entry.
     pub purged: Option<LogPoint>,
     /// The last entry.
     pub last: Option<LogPoint>,
@@ -70,18 +71,18 @@ pub struct LogState {
 /// One record of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// State at the head of a segment.
+    /// State of the log at the start of a segment.
     Head(LogState),
     Vote(VoteRecord),
     Entry(EntryRecord),
     Committed(Option<LogPoint>),
-    /// Drops the entries after this point; all for `None`.
+    /// Drops the entries after this point. `None` drops all.
     Truncate(Option<LogPoint>),
     /// Drops the entries up to this point, inclusive.
     Purge(LogPoint),
 }
 
-/// Bytes of a record before its payload.
+/// Number of bytes of a record before its payload.
 pub(super) const RECORD_HEAD_BYTES: usize = 9;
 
 const HEAD: u8 = 1;
@@ -97,7 +98,7 @@ struct EntryHead {
     kind: PayloadKind,
 }
 
-/// Expected and actual content at a place.
+/// Expected and actual content at one place of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch {
     pub expected: String,
@@ -109,7 +110,7 @@ pub(super) fn mismatch(expected: impl Into<String>, found: impl Into<String>) ->
 }
 
 impl Record {
-    /// Appends the record's bytes.
+    /// Appends the encoded record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; RECORD_HEAD_BYTES]);
@@ -130,7 +131,7 @@ impl Record {
         }
     }
 
-    /// Reads the record at the start of `bytes`; gives it with its length in bytes.
+    /// Decodes the record at the start of `bytes`. Returns it with its length in bytes.
     pub fn decode(bytes: &[u8]) -> Result<(Record, usize), Mismatch> {
         let short = || mismatch("a whole record", format!("{} bytes", bytes.len()));
         let (head, rest) = bytes.split_first_chunk::<RECORD_HEAD_BYTES>().ok_or_else(short)?;
@@ -185,7 +186,8 @@ fn record_head(kind: u8, payload: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
 }
 
 impl LogState {
-    /// Applies a record. The submitter, the writer and the opening scan use the same rule; an error is a contradiction.
+    /// Applies a record. The submitter, the writer and the opening scan use this same rule. Fails if the record
+    /// contradicts the state.
     pub(super) fn apply(&mut self, record: &Record) -> Result<(), Mismatch> {
         match record {
             Record::Head(state) if state == self => {}
@@ -199,7 +201,7 @@ impl LogState {
         Ok(())
     }
 
-    /// An empty log may begin at any index; after that indexes are consecutive.
+    /// Appends an entry. An empty log may begin at any index; after that the indexes are consecutive.
     fn append(&mut self, point: LogPoint) -> Result<(), Mismatch> {
         if let Some(last) = self.last
             && last.index.checked_add(1) != Some(point.index)
@@ -232,7 +234,7 @@ impl LogState {
     }
 }
 
-/// `None` orders before every index.
+/// Returns the index of a point. `None` orders before every index.
 pub(super) fn index_of(point: Option<LogPoint>) -> Option<u64> {
     point.map(|point| point.index)
 }

@@ -1,8 +1,8 @@
 //! The opening scan of one segment: replays its batches, and distinguishes a torn write from damage.
 //!
-//! **The rule.** The first bad batch is torn if one of its sectors is zero without zero content or the file ends inside it,
-//! **and** it is in the last segment, **and** no later header says that it was synced. A disk writes a sector completely or not
-//! at all, so any other difference is a later change: damage, which refuses to start.
+//! **The rule.** The first bad batch is torn if all of the following hold. The file ends inside it, or it has more zero
+//! sectors than its header counts. It is in the last segment. No later header says that it was synced. A disk writes a
+//! sector completely or not at all. So any other difference is a later change: damage, and the log refuses to open.
 
 use super::SECTOR_BYTES;
 use super::error::OpenError;
@@ -10,14 +10,15 @@ use super::frame::{self, Header, RecordSpan, VERSION};
 use super::index::{Index, RecordLocation};
 use super::record::{LogState, Mismatch, Record, index_of, mismatch};
 
-/// Result of the batches so far.
+/// Result of replaying the batches so far.
 #[derive(Default)]
 pub(super) struct Replay {
     pub state: LogState,
     pub index: Index,
-    /// Entries up to this index are in removed segments; a purge must cover them by the end.
+    /// Entries up to this index were in removed segments, so a purge or a truncation must still drop them. `None`: none
+    /// are missing.
     pub missing_through: Option<u64>,
-    /// Number of the next batch; unknown before the first.
+    /// Number of the next batch. `None` before the first one.
     pub next_batch: Option<u64>,
     pub records: u64,
 }
@@ -34,26 +35,26 @@ pub(super) struct Segment<'a> {
 /// Result of scanning a segment.
 #[derive(Debug, Default)]
 pub(super) struct SegmentScan {
-    /// End of the whole batches: the end of the file, or a torn batch.
+    /// Offset after the last whole batch: the end of the file, or the start of a torn batch.
     pub end: usize,
-    /// Start of the last whole batch.
+    /// Offset of the last whole batch.
     pub last_batch: usize,
-    /// Why the batch at `end` is torn.
+    /// Why the batch at `end` is torn. `None`: no batch is torn.
     pub torn: Option<Mismatch>,
-    /// Highest index of its entries, including truncated ones.
+    /// Highest index of its entries, including truncated ones. `None`: it has no entry.
     pub max_index: Option<u64>,
 }
 
-/// Why a batch is bad.
+/// Reason why a batch is bad.
 enum BatchDefect {
-    /// Possibly torn: some sectors never reached the disk.
+    /// Possibly torn: some of its sectors never reached the disk.
     Unwritten(Mismatch),
     /// Changed after it was written, at this offset in the batch.
     Changed(usize, Mismatch),
 }
 
 impl Segment<'_> {
-    /// Replays all whole batches.
+    /// Replays all whole batches of the segment.
     pub fn scan(&self, replay: &mut Replay) -> Result<SegmentScan, OpenError> {
         let mut scanned = SegmentScan::default();
         while scanned.end < self.content.len() {
@@ -78,7 +79,7 @@ impl Segment<'_> {
         Ok(scanned)
     }
 
-    /// Decides whether a bad batch is torn or damaged.
+    /// Decides if a bad batch is torn (`Ok`) or damaged (`Err`).
     fn classify(&self, start: usize, bad: BatchDefect) -> Result<Mismatch, OpenError> {
         let torn = match bad {
             BatchDefect::Changed(offset, mismatch) => return Err(self.damaged(start + offset, mismatch)),
@@ -99,7 +100,7 @@ impl Segment<'_> {
         }
     }
 
-    /// A later header that says that the batch at `start` was synced before it.
+    /// Returns offset and batch number of a later header that says that the batch at `start` was synced before it.
     fn later_sync(&self, start: usize) -> Option<(usize, u64)> {
         let sectors = self.content.chunks(SECTOR_BYTES).enumerate().skip(start / SECTOR_BYTES + 1);
         sectors.map(|(number, sector)| (number * SECTOR_BYTES, sector)).find_map(|(offset, sector)| {
@@ -109,7 +110,7 @@ impl Segment<'_> {
         })
     }
 
-    /// The header must have the expected version, node, segment and batch.
+    /// Checks that the header has the expected version, node, segment and batch.
     fn check(&self, start: usize, header: &Header, replay: &Replay) -> Result<(), OpenError> {
         if header.version > VERSION {
             return Err(OpenError::TooNew { file: self.name.to_owned(), found: header.version, known: VERSION });
@@ -166,7 +167,7 @@ impl Segment<'_> {
 }
 
 impl Replay {
-    /// Starts with the first remaining segment: its head replaces everything before it.
+    /// Starts with the first remaining segment. Its head replaces the state of all removed segments.
     fn begin(&mut self, head: LogState) {
         self.state = head;
         if index_of(head.last) > index_of(head.purged) {
@@ -174,7 +175,7 @@ impl Replay {
         }
     }
 
-    /// Updates `missing_through`.
+    /// Updates `missing_through` after a record.
     fn keep(&mut self, record: &Record) {
         let Some(missing) = self.missing_through else { return };
         let (last, purged) = (index_of(self.state.last), index_of(self.state.purged));

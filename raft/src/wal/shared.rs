@@ -1,4 +1,4 @@
-//! State that submitters, readers and the writer share: the log in memory, its counters, its failure.
+//! State that submitters, readers and the writer share: the log in memory, its counters and its failure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ use super::error::{WalError, WalFailure};
 use super::index::{Index, IndexSlot, RecordLocation};
 use super::record::{EntryRecord, LogPoint, LogState, Record};
 
-/// File in the folder from a truncation until the node has caught up.
+/// Name of a file that exists from a truncation until the node has caught up.
 pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
 
 /// Counters of the writer.
@@ -28,22 +28,22 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Batches written: each is one write and one `fdatasync`.
+    /// Number of written batches. Each is one write and one `fdatasync`.
     pub fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }
 
-    /// Syncs of files and of the folder, those of new and removed segments included.
+    /// Number of syncs of files and of the folder, including those for new and removed segments.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Records written.
+    /// Number of written records.
     pub fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
     }
 
-    /// Bytes written, headers and padding included.
+    /// Number of written bytes, including headers and padding.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -64,19 +64,19 @@ impl Counters {
     }
 }
 
-/// The log as submitted: ahead of the disk by the queue.
+/// The log after all submissions. The submissions in the queue are not on disk yet.
 pub(super) struct LogMemory {
     pub state: LogState,
     pub index: Index,
-    /// Segments open for reading, by number.
+    /// Open files of the segments for reading, by segment number.
     pub files: BTreeMap<u64, Arc<dyn DiskFile>>,
     pub failure: Option<WalFailure>,
-    /// Admitted submissions.
+    /// Number of admitted submissions.
     pub submitted: u64,
 }
 
 impl LogMemory {
-    /// Takes records into memory if they do not contradict it; all or none.
+    /// Adds records to memory. Fails and adds none if one of them contradicts the log, or if the log has failed.
     pub fn admit(&mut self, records: &[Record]) -> Result<(), WalError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
@@ -100,17 +100,17 @@ pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub memory: Mutex<LogMemory>,
     pub counters: Counters,
-    /// Start of the running disk operation.
+    /// Start of the running disk operation. `None`: the disk is idle.
     pub busy_since: Mutex<Option<Instant>>,
     pub failure: watch::Sender<Option<WalFailure>>,
-    /// Submissions that are durable.
+    /// Number of submissions that are durable.
     pub durable: Mutex<u64>,
     /// Notified when `durable` grows or the log fails.
     pub durable_changed: Condvar,
 }
 
 impl Shared {
-    /// Runs a disk operation; `busy_since` shows its duration.
+    /// Runs a disk operation and sets `busy_since` meanwhile.
     pub fn on_disk<R>(&self, work: impl FnOnce() -> R) -> R {
         *self.busy_since.lock() = Some(Instant::now());
         let done = work();
@@ -118,7 +118,8 @@ impl Shared {
         done
     }
 
-    /// Sets the failed state. The first failure stays.
+    /// Marks the log as failed and returns the failure. If it had failed before, the first failure stays and is
+    /// returned.
     pub fn fail(&self, failure: WalFailure) -> WalFailure {
         let first = self.memory.lock().failure.get_or_insert(failure).clone();
         self.failure.send_if_modified(|known| known.is_none() && known.replace(first.clone()).is_none());
@@ -126,13 +127,13 @@ impl Shared {
         first
     }
 
-    /// Counts durable submissions.
+    /// Adds to the number of durable submissions.
     pub fn count_durable(&self, submissions: usize) {
         *self.durable.lock() += submissions as u64;
         self.durable_changed.notify_all();
     }
 
-    /// A plan to read a range of entries: at most `bytes_max` of payload, but at least one entry.
+    /// Plans a read of a range of entries: at most `bytes_max` of payload, but at least one entry.
     pub fn plan(&self, range: Range<u64>, bytes_max: usize) -> ReadPlan {
         let memory = self.memory.lock();
         let mut bytes = 0;
@@ -145,7 +146,7 @@ impl Shared {
     }
 }
 
-/// Entries to read: those in memory, and the locations of the others. Stays valid after a purge.
+/// Entries to read: those in memory, and the locations of the others. The plan stays valid after a purge.
 pub struct ReadPlan {
     steps: Vec<ReadStep>,
 }
@@ -195,35 +196,35 @@ fn read_back(point: LogPoint, location: RecordLocation, file: &dyn DiskFile) -> 
 }
 
 impl ReadPlan {
-    /// Whether the read uses the disk and may block.
+    /// True if the read uses the disk and may block.
     pub fn touches_disk(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, ReadStep::OnDisk(..)))
     }
 
-    /// Reads the entries, in order.
+    /// Returns the entries, in order.
     pub fn read(self) -> Result<Vec<EntryRecord>, WalError> {
         self.steps.into_iter().map(ReadStep::read).collect()
     }
 }
 
-/// Health of the log, for its owner: openraft owns the log itself.
+/// Health of the log. openraft owns the log itself, so its former owner keeps this.
 #[derive(Clone)]
 pub struct WalHealth {
     pub(super) shared: Arc<Shared>,
 }
 
 impl WalHealth {
-    /// Set when the log has failed: the node must stop.
+    /// Returns the failure of the log. When it is set, the node must stop.
     pub fn failure(&self) -> watch::Receiver<Option<WalFailure>> {
         self.shared.failure.subscribe()
     }
 
-    /// Counters of the writer.
+    /// Returns the counters of the writer.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// Duration of the running disk operation. `None`: the disk is idle.
+    /// Returns how long the current disk operation has been running. `None`: the disk is idle.
     pub fn sync_running_for(&self) -> Option<Duration> {
         self.shared.busy_since.lock().map(|since| since.elapsed())
     }
@@ -244,12 +245,12 @@ impl WalHealth {
         Ok(())
     }
 
-    /// Bytes of payload held in memory.
+    /// Returns the bytes of payload in memory.
     pub fn cached_bytes(&self) -> usize {
         self.shared.memory.lock().index.cached_bytes()
     }
 
-    /// The node has caught up after a truncation: removes the mark. Blocks for a sync of the folder.
+    /// Removes the mark of a truncation, since the node has caught up. Blocks for a sync of the folder.
     pub fn caught_up(&self) -> io::Result<()> {
         match self.shared.disk.remove(TRUNCATED_MARK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,8 +1,9 @@
 //! The writer: turns submissions into batches and batches into segments, and removes purged segments.
 //!
 //! - Each batch is synced before the next one is written.
-//! - A segment begins with a batch that has only the state of the log, and is created after everything before it was synced.
-//! - Segments are removed from the oldest on, with one sync of the folder each, so that a crash leaves no gap.
+//! - A segment begins with a batch that has only the state of the log. It is created after everything before it was
+//!   synced.
+//! - The oldest segments are removed first, with one sync of the folder for each, so that a crash leaves no gap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use super::record::{LogState, Record, index_of};
 use super::shared::Shared;
 use crate::crash;
 
-/// File name of a segment.
+/// Returns the file name of a segment.
 pub(super) fn segment_name(number: u64) -> String {
     format!("{number:020}.wal")
 }
 
-/// Number of a segment, if the name is one.
+/// Returns the number of a segment. `None` if the name is not that of a segment.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_suffix(".wal")?.parse().ok()?;
     (segment_name(number) == name).then_some(number)
 }
 
-/// A segment that is complete.
+/// A complete segment, which is not written any more.
 pub(super) struct SealedSegment {
     pub number: u64,
-    /// Highest index of its entries, if any.
+    /// Highest index of its entries. `None`: it has no entry.
     pub max_index: Option<u64>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct SealedSegment {
 pub(super) struct ActiveSegment {
     pub number: u64,
     pub file: Arc<dyn DiskFile>,
-    /// Everything before it is synced.
+    /// Offset of the next batch. Everything before it is synced.
     pub offset: u64,
     pub max_index: Option<u64>,
 }
@@ -52,7 +53,7 @@ pub(super) struct Writer {
     pub sealed: VecDeque<SealedSegment>,
     pub active: ActiveSegment,
     pub next_batch: u64,
-    /// State of the log as written; memory is ahead of it by the queue.
+    /// State of the log on disk. The state in memory is ahead by the submissions in the queue.
     pub state: LogState,
     pub frame: Vec<u8>,
 }
@@ -69,7 +70,7 @@ impl Writer {
         guard.closed = true;
     }
 
-    /// Writes one group as one batch and calls its callbacks.
+    /// Writes one group as one batch, then calls its callbacks.
     pub fn write(&mut self, mut group: Vec<Submission>) -> Result<(), WalFailure> {
         let records: Vec<Record> =
             group.iter_mut().flat_map(|submission| std::mem::take(&mut submission.records)).collect();
@@ -106,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One write and one sync at the end of the active segment.
+    /// Appends records to the active segment with one write and one sync.
     fn put(&mut self, records: &[Record]) -> Result<Vec<RecordSpan>, WalFailure> {
         let ActiveSegment { number, file, offset, .. } = &mut self.active;
         let position =
@@ -114,7 +115,7 @@ impl Writer {
         let spans = frame::encode(position, records, &mut self.frame);
         let name = segment_name(*number);
         if let Err(error) = self.shared.on_disk(|| file.write_at(*offset, &self.frame)) {
-            // No promise depends on it. The next opening would truncate it too.
+            // Best effort: no promise depends on this batch, and the next opening would truncate it too.
             let _ = file.cut(*offset);
             return Err(WalFailure::from_io("write", &name, &error));
         }
@@ -148,7 +149,7 @@ impl Writer {
         memory.index.evict();
     }
 
-    /// Seals the active segment and opens the next one.
+    /// Seals the active segment and creates the next one.
     fn begin_segment(&mut self) -> Result<(), WalFailure> {
         let number = self.active.number + 1;
         let file = create_segment(&self.shared, number)?;
@@ -160,13 +161,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the state at the head of an empty segment, and makes its name durable.
+    /// Writes the log's state at the start of an empty segment, and makes the file's name durable.
     pub fn put_head(&mut self) -> Result<(), WalFailure> {
         self.put(&[Record::Head(self.state)])?;
         sync_folder(&self.shared)
     }
 
-    /// Removes the oldest segments as long as all their entries are purged.
+    /// Removes segments whose entries are all purged, the oldest first.
     pub fn remove_purged(&mut self) -> Result<(), WalFailure> {
         let purged = index_of(self.state.purged);
         while let Some(segment) = self.sealed.pop_front_if(|segment| segment.max_index <= purged) {
@@ -222,7 +223,7 @@ fn answer(group: Vec<Submission>, outcome: &Result<(), WalFailure>) {
     group.into_iter().for_each(|submission| submission.answer(outcome.clone()));
 }
 
-/// Answers all waiting callbacks when the writer ends by a failure or a panic.
+/// Calls all waiting callbacks with a failure when the writer ends by a failure or a panic.
 struct FailureGuard<'q> {
     shared: Arc<Shared>,
     queue: &'q Queue,

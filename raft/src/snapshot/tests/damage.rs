@@ -1,4 +1,4 @@
-//! Whatever is done to the files: no row is used that was not written, and no whole snapshot is given up.
+//! Tests of damaged files: no damaged row is used, and no intact snapshot is discarded.
 
 use std::io;
 

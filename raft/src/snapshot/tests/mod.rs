@@ -1,4 +1,4 @@
-//! Snapshots: they come back whole (here), share their chunks (`sharing`), and damage is found (`damage`).
+//! Tests of snapshots: round trips (here), shared chunks (`sharing`), damage (`damage`).
 
 mod damage;
 mod sharing;
@@ -12,7 +12,7 @@ type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const HASH: [u8; 32] = [9; 32];
 
-/// Bytes that depend on both numbers only.
+/// Returns pseudo-random bytes that depend on `number` and `version` only.
 fn filler(number: u64, version: u64, length: usize) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&number.to_le_bytes()).update(&version.to_le_bytes());
@@ -25,7 +25,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("schedule/{number:08}").into_bytes()
 }
 
-/// Rows of some 400 bytes.
+/// Returns a state with rows of about 400 bytes.
 fn state(rows: u64) -> State {
     (0..rows).map(|number| (key(number), filler(number, 0, 350 + (number % 100) as usize))).collect()
 }
@@ -36,7 +36,7 @@ fn opened() -> (tempfile::TempDir, Snapshots) {
     (folder, snapshots)
 }
 
-/// The newest undamaged snapshot.
+/// Returns the newest undamaged snapshot.
 fn newest(snapshots: &Snapshots) -> Option<Manifest> {
     snapshots.list().unwrap().into_iter().find(|manifest| snapshots.verify(manifest).is_ok())
 }

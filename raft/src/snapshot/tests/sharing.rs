@@ -1,4 +1,4 @@
-//! Snapshots share chunks: a new one writes, a follower fetches and garbage collection removes only what it should.
+//! Tests of shared chunks: what a new snapshot writes, a follower fetches, and garbage collection removes.
 
 use super::*;
 

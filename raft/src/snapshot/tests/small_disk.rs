@@ -1,16 +1,16 @@
-//! A small disk for tests of a full one: of snapshots here, and of a whole node (`node/tests/node/main.rs` includes this
-//! file).
+//! A small disk for tests of a full disk: of snapshots here, and of a whole node (`node/tests/node/main.rs` includes
+//! this file).
 
 use std::path::Path;
 use std::process::Command;
 
-/// A file system in memory, of a few megabytes; gone when this is dropped, also by a panic.
+/// A file system in memory, of a few megabytes. Unmounted on drop, even after a panic.
 pub(crate) struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts one. None, with a word, where that is not allowed: mounting needs root.
+    /// Mounts a file system. Without root it reports that the test is skipped, and returns `None`.
     pub(crate) fn mount(megabytes: u32) -> Option<SmallDisk> {
         let folder = tempfile::tempdir().unwrap();
         let size = format!("size={megabytes}m");
@@ -29,7 +29,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a thread of a node may hold a file for a moment longer.
+        // Lazy, because a thread of a node may hold a file for a moment longer.
         let _ = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
     }
 }
