@@ -1,6 +1,6 @@
-//! What comes out of the calendar: firings, absences, their names and the words that explain them.
+//! Results of the calendar: firings and absences, with their names and explanations.
 //!
-//! The texts of [`Remark`] and [`AbsenceReason`] are what `preview` and `schedule create` print.
+//! `preview` and `schedule create` print the texts of [`Remark`] and [`AbsenceReason`].
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use jiff::tz::Offset;
 
 use super::segment::{Clock, Edge};
 
-/// Which of two equal local times.
+/// Which of two equal local times is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fold {
     /// The only one, or the one before the clocks go back.
@@ -20,7 +20,7 @@ pub enum Fold {
 }
 
 impl Fold {
-    /// As a plain number, 0 or 1.
+    /// The fold as a number, 0 or 1.
     pub const fn number(self) -> u8 {
         match self {
             Fold::First => 0,
@@ -29,27 +29,27 @@ impl Fold {
     }
 }
 
-/// The name of an occurrence within its schedule (P7). It never contains "now".
+/// Name of an occurrence within its schedule (P7). It never depends on the current time.
 ///
-/// Names are for equality. They are ordered by instant only under the default policies: with
-/// `shift` or `both` a later name may come first, so order by [`Firing::instant`].
+/// Names are only compared for equality. Their order is that of the instants only under the default policies: with
+/// `shift` or `both` a later name may come first. To sort occurrences, use [`Firing::instant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarName {
-    /// Of a fixed-time pattern: the local time that the pattern names, also when it does not exist
-    /// and the firing was moved.
+    /// For a pattern with fixed times: the local time of the pattern, even if it does not exist and the firing was
+    /// moved.
     Civil {
-        /// On a whole minute.
+        /// Local time; a whole minute.
         local: DateTime,
-        /// Which one, where it exists twice.
+        /// Which one, if the local time exists twice.
         fold: Fold,
     },
-    /// Of an interval pattern, a period or a single instant.
+    /// For a pattern with intervals, a period or a single instant.
     Instant(Timestamp),
 }
 
 impl CalendarName {
-    /// The civil date-time read as if it were UTC, in milliseconds since 1970-01-01T00:00; none for
-    /// an interval pattern. With [`CalendarName::fold`] it is the name as plain numbers.
+    /// The civil date-time as if it were UTC, in milliseconds since 1970-01-01T00:00; `None` for other names. With
+    /// [`CalendarName::fold`] it is the name in numbers.
     pub fn civil_ms(&self) -> Option<i64> {
         match self {
             CalendarName::Civil { local, .. } => Offset::UTC.to_timestamp(*local).ok().map(Timestamp::as_millisecond),
@@ -57,7 +57,7 @@ impl CalendarName {
         }
     }
 
-    /// The fold; [`Fold::First`] for an interval pattern, whose names are unique by themselves.
+    /// The fold; always [`Fold::First`] for an instant, which is unique by itself.
     pub fn fold(&self) -> Fold {
         match self {
             CalendarName::Civil { fold, .. } => *fold,
@@ -76,18 +76,17 @@ impl fmt::Display for CalendarName {
     }
 }
 
-/// One step of a schedule through time: in order of their instants, and of their names where
-/// several share one.
+/// A firing or an absence of a schedule. Steps are in the order of their instants, then of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An occurrence.
+    /// An occurrence fires.
     Fires(Firing),
-    /// A name of the pattern that has no occurrence of its own.
+    /// A name of the pattern has no occurrence of its own.
     Absent(Absence),
 }
 
 impl Step {
-    /// Where on the time line it stands. Never decreases from step to step.
+    /// Position on the time line. It never decreases from step to step.
     pub fn instant(&self) -> Timestamp {
         match self {
             Step::Fires(firing) => firing.instant,
@@ -95,7 +94,7 @@ impl Step {
         }
     }
 
-    /// The name that it fires or explains.
+    /// Name of the firing or the absence.
     pub fn nominal(&self) -> CalendarName {
         match self {
             Step::Fires(firing) => firing.nominal,
@@ -107,67 +106,67 @@ impl Step {
 /// An occurrence and the instant at which it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firing {
-    /// Its name.
+    /// Name of the occurrence.
     pub nominal: CalendarName,
-    /// When it is due. Strictly increases from firing to firing.
+    /// Instant at which it is due. It strictly increases from firing to firing.
     pub instant: Timestamp,
-    /// The zone's offset from UTC then.
+    /// The zone's offset from UTC at that instant.
     pub offset: Offset,
-    /// What a clock change did to it, if anything.
+    /// How a clock change affects it; `None` if it does not.
     pub remark: Option<Remark>,
 }
 
 impl Firing {
-    /// What local clocks show when it is due.
+    /// Local time at which it is due.
     pub fn local(&self) -> DateTime {
         self.offset.to_datetime(self.instant)
     }
 
-    /// RFC 3339 with the local offset: `2026-03-08T03:00:00-04:00`.
+    /// The instant in RFC 3339 with the local offset: `2026-03-08T03:00:00-04:00`.
     pub fn local_text(&self) -> String {
         self.instant.display_with_offset(self.offset).to_string()
     }
 
-    /// The remark as a sentence, empty where there is none.
+    /// The remark as a text; empty if there is none.
     pub fn remark_text(&self) -> String {
         self.remark.map(|remark| remark.to_string()).unwrap_or_default()
     }
 }
 
-/// What a clock change did to a firing.
+/// How a clock change affects a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remark {
     /// Its local time does not exist; it fires at the end of the gap.
     MovedAfterGap {
         /// The local time that the pattern names.
         wanted: DateTime,
-        /// The change.
+        /// The clock change.
         edge: Edge,
-        /// How many other times of the gap fall together with it.
+        /// Number of other times of the gap that fire together with it.
         others: usize,
     },
-    /// Its local time does not exist; it fires later by the width of the gap.
+    /// Its local time does not exist; it fires later by the length of the gap.
     ShiftedOverGap {
         /// The local time that the pattern names.
         wanted: DateTime,
-        /// The change.
+        /// The clock change.
         edge: Edge,
     },
-    /// It exists, and times of the pattern in a gap fall together with it.
+    /// Its local time exists; times of the pattern in a gap fire together with it.
     JoinedFromGap {
-        /// The change.
+        /// The clock change.
         edge: Edge,
-        /// How many.
+        /// Number of these times.
         others: usize,
     },
     /// Its local time exists twice; this is the one before the clocks go back.
     FirstOfTwo {
-        /// The change.
+        /// The clock change.
         edge: Edge,
     },
     /// Its local time exists twice; this is the one after the clocks went back.
     SecondOfTwo {
-        /// The change.
+        /// The clock change.
         edge: Edge,
     },
 }
@@ -201,11 +200,11 @@ fn times(count: usize) -> String {
 /// A name of the pattern that has no firing of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absence {
-    /// The name.
+    /// The name of the pattern.
     pub nominal: CalendarName,
-    /// Where on the time line it stands: the end of its gap, or the firing it falls together with.
+    /// Position on the time line: the end of its gap, or the firing with which it falls together.
     pub at: Timestamp,
-    /// Why.
+    /// Why it has no firing.
     pub reason: AbsenceReason,
 }
 
@@ -214,19 +213,19 @@ pub struct Absence {
 pub enum AbsenceReason {
     /// The zone skipped its whole date.
     DateMissing {
-        /// The change.
+        /// The clock change.
         edge: Edge,
     },
     /// The zone skipped its local time, and `dst_gap` is `skip`.
     TimeMissing {
-        /// The change.
+        /// The clock change.
         edge: Edge,
     },
-    /// The zone skipped its local time, and another firing stands where it was moved to.
+    /// The zone skipped its local time, and another firing is at the instant to which it was moved.
     FallsTogether {
-        /// The change.
+        /// The clock change.
         edge: Edge,
-        /// The name of that firing.
+        /// Name of that firing.
         with: CalendarName,
     },
 }

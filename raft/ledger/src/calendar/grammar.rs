@@ -1,13 +1,13 @@
-//! The cron grammar that we accept: five fields and nicknames, read by croner behind a narrow door.
+//! The cron grammar of Reveille: five fields and nicknames. The library croner parses them after a check.
 //!
-//! croner by itself accepts more than is safe to promise: seconds and years, a month's name in the
-//! weekday field (`JAN` as 1, which is Monday), empty items of a list. So every field is checked
-//! first; numbers, ranges and steps are left to croner.
+//! croner accepts more than is safe to promise: seconds and years, the name of a month in the weekday field (`JAN` as
+//! 1, which is Monday), empty items of a list. So each field is checked first; croner handles numbers, ranges and
+//! steps.
 //!
-//! Where the meaning follows croner: names in any case, `7` and `0` for Sunday, `L` (last day), `LW`
-//! (last weekday), `15W` (weekday nearest to the 15th), `5L` (last Friday), `5#2` (second Friday),
-//! `?` as `*` in the two day fields, `+` before the weekday field for day of month AND weekday.
-//! Without it, two restricted day fields mean OR, as in Vixie cron; only a plain `*` is unrestricted.
+//! The meaning is croner's: names in any case, `7` and `0` for Sunday, `L` (last day), `LW` (last weekday), `15W`
+//! (weekday nearest to the 15th), `5L` (last Friday), `5#2` (second Friday), `?` as `*` in the two day fields. `+`
+//! before the weekday field means day of month AND weekday. Without it, two restricted day fields mean OR, as in Vixie
+//! cron. Only a plain `*` is unrestricted.
 
 use std::fmt;
 
@@ -18,36 +18,36 @@ use jiff::civil::{DateTime, date};
 
 use super::PatternError;
 
-/// Bytes of the longest expression: all sixty minutes listed, and some room.
+/// Longest expression, in bytes: it fits a list of all sixty minutes.
 pub(super) const EXPRESSION_BYTES_MAX: usize = 512;
 
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
 
-/// The Gregorian calendar repeats every 400 years and croner stops at the year 5000: what has no
-/// match from here on has none at all.
+/// The Gregorian calendar repeats every 400 years, and croner stops at the year 5000. A pattern without a match from
+/// this date on never matches.
 const LAST_CYCLE: DateTime = date(4599, 12, 31).at(23, 59, 0, 0);
 
 /// One of the five fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The first.
+    /// The first field.
     Minute,
-    /// The second.
+    /// The second field.
     Hour,
-    /// The third.
+    /// The third field.
     DayOfMonth,
-    /// The fourth.
+    /// The fourth field.
     Month,
-    /// The fifth.
+    /// The fifth field.
     Weekday,
 }
 
 impl Field {
-    /// All five, in the order in which they are written.
+    /// All five fields, in the order in which they are written.
     pub(super) const ALL: [Field; 5] = [Field::Minute, Field::Hour, Field::DayOfMonth, Field::Month, Field::Weekday];
 
-    /// What the field takes: the way out of a syntax error.
+    /// Text for error messages that says what the field accepts.
     pub(super) fn hint(self) -> &'static str {
         match self {
             Field::Minute => "it takes 0-59, lists `0,30`, ranges `0-29` and steps `*/15` or `5-59/15`",
@@ -60,7 +60,7 @@ impl Field {
         }
     }
 
-    /// Whether letters other than names and modifiers of this field are in `word`.
+    /// True if the field accepts this word: a number, `*`, or one of its names and modifiers.
     fn takes(self, word: &str) -> bool {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         if word == "*" || digits(word) {
@@ -90,21 +90,20 @@ impl fmt::Display for Field {
     }
 }
 
-/// One field as it was written.
+/// One field, as the user wrote it.
 pub(super) struct Word {
-    /// Counted from 1.
+    /// Position in the expression, in characters from 1.
     position: usize,
-    /// The field itself.
+    /// Text of the field.
     pub text: String,
 }
 
-/// Reads `expression`; the flag says whether it is a fixed-time pattern: no `*`, `/` or `-` in
-/// minute and hour.
+/// Parses `expression`. The flag is true for a pattern with fixed times: no `*`, `/` or `-` in minute and hour.
 pub(super) fn read(expression: &str) -> Result<(Cron, bool), PatternError> {
     read_words(&split(expression)?, expression)
 }
 
-/// The five fields of `expression`, a nickname written out.
+/// Splits `expression` into its five fields. A nickname is replaced by its fields.
 pub(super) fn split(expression: &str) -> Result<[Word; 5], PatternError> {
     if expression.len() > EXPRESSION_BYTES_MAX {
         return Err(PatternError::TooLong { bytes: expression.len() });
@@ -112,7 +111,7 @@ pub(super) fn split(expression: &str) -> Result<[Word; 5], PatternError> {
     five(words(expand(expression.trim())?.unwrap_or(expression)))
 }
 
-/// As [`read`], of fields that were split from `expression`.
+/// Like [`read`], for fields that were split from `expression`.
 pub(super) fn read_words(words: &[Word; 5], expression: &str) -> Result<(Cron, bool), PatternError> {
     for (field, word) in Field::ALL.into_iter().zip(words) {
         check(field, word)?;
@@ -125,7 +124,7 @@ pub(super) fn read_words(words: &[Word; 5], expression: &str) -> Result<(Cron, b
     Ok((cron, fixed))
 }
 
-/// The five fields behind a nickname; none when it is not one.
+/// The five fields of a nickname; `None` if the expression is not a nickname.
 fn expand(expression: &str) -> Result<Option<&'static str>, PatternError> {
     if !expression.starts_with('@') {
         return Ok(None);
@@ -162,12 +161,12 @@ fn five(words: Vec<Word>) -> Result<[Word; 5], PatternError> {
     })
 }
 
-/// Whether a sixth field is a year rather than a weekday after seconds.
+/// True if a sixth field is a year rather than a weekday after seconds.
 fn names_years(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_digit()).any(|number| number.len() == 4)
 }
 
-/// Lets through only what means the same to us, to the reader and to croner.
+/// Accepts only fields that have the same meaning for Reveille, the reader and croner.
 fn check(field: Field, word: &Word) -> Result<(), PatternError> {
     let text = word.text.to_ascii_uppercase();
     if matches!(field, Field::Weekday | Field::DayOfMonth) && text == "?" {
@@ -209,7 +208,7 @@ fn parse(fields: &[&str; 5]) -> Result<Cron, CronError> {
     parser.parse(&fields.join(" "))
 }
 
-/// croner does not say which field it refused: the one that fails alone.
+/// Finds the invalid field, which croner does not report: it is the field that fails alone.
 fn blame(words: &[Word; 5], error: &CronError) -> PatternError {
     let alone = Field::ALL.into_iter().zip(words).enumerate().find_map(|(place, (field, word))| {
         let mut fields = ["*"; 5];
@@ -224,7 +223,7 @@ pub(super) fn syntax(field: Field, word: &Word, problem: String) -> PatternError
     PatternError::Syntax { field, position: word.position, text: word.text.clone(), problem }
 }
 
-/// croner's words as the middle of a sentence.
+/// Returns croner's message in the form of the middle of a sentence.
 fn plain(error: &CronError) -> String {
     let text = match error {
         CronError::ComponentError(text) | CronError::InvalidPattern(text) | CronError::IllegalCharacters(text) => {
@@ -237,7 +236,7 @@ fn plain(error: &CronError) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Does this item of a list ask for a drawn value? No name of a month or a weekday begins so.
+/// True if this list item asks for a value from the hash. No name of a month or a weekday begins with `H`.
 pub(super) fn is_hashed(item: &str) -> bool {
     item.starts_with(['H', 'h'])
 }

@@ -1,28 +1,27 @@
-//! `H` in a cron field: a value that is drawn from the schedule's tenant and name, so that schedules by the
-//! hour or by the night do not all begin in the same minute. A hash, not chance: the same name has the same
-//! place on every node and in every life.
+//! `H` in a cron field: a value that is a hash of the schedule's tenant and name. It spreads schedules, so that hourly
+//! or nightly ones do not all begin in the same minute. The same name has the same value on every node and after a
+//! restart.
 //!
-//! Forms, as Jenkins has them: `H`, `H(0-7)`, `H/15` and `H(0-29)/10`, also as items of a list. `H` alone is
-//! any value of its field, a day of the month from 1 to 28; with a step it is where the steps begin. It is
-//! written out before anything else reads the expression, and what it came to is stored: a later release
-//! that draws otherwise moves no schedule.
+//! The forms are those of Jenkins: `H`, `H(0-7)`, `H/15` and `H(0-29)/10`, also as items of a list. `H` alone is any
+//! value of its field; for a day of the month it is 1 to 28. With a step, the hash selects the first value. `H` is
+//! replaced before the expression is parsed, and the result is stored. So a later release with another hash moves no
+//! schedule.
 
 use super::PatternError;
 use super::grammar::{Field, Word, is_hashed, read_words, split, syntax};
 use super::when::When;
 
-/// Separates these hashes from every other use of the same names.
+/// Key derivation context: separates these hashes from other uses of the same names.
 const CONTEXT: &str = "reveille 2026 calendar cron hash v1";
 
-/// What `H` may be followed by, for an error.
+/// Forms of `H`, for error messages.
 const FORMS: &str = "`H` stands alone, with a range as H(0-7), with a step as H/15, or with both as H(0-29)/10";
 
 impl When {
-    /// A cron expression of the schedule of that tenant and name, with every `H` written out.
+    /// Makes a cron expression for the schedule of this tenant and name. Each `H` is replaced by its value.
     ///
-    /// # Errors
-    /// As [`Pattern::compile`](super::Pattern::compile): the places that are named are those of the
-    /// expression as it was written.
+    /// # Errors As [`Pattern::compile`](super::Pattern::compile). Positions in errors are those of the expression as
+    /// written.
     pub fn cron(expression: String, tenant: &str, name: &str) -> Result<When, PatternError> {
         let mut words = split(&expression)?;
         if !words.iter().any(|word| items(&word.text).any(is_hashed)) {
@@ -38,7 +37,7 @@ impl When {
     }
 }
 
-/// The items of a field's list.
+/// Items of a field's list.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.strip_prefix('+').unwrap_or(text).split(',')
 }
@@ -53,7 +52,7 @@ fn write_out(field: Field, text: &str, names: (&str, &str)) -> Result<String, St
     Ok(format!("{plus}{}", items?.join(",")))
 }
 
-/// One item: a value, or a range with a step that begins anywhere within the first step.
+/// Replaces one item by a value, or by a range whose first value is within the first step.
 fn item_of(field: Field, item: &str, draw: impl Fn(u32) -> u32) -> Result<String, String> {
     let forms = || format!("`{item}` has no meaning; {FORMS}");
     let rest = item.get(1..).unwrap_or_default();
@@ -93,19 +92,19 @@ fn number(text: &str) -> Option<u32> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// From and to of a plain `H`, and of what a range may hold.
+/// First and last value of a plain `H`, and the limits of an explicit range.
 fn bounds(field: Field) -> ((u32, u32), (u32, u32)) {
     match field {
         Field::Minute => ((0, 59), (0, 59)),
         Field::Hour => ((0, 23), (0, 23)),
-        // Every month has it.
+        // Every month has these days.
         Field::DayOfMonth => ((1, 28), (1, 31)),
         Field::Month => ((1, 12), (1, 12)),
         Field::Weekday => ((0, 6), (0, 6)),
     }
 }
 
-/// A number below `below`, uniform over names; another one for each item of each field.
+/// Returns a number below `below`, uniform over names. Each item of each field gets its own number.
 fn draw((tenant, name): (&str, &str), field: Field, place: usize, below: u32) -> u32 {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     for text in [tenant, name] {

@@ -1,29 +1,15 @@
-//! The calendar: from "when" as a person wrote it to the exact instants at which a schedule fires.
+//! The calendar: computes the exact instants at which a schedule fires. It is pure; `apply` never calls it (P2).
 //!
-//! Called by the leader before it proposes a `Fire` (P8), by `schedule create` and `preview`, and by
-//! catch-up (P16). It is pure: the zone, the policies and the instant to search from arrive as values;
-//! it reads no clock and owns no time zone database. `apply` never calls it (P2): the instants that
-//! were decided here travel in the entry.
-//!
-//! What it promises:
+//! Called by the leader before it proposes a `Fire` (P8), by `schedule create`, `preview` and catch-up (P16).
 //! - **Strict order.** Instants of firings strictly increase, whatever the zone does.
-//! - **Closed accounting (P1, P8).** Every civil time that a fixed-time pattern names is a [`Firing`]
-//!   or an [`Absence`] with its [`AbsenceReason`]; nothing is dropped in silence.
-//! - **No memory.** The steps after an instant depend on nothing but the arguments: to stop after any
-//!   firing and to ask again from its instant gives the same continuation.
-//! - **Stable names (P7).** A fixed-time pattern's occurrence is named by civil date-time and fold, an
-//!   interval pattern's by its instant.
+//! - **Complete accounting (P1, P8).** Each civil time of a fixed-time pattern is a [`Firing`] or an [`Absence`] with its
+//!   [`AbsenceReason`].
+//! - **No memory.** A caller may stop after any firing and continue from its instant, with the same result.
+//! - **Stable names (P7).** A fixed-time occurrence is named by civil date-time and fold, any other by its instant.
 //!
-//! How: a zone is a row of segments of constant offset (`segment.rs`); within one, civil time runs as
-//! UTC does, so the next firing is the next civil match; at the edges between segments the policies
-//! decide (`walk.rs`). croner reads the cron grammar and searches in civil time only; its own handling
-//! of clock changes is not used.
-//!
-//! What it is not: it does not know what was already fired, how late is too late, or whether a zone
-//! exists; [`nearest_names`] only helps those who refuse an unknown one.
-//!
-//! Reading order: [`when`] (what is stored), [`pattern`] (what it compiles to) with `grammar.rs`,
-//! [`policy`], [`firing`] (what comes out), [`resolver`], [`range`], [`mod@spread`].
+//! A zone is a series of segments of constant offset (`segment.rs`); at the edges the policies decide (`walk.rs`). For
+//! errors about unknown zones: [`nearest_names`]. Reading order: [`when`], [`pattern`], [`policy`], [`firing`],
+//! [`resolver`], [`range`], [`mod@spread`].
 
 pub mod firing;
 mod grammar;

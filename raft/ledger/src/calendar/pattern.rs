@@ -1,5 +1,5 @@
-//! A [`When`] that was checked: what the resolver walks over. Whatever compiles here has at least one
-//! occurrence in every 400 years of the calendar (or is a single instant), so a search always ends.
+//! A compiled [`When`], which the resolver searches. It has at least one occurrence in every 400 years of the calendar,
+//! or is a single instant. So every search ends.
 
 use croner::Cron;
 use jiff::{SignedDuration, Timestamp};
@@ -8,9 +8,9 @@ use thiserror::Error;
 use super::grammar::{self, Field};
 use super::when::When;
 
-/// The shortest period, in milliseconds: each firing costs a log entry.
+/// Shortest period, in milliseconds: each firing costs a log entry.
 const PERIOD_MIN_MS: u64 = 1_000;
-/// The longest period, in milliseconds: ten years.
+/// Longest period, in milliseconds: ten years.
 const PERIOD_MAX_MS: u64 = 10 * 366 * 24 * 3_600_000;
 
 /// A compiled [`When`].
@@ -19,7 +19,7 @@ pub struct Pattern {
     pub(super) rule: Rule,
 }
 
-/// The three ways to find a next instant.
+/// The three kinds of patterns, by how the next instant is found.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
     Once { instant: Timestamp },
@@ -28,10 +28,9 @@ pub(super) enum Rule {
 }
 
 impl Pattern {
-    /// Checks `when`, once and for all.
+    /// Checks and compiles `when`.
     ///
-    /// # Errors
-    /// A [`PatternError`] that says what is wrong, where, and what to write instead.
+    /// # Errors Returns a [`PatternError`] that says what is wrong, where, and what to write instead.
     pub fn compile(when: &When) -> Result<Pattern, PatternError> {
         let rule = match when {
             When::At { instant_ms } => Rule::Once { instant: instant(*instant_ms)? },
@@ -52,13 +51,13 @@ impl Pattern {
         Ok(Pattern { rule })
     }
 
-    /// Whether occurrences are named by civil date-time and fold (P7), and the policies apply.
+    /// True if occurrences are named by civil date-time and fold (P7), and the policies for clock changes apply.
     /// Otherwise they are named by their instant.
     pub fn is_fixed_time(&self) -> bool {
         matches!(self.rule, Rule::Civil { fixed: true, .. })
     }
 
-    /// The distance between two occurrences of an interval.
+    /// Time between two occurrences of an interval, in milliseconds; `None` for other patterns.
     pub fn period_ms(&self) -> Option<i64> {
         match &self.rule {
             Rule::Interval { period, .. } => i64::try_from(period.as_millis()).ok(),
@@ -84,92 +83,92 @@ fn period(period_ms: u64) -> Result<SignedDuration, PatternError> {
     }
 }
 
-/// Why a [`When`] is refused at creation. Deterministic: the same input is always refused.
+/// Why a [`When`] is refused at creation. The same input always gives the same error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PatternError {
-    /// Nothing but white space.
+    /// The expression is empty or blank.
     #[error(
         "the cron expression is empty; give five fields (minute hour day-of-month month weekday), such as `0 9 * * mon-fri`, or a nickname such as @daily"
     )]
     Empty,
-    /// Longer than any sensible expression.
+    /// The expression is longer than any useful one.
     #[error("the cron expression has {bytes} bytes, more than {bytes_max}; split it into several schedules", bytes_max = grammar::EXPRESSION_BYTES_MAX)]
     TooLong {
-        /// Its length.
+        /// Length of the expression, in bytes.
         bytes: usize,
     },
-    /// Fewer than five fields, or more than seven.
+    /// The expression has fewer than five fields, or more than seven.
     #[error(
         "a cron expression has five fields (minute hour day-of-month month weekday), this one has {found}; write `*` for a field that does not matter"
     )]
     FieldCount {
-        /// How many fields it has.
+        /// Number of fields.
         found: usize,
     },
-    /// Six fields: the first would be seconds.
+    /// The expression has six fields; the first would be seconds.
     #[error(
         "seconds are not allowed: the expression has six fields; drop the first, or give a period instead of a cron expression"
     )]
     SecondsNotAllowed,
-    /// A field for the year.
+    /// The expression has a field for the year.
     #[error("years are not allowed: drop the year and give the schedule a start and an end, or a single instant")]
     YearsNotAllowed,
-    /// A word after `@` that is no nickname.
+    /// The word after `@` is not a nickname.
     #[error("`{nickname}` is no nickname; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually")]
     UnknownNickname {
-        /// As it was written.
+        /// The nickname, as the user wrote it.
         nickname: String,
     },
-    /// A field that cannot be read.
+    /// A field is invalid.
     #[error("{field} field `{text}` (position {position}): {problem}; {hint}", hint = field.hint())]
     Syntax {
-        /// Which of the five.
+        /// The field.
         field: Field,
-        /// Where the field starts in the expression, counted from 1.
+        /// Position of the field in the expression, in characters from 1.
         position: usize,
-        /// The field as it was written.
+        /// Text of the field, as the user wrote it.
         text: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// It can be read, but no date of the calendar matches.
+    /// The expression is valid, but no date of the calendar matches it.
     #[error(
         "`{expression}` never fires: no date matches its day and month; for the last day of each month write `L` as day of month"
     )]
     NeverFires {
-        /// As it was written.
+        /// The expression, as the user wrote it.
         expression: String,
     },
-    /// A period of nothing.
+    /// The period is zero.
     #[error("the period is zero; give at least one second")]
     ZeroPeriod,
-    /// A period below a second or above ten years.
+    /// The period is shorter than a second or longer than ten years.
     #[error("a period of {period_ms} ms is out of range; give from one second to ten years")]
     PeriodOutOfRange {
         /// The period, in milliseconds.
         period_ms: u64,
     },
-    /// A time of day that no clock shows.
+    /// The time of day does not exist.
     #[error("{hour:02}:{minute:02} is no time of day; give from 00:00 to 23:59")]
     TimeOfDay {
-        /// The hour asked for.
+        /// The hour, as the user gave it.
         hour: u8,
-        /// The minute asked for.
+        /// The minute, as the user gave it.
         minute: u8,
     },
-    /// An empty set of weekdays.
+    /// The set of weekdays is empty.
     #[error("no weekday is chosen, so it never fires; give days such as mon-fri, or leave them out")]
     NoWeekday,
-    /// A word that is no weekday.
+    /// The word is not a weekday.
     #[error("`{text}` is no weekday; use mon, tue, wed, thu, fri, sat, sun, lists and ranges")]
     UnknownWeekday {
-        /// As it was written.
+        /// The word, as the user wrote it.
         text: String,
     },
-    /// An instant outside the years -9999 to 9999.
+    /// The instant is outside the years -9999 to 9999.
     #[error("the instant {instant_ms} ms is out of range; give milliseconds since 1970-01-01T00:00Z")]
     InstantOutOfRange {
-        /// Milliseconds since the Unix epoch.
+        /// The instant, in milliseconds since the Unix epoch.
         instant_ms: i64,
     },
 }

@@ -1,4 +1,4 @@
-//! What happens to a fixed-time pattern where the clocks change. Interval patterns take no part.
+//! Policies for a fixed-time pattern when the clocks change. They do not apply to interval patterns.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,49 +6,48 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A local time that does not exist, because the clocks went forward over it.
+/// Policy for a local time that does not exist, because the clocks go forward over it.
 ///
-/// Whatever the value, a time on a date that does not exist at all is skipped: an occurrence belongs
-/// to its date, and a mail of a day that never was is wanted on no other day.
+/// A time on a date that does not exist at all is always skipped: an email for that date is not wanted on another day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DstGap {
-    /// The first instant after the gap; times of one gap fall together there.
+    /// It fires at the first instant after the gap. Several times of one gap fire together.
     #[default]
     After,
-    /// Later by the gap's width: 02:30 becomes 03:30.
+    /// It fires later by the length of the gap: 02:30 becomes 03:30.
     Shift,
-    /// Not at all on that date.
+    /// It does not fire on that date.
     Skip,
 }
 
-/// A local time that exists twice, because the clocks went back over it.
+/// Policy for a local time that exists twice, because the clocks go back over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DstOverlap {
-    /// Before the clocks go back.
+    /// It fires before the clocks go back.
     #[default]
     First,
-    /// After the clocks went back.
+    /// It fires after the clocks went back.
     Second,
-    /// Twice.
+    /// It fires twice.
     Both,
 }
 
-/// Both knobs.
+/// Both policies for clock changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DstPolicies {
-    /// For local times that do not exist.
+    /// Policy for local times that do not exist.
     pub gap: DstGap,
-    /// For local times that exist twice.
+    /// Policy for local times that exist twice.
     pub overlap: DstOverlap,
 }
 
-/// A word that is no value of its knob.
+/// A word is not a value of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
-    /// Not a value of `dst_gap`.
+    /// The word is not a value of `dst_gap`.
     #[error("`{0}` is no value of dst_gap; use after, shift or skip")]
     Gap(String),
-    /// Not a value of `dst_overlap`.
+    /// The word is not a value of `dst_overlap`.
     #[error("`{0}` is no value of dst_overlap; use first, second or both")]
     Overlap(String),
 }

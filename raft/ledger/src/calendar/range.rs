@@ -1,6 +1,6 @@
-//! The steps of a stretch of time: what catch-up opens or explains (P8, P16), always bounded.
+//! Steps of a bounded range of time, which catch-up opens or explains (P8, P16).
 //!
-//! Ranges are open below and closed above, as `fired_through` is: `(after, through]`.
+//! Like `fired_through`, ranges exclude their start and include their end: `(after, through]`.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -10,17 +10,17 @@ use super::pattern::{Pattern, Rule};
 use super::policy::DstPolicies;
 use super::resolver::{at_instant, beat, beats_through, steps_after};
 
-/// The steps of a range, or its beginning.
+/// The steps of a range, or the first ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// In order. All steps of an instant, or none.
+    /// The steps, in order. An instant is never split.
     pub steps: Vec<Step>,
-    /// Whether these are all. Otherwise the rest follows the last step's instant.
+    /// True if the range has no further steps. Otherwise they follow the last step's instant.
     pub complete: bool,
 }
 
-/// The steps in `(after, through]`. It stops at the first instant by which there are `limit` of
-/// them; those of the last instant are never torn apart, so it may hold a few more.
+/// Returns the steps in `(after, through]`. Stops at the first instant at which there are `limit` steps. The steps of
+/// an instant stay together, so there may be a few more.
 pub fn missed(
     pattern: &Pattern,
     zone: &TimeZone,
@@ -43,23 +43,23 @@ pub fn missed(
     Missed { steps, complete: true }
 }
 
-/// How much a range holds.
+/// Number of firings and absences of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Occurrences.
+    /// Number of occurrences.
     pub firings: u64,
-    /// Names without one.
+    /// Number of names without an occurrence.
     pub absences: u64,
-    /// The first occurrence.
+    /// First occurrence; `None` if there is none.
     pub first: Option<Firing>,
-    /// The last occurrence that was counted.
+    /// Last occurrence that was counted; `None` if there is none.
     pub last: Option<Firing>,
-    /// Whether the whole range was counted. Otherwise the rest follows the last occurrence's instant.
+    /// True if the whole range was counted. Otherwise the rest follows the last occurrence's instant.
     pub complete: bool,
 }
 
-/// Counts `(after, through]` without keeping it, up to `limit` occurrences. A period is counted by
-/// arithmetic, whatever the limit.
+/// Counts the steps in `(after, through]`, up to `limit` occurrences, and does not keep them. An interval is counted by
+/// arithmetic, without the limit.
 pub fn count(
     pattern: &Pattern,
     zone: &TimeZone,

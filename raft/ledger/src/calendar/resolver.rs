@@ -1,4 +1,4 @@
-//! The questions: what fires after an instant, and what comes after that.
+//! Finds the firings and absences of a pattern after an instant.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use super::pattern::{Pattern, Rule};
 use super::policy::DstPolicies;
 use super::walk::Walk;
 
-/// The first firing strictly after `after`; none when there is none any more (a single instant that
-/// is past, or the year 5000).
+/// Returns the first firing strictly after `after`. `None` if there is none: a single instant has passed, or the year
+/// 5000 is reached.
 pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, after: Timestamp) -> Option<Firing> {
     steps_after(pattern, zone, policies, after).find_map(|step| match step {
         Step::Fires(firing) => Some(firing),
@@ -19,11 +19,10 @@ pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, af
     })
 }
 
-/// All steps strictly after `after`, in order; without end for most patterns.
+/// Iterates over all steps strictly after `after`, in order; endless for most patterns.
 ///
-/// An interval pattern has no absences: its names are instants, and every instant exists.
-/// Steps of one instant come together: a caller that stops and continues later stops between two instants
-/// and passes the last one as `after`.
+/// An interval pattern has no absences: its names are instants, and each instant exists. The steps of one instant come
+/// together. A caller that stops and continues later must stop between two instants and pass the last one as `after`.
 pub fn steps_after<'a>(
     pattern: &'a Pattern,
     zone: &'a TimeZone,
@@ -40,7 +39,7 @@ pub fn steps_after<'a>(
     Steps { zone, source, ready: VecDeque::new() }
 }
 
-/// The iterator of [`steps_after`]. Instants never decrease; those of firings strictly increase.
+/// Iterator of [`steps_after`]. Instants never decrease; those of firings strictly increase.
 #[derive(Clone, Debug)]
 pub struct Steps<'a> {
     zone: &'a TimeZone,
@@ -78,13 +77,13 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// A firing that is named by its instant and knows no clock changes.
+/// Returns a firing that is named by its instant, without a remark.
 pub(super) fn at_instant(instant: Timestamp, zone: &TimeZone) -> Firing {
     let nominal = CalendarName::Instant(instant);
     Firing { nominal, instant, offset: zone.to_offset(instant), remark: None }
 }
 
-/// The first of `anchor`, `anchor + period`, … after `after`.
+/// Returns the first of `anchor`, `anchor + period`, … that is after `after`.
 fn beat_after(anchor: Timestamp, period: SignedDuration, after: Timestamp) -> Option<Timestamp> {
     if after < anchor {
         return Some(anchor);
@@ -92,13 +91,13 @@ fn beat_after(anchor: Timestamp, period: SignedDuration, after: Timestamp) -> Op
     beat(anchor, period, beats_through(anchor, period, after))
 }
 
-/// How many of `anchor`, `anchor + period`, … lie at or before `through`.
+/// Number of the instants `anchor`, `anchor + period`, … that are not after `through`.
 pub(super) fn beats_through(anchor: Timestamp, period: SignedDuration, through: Timestamp) -> i128 {
     let elapsed = through.as_nanosecond() - anchor.as_nanosecond();
     elapsed.div_euclid(period.as_nanos().max(1)).saturating_add(1).max(0)
 }
 
-/// `anchor + number * period`, as far as the calendar goes.
+/// Returns `anchor + number * period`; `None` if it is outside the calendar.
 pub(super) fn beat(anchor: Timestamp, period: SignedDuration, number: i128) -> Option<Timestamp> {
     let elapsed = period.as_nanos().checked_mul(number)?;
     Timestamp::from_nanosecond(anchor.as_nanosecond().checked_add(elapsed)?).ok()

@@ -1,14 +1,14 @@
-//! The search for a civil match: croner's, in civil time only, with its last answer kept.
+//! Searches for a civil match with croner, in civil time only, and keeps the last result.
 
 use croner::Cron;
 use jiff::civil::DateTime;
 
-/// A pattern that fires once a year is not searched anew in each segment on the way: the last answer
-/// holds for every start between the one it was found from and itself.
+/// The search for the next civil match. The last result is valid for each start between its own start and the match. So
+/// a pattern that fires once a year is not searched again in each segment.
 #[derive(Clone, Debug)]
 pub(super) struct Search<'a> {
     cron: &'a Cron,
-    /// (low, match): the match, or none at all, that follows `low`.
+    /// Start of the last search, and the match that follows it; the inner `None`: there is no match.
     known: Option<(DateTime, Option<DateTime>)>,
 }
 
@@ -17,7 +17,7 @@ impl<'a> Search<'a> {
         Search { cron, known: None }
     }
 
-    /// The first match after `low`; none when croner's calendar ends (year 5000).
+    /// Returns the first match after `low`; `None` at the end of croner's calendar (year 5000).
     pub(super) fn after(&mut self, low: DateTime) -> Option<DateTime> {
         match self.known {
             Some((from, Some(found))) if from <= low && low < found => Some(found),
@@ -30,7 +30,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether there is no match any more.
+    /// True if the last search found no match.
     pub(super) fn is_exhausted(&self) -> bool {
         matches!(self.known, Some((_, None)))
     }

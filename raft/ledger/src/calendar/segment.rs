@@ -1,12 +1,12 @@
-//! A zone as a row of segments: stretches of constant offset from UTC, with the edges between them.
+//! A zone as a series of segments of constant offset from UTC, with the edges between them.
 //!
-//! Inside a segment civil time runs as UTC does. At an edge the clocks go forward (a **gap**: local
-//! times that do not exist) or back (an **overlap**: local times that exist twice). Changes of name
-//! or of the DST flag alone are no edges.
+//! Within a segment civil time runs like UTC. At an edge the clocks go forward (a **gap**: local times that do not
+//! exist) or back (an **overlap**: local times that exist twice). A change of only the name or the DST flag is not an
+//! edge.
 //!
-//! An overlap is read from its one edge, so the two passes of a local time must lie in neighbouring
-//! segments. That holds as long as no zone changes its offset twice within the width of a change; in
-//! the whole database the shortest time between two changes since 1900 is a week (a test watches it).
+//! An overlap is evaluated at its one edge, so both passes of a local time must be in neighbouring segments. This holds
+//! if no zone changes its offset twice within the length of a change. In the whole database the shortest time between
+//! two changes since 1900 is a week (a test checks this).
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 /// A change of a zone's offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The first instant with the new offset.
+    /// First instant with the new offset.
     pub at: Timestamp,
-    /// What local clocks would have shown then with the old offset.
+    /// Local time at that instant by the old offset.
     pub from: DateTime,
-    /// What they show.
+    /// Local time at that instant by the new offset.
     pub to: DateTime,
 }
 
@@ -33,17 +33,17 @@ impl Edge {
         (before != after).then_some(edge)
     }
 
-    /// Whether clocks go forward.
+    /// True if the clocks go forward.
     pub fn is_gap(&self) -> bool {
         self.from < self.to
     }
 
-    /// Whether clocks go back over `local`, so that it exists once on each side.
+    /// True if the clocks go back over `local`, so that it exists on both sides.
     pub(super) fn repeats(&self, local: DateTime) -> bool {
         self.to <= local && local < self.from
     }
 
-    /// Whether the gap swallows the whole date of `local`.
+    /// True if the gap contains the whole date of `local`.
     pub(super) fn swallows_date_of(&self, local: DateTime) -> bool {
         let midnight = local.date().to_datetime(jiff::civil::Time::midnight());
         let next = local.date().tomorrow().map(|date| date.to_datetime(midnight.time()));
@@ -51,7 +51,7 @@ impl Edge {
     }
 }
 
-/// "clocks go forward from 02:00 to 03:00", with dates where they differ.
+/// Prints "clocks go forward from 02:00 to 03:00", with dates if they differ.
 impl fmt::Display for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = if self.is_gap() { "forward" } else { "back" };
@@ -63,7 +63,7 @@ impl fmt::Display for Edge {
     }
 }
 
-/// The time of day as a wall clock shows it: seconds only where there are any.
+/// Prints a time of day like a wall clock, with seconds only if they are not zero.
 pub(super) struct Clock(pub(super) DateTime);
 
 impl fmt::Display for Clock {
@@ -76,19 +76,19 @@ impl fmt::Display for Clock {
     }
 }
 
-/// A stretch of constant offset.
+/// A range of time with a constant offset.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     /// Local time minus UTC.
     pub(super) offset: Offset,
-    /// Where it begins; none when it has always been so.
+    /// The edge at its start; `None` if it has no start.
     pub(super) opening: Option<Edge>,
-    /// Where it ends; none when it will always be so.
+    /// The edge at its end; `None` if it has no end.
     pub(super) closing: Option<Edge>,
 }
 
 impl Segment {
-    /// The segment in which `instant` lies.
+    /// Returns the segment that contains `instant`.
     pub(super) fn containing(zone: &TimeZone, instant: Timestamp) -> Segment {
         let offset = zone.to_offset(instant);
         let through = instant.checked_add(NANOSECOND).unwrap_or(Timestamp::MAX);
@@ -100,19 +100,19 @@ impl Segment {
         Segment { offset, opening, closing: closing(zone, instant, offset) }
     }
 
-    /// The next segment; none when this one never ends.
+    /// Returns the next segment; `None` if this one has no end.
     pub(super) fn following(&self, zone: &TimeZone) -> Option<Segment> {
         let opening = self.closing?;
         let offset = zone.to_offset(opening.at);
         Some(Segment { offset, opening: Some(opening), closing: closing(zone, opening.at, offset) })
     }
 
-    /// What local clocks show at `instant`, by this segment's offset.
+    /// Local time at `instant`, by this segment's offset.
     pub(super) fn local(&self, instant: Timestamp) -> DateTime {
         self.offset.to_datetime(instant)
     }
 
-    /// The instant at which clocks show `local`; none when this segment ends before it.
+    /// Returns the instant of the local time `local`; `None` if this segment ends before it.
     pub(super) fn instant(&self, local: DateTime) -> Option<Timestamp> {
         let instant = self.offset.to_timestamp(local).ok()?;
         self.closing.is_none_or(|edge| instant < edge.at).then_some(instant)

@@ -1,5 +1,5 @@
-//! Jitter: where in its window an occurrence opens. A hash, not chance: every leader, now and after a
-//! fail-over, computes the same place, and a seed spreads the schedules of a tenant evenly.
+//! Jitter: the delay of an occurrence within its window. It is a hash, so every leader computes the same delay, also
+//! after a fail-over. The seed spreads the schedules of a tenant evenly.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use jiff::Timestamp;
 
 use super::firing::{CalendarName, Firing};
 
-/// Separates these hashes from every other use of the same seed.
+/// Key derivation context: separates these hashes from other uses of the same seed.
 const CONTEXT: &str = "reveille 2026 calendar spread v1";
 
-/// How long after its instant `firing` opens: whole milliseconds, at least zero, less than `window`
-/// and less than the time to `next`, so that it never reaches the next nominal instant.
+/// Delay of a firing after its instant, in whole milliseconds. It is less than `window` and less than the time to
+/// `next`, so it never reaches the next nominal instant.
 ///
-/// `seed` names the schedule. The place hangs on the firing's name, not on its instant, so new rules
-/// of a zone do not move it.
+/// `seed` names the schedule. The hash uses the firing's name and not its instant, so new rules of a zone do not change
+/// the delay.
 pub fn spread(seed: &[u8], firing: &Firing, next: Option<Timestamp>, window: Duration) -> Duration {
     let room = next.map(|next| Duration::try_from(next.duration_since(firing.instant)));
     let room = room.map_or(window, |room| room.unwrap_or_default().min(window));
@@ -23,7 +23,7 @@ pub fn spread(seed: &[u8], firing: &Firing, next: Option<Timestamp>, window: Dur
     Duration::from_millis(u64::try_from(place_ms).unwrap_or(u64::MAX))
 }
 
-/// A number that is uniform over all u64.
+/// Returns a hash that is uniform over all u64.
 fn draw(seed: &[u8], nominal: &CalendarName) -> u64 {
     let (kind, number) = match nominal {
         CalendarName::Civil { fold, .. } => (fold.number(), nominal.civil_ms().unwrap_or_default()),

@@ -1,13 +1,13 @@
-//! The walk of a civil pattern over a zone: segment by segment, one instant at a time.
+//! Iterates over the instants of a civil pattern in a zone, segment by segment.
 //!
-//! Two streams are merged. The **own** firings of a segment are its civil matches in order. The
-//! **moved** ones are the matches inside the gap at its opening edge, each with the instant that
-//! `dst_gap` gives it. What shares an instant becomes one firing; the others are explained.
+//! Two streams are merged. The **own** firings of a segment are its civil matches, in order. The **moved** ones are the
+//! matches inside the gap at its opening edge, each with the instant that `dst_gap` gives it. Matches with the same
+//! instant become one firing; the others are explained.
 //!
 //! Invariants:
 //! - civil matches at or below `low` are done in this segment;
-//! - `moved` is sorted by instant, and all of it lies in this segment;
-//! - instants that were given out only grow.
+//! - `moved` is sorted by instant, and all its instants are in this segment;
+//! - returned instants only increase.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ use crate::injected_bugs::{self, Bug};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Walk<'a> {
     search: Search<'a>,
@@ -37,7 +37,7 @@ pub(super) struct Walk<'a> {
     moved: VecDeque<Moved>,
 }
 
-/// A civil match that exists in the segment, and fires by the policy.
+/// A civil match that exists in the segment and fires by the policy.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     local: DateTime,
@@ -56,7 +56,7 @@ struct Moved {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk whose steps all lie after `after`.
+    /// Returns a walk whose steps are all after `after`.
     pub(super) fn new(
         cron: &'a Cron,
         fixed: bool,
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
         let search = Search::new(cron);
         let moved = VecDeque::new();
         let mut walk = Walk { search, fixed, zone, policies, segment, low, own: None, moved };
-        // Only shifted times lie beyond the edge itself, and no further than the gap is wide.
+        // Only shifted times are after the edge, by at most the length of the gap.
         let edge = walk
             .segment
             .opening
@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// All steps of the next instant that has any; none when there is no further one.
+    /// Returns all steps of the next instant that has any; `None` if there is none.
     pub(super) fn next_instant(&mut self) -> Option<Vec<Step>> {
         loop {
             let own = self.peek_own();
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next own firing of this segment.
+    /// Returns the next own firing of this segment, without consuming it.
     fn peek_own(&mut self) -> Option<Own> {
         while self.own.is_none() {
             let local = self.search.after(self.low)?;
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         self.own
     }
 
-    /// Applies `dst_overlap`: none for the pass that does not fire.
+    /// Applies `dst_overlap`: `None` for the pass that does not fire.
     fn own_at(&self, local: DateTime, at: Timestamp) -> Option<Own> {
         let repeated = |edge: &Edge| self.fixed && edge.repeats(local);
         let overlap = self.policies.overlap;
@@ -140,8 +140,8 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// The matches inside the gap at `edge`, each with its fate by `dst_gap`, sorted by instant.
-    /// An overlap has none.
+    /// Returns the matches inside the gap at `edge`, with their instant by `dst_gap`, sorted by instant. An overlap has
+    /// none.
     fn out_of_gap(&mut self, edge: &Edge) -> VecDeque<Moved> {
         let mut moved = Vec::new();
         let mut low = edge.from.saturating_sub(SECOND);
@@ -161,7 +161,8 @@ impl<'a> Walk<'a> {
             _ if edge.swallows_date_of(wanted) => (edge.at, Some(AbsenceReason::DateMissing { edge })),
             DstGap::Skip => (edge.at, Some(AbsenceReason::TimeMissing { edge })),
             DstGap::After => (edge.at, None),
-            // A segment shorter than the gap before it has no place to shift to: then as `after`.
+            // A segment that is shorter than the gap before it cannot contain the shifted time. It is then handled as
+            // `after`.
             DstGap::Shift => {
                 let shifted = self.segment.instant(wanted.saturating_add(width(&edge)));
                 (shifted.unwrap_or(edge.at), None)
@@ -170,7 +171,7 @@ impl<'a> Walk<'a> {
         Moved { wanted, edge, at, absent }
     }
 
-    /// Makes one firing of all that falls on `at`, and explains the rest, in order of local times.
+    /// Makes one firing of all matches at `at`, and explains the others, in the order of their local times.
     fn merge(&mut self, at: Timestamp, own: Option<Own>) -> Vec<Step> {
         let mut fallen = Vec::new();
         while let Some(moved) = self.moved.pop_front_if(|moved| moved.at == at) {
@@ -218,7 +219,7 @@ impl Moved {
         CalendarName::Civil { local: self.wanted, fold: Fold::First }
     }
 
-    /// The firing of its instant where it is its own, otherwise why it has none.
+    /// Returns the firing of its instant if it has the same name. Otherwise returns why it has no firing.
     fn step(&self, firing: Option<Firing>) -> Step {
         let Moved { edge, at, .. } = *self;
         let nominal = self.nominal();

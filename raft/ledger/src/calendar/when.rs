@@ -1,5 +1,5 @@
-//! When a schedule fires, as it is stored in the ledger: plain data that needs no library to be read
-//! back, whatever its version. It is checked once, by [`Pattern::compile`](super::Pattern::compile).
+//! When a schedule fires, as stored in the ledger: plain data that can be read without a calendar library.
+//! [`Pattern::compile`](super::Pattern::compile) checks it once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,41 +10,41 @@ use serde::{Deserialize, Serialize};
 
 use super::PatternError;
 
-/// What a person asked for. Civil times are read in the schedule's zone.
+/// When a schedule fires, as the user gave it. Civil times are in the schedule's zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum When {
-    /// Once.
+    /// At a single instant.
     At {
-        /// Milliseconds since the Unix epoch.
+        /// The instant, in milliseconds since the Unix epoch.
         instant_ms: i64,
     },
-    /// At `anchor`, and then each `period` after it; never before `anchor`. Elapsed time, so clock
-    /// changes do not matter.
+    /// At `anchor`, and then after each `period`; never before `anchor`. It is elapsed time, so clock changes do not
+    /// matter.
     Every {
-        /// From a second to ten years, in milliseconds.
+        /// Period in milliseconds: one second to ten years.
         period_ms: u64,
-        /// The first instant, milliseconds since the Unix epoch.
+        /// First instant, in milliseconds since the Unix epoch.
         anchor_ms: i64,
     },
     /// At one time of day on some weekdays.
     Daily {
-        /// 0 to 23.
+        /// Hour, 0 to 23.
         hour: u8,
-        /// 0 to 59.
+        /// Minute, 0 to 59.
         minute: u8,
-        /// At least one.
+        /// Weekdays; at least one.
         weekdays: Weekdays,
     },
     /// A cron expression of five fields, or a nickname such as `@daily`.
     Cron {
-        /// As it was written.
+        /// The expression, as the user wrote it.
         expression: String,
     },
-    /// A cron expression with `H` in it: made by [`When::cron`].
+    /// A cron expression that contains `H`; made by [`When::cron`].
     Hashed {
-        /// As it was written.
+        /// The expression, as the user wrote it.
         written: String,
-        /// What it came to for the schedule's name: five fields without `H`.
+        /// The expression with the values of the schedule's name: five fields without `H`.
         expression: String,
     },
 }
@@ -68,36 +68,36 @@ impl fmt::Display for When {
     }
 }
 
-/// A set of weekdays. Stored as one byte: bit 0 is Monday, bit 6 Sunday.
+/// A set of weekdays. Stored as one byte: bit 0 is Monday, bit 6 is Sunday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Weekdays(u8);
 
 const ALL_BITS: u8 = 0b111_1111;
 
-/// Three-letter names, Monday first: the place in this list is the bit.
+/// Three-letter names, Monday first. The position in this list is the bit.
 const NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 impl Weekdays {
-    /// Monday to Sunday.
+    /// All seven days.
     pub const EVERY_DAY: Weekdays = Weekdays(ALL_BITS);
 
-    /// The set of these days; none when the list is empty, which no pattern accepts.
+    /// Returns the set of these days. The set of an empty list is empty, which no pattern accepts.
     pub fn of(days: &[Weekday]) -> Weekdays {
         Weekdays(days.iter().fold(0, |bits, day| bits | 1 << day.to_monday_zero_offset()))
     }
 
-    /// Whether no day is in it.
+    /// True if the set has no day.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether `day` is in it.
+    /// True if `day` is in the set.
     pub fn contains(self, day: Weekday) -> bool {
         self.0 & 1 << day.to_monday_zero_offset() != 0
     }
 
-    /// The names of its days, Monday first.
+    /// Names of its days, Monday first.
     pub(super) fn names(self) -> Vec<&'static str> {
         let named = NAMES.iter().enumerate();
         named.filter(|(bit, _)| self.0 & 1 << bit != 0).map(|(_, name)| *name).collect()
@@ -107,7 +107,7 @@ impl Weekdays {
 impl TryFrom<u8> for Weekdays {
     type Error = PatternError;
 
-    /// Refuses the eighth bit, which stands for no day.
+    /// Rejects the eighth bit, which is not a day.
     fn try_from(bits: u8) -> Result<Weekdays, PatternError> {
         if bits & !ALL_BITS == 0 {
             Ok(Weekdays(bits))
@@ -126,7 +126,7 @@ impl From<Weekdays> for u8 {
 impl FromStr for Weekdays {
     type Err = PatternError;
 
-    /// Reads `mon-fri`, `sat,sun`, `fri-mon` (ranges go round the week); any case.
+    /// Parses `mon-fri`, `sat,sun` or `fri-mon` in any case. Ranges may pass the end of the week.
     fn from_str(text: &str) -> Result<Weekdays, PatternError> {
         let mut bits = 0;
         for item in text.split(',') {
@@ -139,7 +139,7 @@ impl FromStr for Weekdays {
     }
 }
 
-/// The place of a name in the week, Monday 0.
+/// Position of a name in the week; Monday is 0.
 fn place(name: &str) -> Result<usize, PatternError> {
     let wanted = name.trim();
     NAMES

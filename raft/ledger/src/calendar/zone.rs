@@ -1,11 +1,11 @@
-//! Suggests names for a zone that is not in the database.
+//! Suggests names for a time zone that is not in the database.
 
-/// Names offered at most.
+/// Number of suggested names at most.
 const OFFERED_MAX: usize = 3;
 
-/// The names most like `wanted`, best first, at most three; none when nothing is near.
+/// Returns the names most similar to `wanted`, best first, at most three; empty if none is similar.
 ///
-/// Case, spaces for underscores and a missing or wrong region do not count for much: `berlin` finds
+/// Case, spaces instead of underscores, and a missing or wrong region have little influence: `berlin` finds
 /// `Europe/Berlin`, and `US/New York` finds `America/New_York`.
 pub fn nearest_names<'n, N: AsRef<str>>(wanted: &str, names: &'n [N]) -> Vec<&'n str> {
     let wanted = plain(wanted);
@@ -22,7 +22,7 @@ fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Distance in edits, none when it is too far; the region may be left out, or be wrong for one edit.
+/// Distance in edits; `None` if it is too large. The region may be missing, or wrong at the cost of one edit.
 fn score(wanted: &str, name: &str) -> Option<usize> {
     let near = |from: &str, to: &str| {
         let bound = (from.chars().count() / 3).max(1);
@@ -39,7 +39,7 @@ fn city(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// Levenshtein's distance, row by row.
+/// Levenshtein distance, computed row by row.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (line, left) in from.chars().enumerate() {

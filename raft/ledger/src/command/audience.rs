@@ -4,47 +4,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Seal;
 
-/// See [`Command::AudienceSeal`](super::Command::AudienceSeal). The proposer knows that its parts are on the disks of a majority (P20).
+/// Arguments of [`Command::AudienceSeal`](super::Command::AudienceSeal). The proposer knows that the parts are on the
+/// disks of a majority (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceSeal {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
-    /// Tenant.
+    /// Tenant of the audience.
     pub tenant: String,
-    /// Its name and its parts.
+    /// Name, columns and parts of the audience.
     pub seal: Seal,
 }
 
-/// See [`Command::AudienceDelete`](super::Command::AudienceDelete). Runs that are there keep the seal, and with it the parts.
+/// Arguments of [`Command::AudienceDelete`](super::Command::AudienceDelete). Existing runs keep the seal and its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceDelete {
-    /// Tenant.
+    /// Tenant of the audience.
     pub tenant: String,
-    /// Name.
+    /// Name of the audience.
     pub name: String,
 }
 
-/// Address keys of one opt-out. A key has at most 320 bytes, so the entry has at most 320 KB.
+/// Address keys of one opt-out at most. A key has at most 320 bytes, so the entry has at most 320 KB.
 pub const OPT_OUTS_MAX: usize = 1_000;
 
-/// See [`Command::OptOut`](super::Command::OptOut).
+/// Arguments of [`Command::OptOut`](super::Command::OptOut).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOut {
-    /// Tenant.
+    /// Tenant that the recipients opt out of.
     pub tenant: String,
-    /// The recipients' address keys; at most [`OPT_OUTS_MAX`].
+    /// Address keys of the recipients; at most [`OPT_OUTS_MAX`].
     pub keys: Vec<String>,
 }
 
-/// See [`Command::OptOutTakeBack`](super::Command::OptOutTakeBack).
+/// Arguments of [`Command::OptOutTakeBack`](super::Command::OptOutTakeBack).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOutTakeBack {
-    /// Tenant.
+    /// Tenant of the opt-out.
     pub tenant: String,
-    /// The recipient's address key.
+    /// Address key of the recipient.
     pub key: String,
-    /// The last opt-out that the caller knows; a later one stays.
+    /// Log index of the last opt-out that the caller knows. A later opt-out is not taken back.
     pub last: u64,
-    /// What it rests on, for people.
+    /// Why it is taken back, for users.
     pub reason: String,
 }

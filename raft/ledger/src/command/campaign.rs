@@ -5,88 +5,89 @@ use serde::{Deserialize, Serialize};
 use crate::fingerprint::fingerprint;
 use crate::model::{Campaign, Content, Hash, Labels, Policies, Time};
 
-/// See [`Command::CampaignCreate`](super::Command::CampaignCreate).
+/// Arguments of [`Command::CampaignCreate`](super::Command::CampaignCreate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignCreate {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
-    /// Tenant.
+    /// Tenant of the campaign.
     pub tenant: String,
     /// Name, unique among campaigns and schedules of the tenant.
     pub name: String,
-    /// When it is to be sent.
+    /// Instant at which it is to be sent.
     pub due: Time,
-    /// IANA name of the zone in which that was said.
+    /// IANA name of the time zone in which the user gave that instant.
     pub zone: String,
-    /// Name of the audience, sealed or to be sealed.
+    /// Name of the audience. It need not be sealed yet.
     pub audience: String,
-    /// Content.
+    /// Content of its emails.
     pub content: Content,
-    /// Policies.
+    /// Policies of its run.
     pub policies: Policies,
-    /// The user chose `finish_by`; if not, it is forecast at the launch.
+    /// True if the user chose `finish_by`. Otherwise it is forecast at the launch.
     pub finish_by_given: bool,
-    /// Pool of relays.
+    /// Pool of relays that sends it.
     pub pool: String,
-    /// Higher goes first within the tenant.
+    /// Higher numbers go first within the tenant.
     pub priority: u8,
-    /// By which people group it.
+    /// Labels by which users group campaigns.
     pub labels: Labels,
 }
 
 impl CampaignCreate {
-    /// Hash of the body without the request id: an equal body is the same campaign.
+    /// Hash of the arguments without the request id. An equal hash is the same campaign.
     pub fn body(&self) -> Hash {
         fingerprint(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
     }
 }
 
-/// A campaign.
+/// Identifies a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignName {
-    /// Tenant.
+    /// Tenant of the campaign.
     pub tenant: String,
-    /// Name.
+    /// Name of the campaign.
     pub name: String,
 }
 
 impl CampaignName {
-    /// Its key.
+    /// Key of the campaign in the ledger's table.
     pub fn place(&self) -> (String, String) {
         (self.tenant.clone(), self.name.clone())
     }
 }
 
-/// See [`Command::CampaignArm`](super::Command::CampaignArm).
+/// Arguments of [`Command::CampaignArm`](super::Command::CampaignArm).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignArm {
-    /// Which.
+    /// The campaign.
     pub campaign: CampaignName,
-    /// The seal against which the proposer has compiled the content: where it is another one by now, or none, the
-    /// campaign keeps waiting and is checked again.
+    /// Hash of the seal for which the proposer compiled the content. If the audience has another seal by now, the entry
+    /// is refused, and the campaign waits for another check.
     pub checked: Option<Hash>,
-    /// Why its content cannot be sent to that audience, as the proposer found.
+    /// Why its content cannot be sent to that audience, as the proposer found. `None`: it can.
     pub wrong: Option<String>,
 }
 
-/// See [`Command::CampaignLaunch`](super::Command::CampaignLaunch).
+/// Arguments of [`Command::CampaignLaunch`](super::Command::CampaignLaunch).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignLaunch {
-    /// Which.
+    /// The campaign.
     pub campaign: CampaignName,
-    /// When it is to be sent.
+    /// Instant at which it is to be sent.
     pub due: Time,
-    /// The seal with which the proposer has compiled the content: with another one, or none, the leader does so.
+    /// Hash of the seal for which the proposer compiled the content. If the audience has another seal by now, or none,
+    /// the leader compiles the content later.
     pub checked: Option<Hash>,
-    /// Also where the same content went to the same audience within thirty days.
+    /// The user allows the launch even if the same content went to the same audience within thirty days.
     pub again: bool,
     /// Version of the proposer's time zone database.
     pub tzdb: String,
 }
 
 impl Campaign {
-    /// Does `create` ask for what this is? By the instant for which it was drafted, as a repeat of its creation does,
-    /// or by the one for which it was launched since, as it is shown.
+    /// True if `create` asks for this campaign: with the instant of the draft, as a repeated request does, or with the
+    /// instant of its latest launch, as it is shown to users.
     pub fn is_asked_for_by(&self, create: &CampaignCreate) -> bool {
         let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body();
         create.body() == self.body || (create.due == self.due && drafted() == self.body)

@@ -1,4 +1,4 @@
-//! Commands about claims: what is claimed, and its outcome.
+//! Commands about claims: requests for claims, and their outcomes.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,51 +6,51 @@ use crate::model::Refused;
 
 use crate::model::{Bitmap, ClaimOwner, Fence, OutcomeSource, RelayReply, ReleaseReason, RunId, Unsendable};
 
-/// One slice for one owner.
+/// A request for one slice for one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
-    /// The page, by its first run.
+    /// Id of the page: that of its first run.
     pub page: RunId,
-    /// The chunk.
+    /// Number of the chunk in the page.
     pub chunk: u32,
-    /// The recipients asked for, at most [`Limits::slice`](crate::model::Limits::slice).
+    /// Requested slots, at most [`Limits::slice`](crate::model::Limits::slice).
     pub slice: Bitmap,
-    /// Who works it.
+    /// Owner that will work on the claim.
     pub owner: ClaimOwner,
 }
 
-/// What became of recipients of one row. A recipient that stands in none of the sets stays in the row.
+/// Outcomes of recipients of one claim. A recipient that is in none of the sets stays claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimOutcome {
-    /// The page, by its first run.
+    /// Id of the page: that of its first run.
     pub page: RunId,
-    /// The chunk.
+    /// Number of the chunk in the page.
     pub chunk: u32,
-    /// The row.
+    /// Fence of the claim.
     pub fence: Fence,
-    /// Who says so.
+    /// Where the outcomes come from.
     pub source: OutcomeSource,
-    /// Answered 250 to the final dot.
+    /// A relay answered 250 to the final dot.
     pub accepted: Bitmap,
-    /// Definitely not handed off, and why: back, or what the run now demands. Who was being prepared when the
-    /// owner died is named as such: only recovery says so, from a journal that proves it (P12).
+    /// Definitely not handed off, with the reason. The recipients become pending, or what the state of the run demands.
+    /// `OwnerDiedPreparing` comes only from recovery, with a journal that proves it (P12).
     pub released: Vec<(ReleaseReason, Bitmap)>,
-    /// Definitely not handed off because the recipient opted out.
+    /// Definitely not handed off, because the recipient opted out.
     pub suppressed: Bitmap,
-    /// Definitely refused.
+    /// Definitely refused by a relay.
     pub refused: Vec<Refused>,
-    /// The terminator may have been written and no answer is known.
+    /// The final dot may have been sent, and no answer is known.
     pub in_doubt: Bitmap,
-    /// Definitely not handed off, and no relay can be given it: dead at once, with the cause.
+    /// Definitely not handed off, and no relay can be given the email: dead at once, with the cause.
     pub unsendable: Vec<(u16, Unsendable)>,
-    /// Of those who were being prepared when the owner died: nothing else was on that node then.
+    /// True if, when the owner died, its node prepared the email of exactly one recipient: the released one (P12).
     pub alone: bool,
-    /// Of a test mail: which relay was asked, and in which words it took the mail.
+    /// Only for a test email: the relay that was asked, and its reply.
     pub relay_reply: Option<RelayReply>,
 }
 
 impl ClaimOutcome {
-    /// An outcome that says nothing yet.
+    /// Returns an outcome with empty sets, reported by the owner.
     pub fn empty(page: RunId, chunk: u32, fence: Fence) -> ClaimOutcome {
         ClaimOutcome {
             page,
@@ -76,14 +76,14 @@ impl ClaimOutcome {
         }
     }
 
-    /// All who were not handed off, whyever.
+    /// Returns all recipients that were not handed off, for any reason.
     pub fn all_released(&self) -> Bitmap {
         let mut all = Bitmap::new();
         self.released.iter().for_each(|(_, slots)| all.add(slots));
         all
     }
 
-    /// Those who were being prepared when the owner died (P12).
+    /// Returns the recipients whose emails were being prepared when the owner died (P12).
     pub fn was_open(&self) -> Bitmap {
         let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedPreparing);
         open.fold(Bitmap::new(), |mut all, (_, slots)| {

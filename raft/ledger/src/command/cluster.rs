@@ -4,73 +4,74 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ClaimOwner, MachineClock, NodeId, RunId, ScheduleId, Time, VoterClock};
 
-/// See [`Command::EpochStart`](super::Command::EpochStart).
+/// Arguments of [`Command::EpochStart`](super::Command::EpochStart).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStart {
-    /// The leader.
+    /// The new leader.
     pub leader: ClaimOwner,
     /// Number of voters in the cluster.
     pub voters: u32,
-    /// The clocks that answered, the leader's own among them.
+    /// Clock readings of the voters that answered, with the leader's own.
     pub readings: Vec<VoterClock>,
-    /// How long the leader's machine has run, where it knows: what a single voter's clock is held against.
+    /// Uptime of the leader's machine; `None` if unknown. A single voter's wall clock is compared with it.
     pub machine: Option<MachineClock>,
-    /// The operator checked the clock of a single voter: it is accepted, however far it was moved.
+    /// True if the operator checked the clock of a single voter. It is then accepted, however far it was moved.
     pub accept_clock: bool,
 }
 
 impl EpochStart {
-    /// With wall clocks alone.
+    /// Returns a start with wall clocks only.
     pub fn new(leader: ClaimOwner, voters: u32, readings: Vec<VoterClock>) -> EpochStart {
         EpochStart { leader, voters, readings, machine: None, accept_clock: false }
     }
 }
 
-/// See [`Command::NodeUp`](super::Command::NodeUp).
+/// Arguments of [`Command::NodeUp`](super::Command::NodeUp).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeUp {
-    /// The node and its new life.
+    /// The node and its new incarnation.
     pub owner: ClaimOwner,
-    /// Its name, for people.
+    /// Name of the node, for users.
     pub name: String,
-    /// The highest ledger level that it can apply (P23).
+    /// Highest ledger level that the node can apply (P23).
     pub level: u32,
-    /// Drawn by the process: tells a repeat of this entry from another life with an old data folder.
+    /// Random number of the process. It tells a repeat of this entry from another process with an old copy of the data
+    /// folder.
     pub process_nonce: u64,
 }
 
-/// See [`Command::Advance`](super::Command::Advance).
+/// Arguments of [`Command::Advance`](super::Command::Advance).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advance {
-    /// Ledger time after it: later than before it, and unless it jumps not beyond the next due instant.
+    /// New ledger time. It must be later than the current one and, unless it jumps, not after the next due instant.
     pub to: Time,
-    /// Leaps over what falls due in between, as an outage would; the policies decide what becomes of it.
+    /// True to skip due instants in between, as an outage would. The policies decide what happens to them.
     pub jump: bool,
 }
 
-/// What a leader takes out of the way after its second panic on it.
+/// What a leader takes out of service after it panicked on it for the second time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Quarantined {
-    /// A schedule becomes `blocked`.
+    /// This schedule becomes `blocked`.
     Schedule(ScheduleId),
-    /// A run becomes `paused`.
+    /// This run becomes `paused`.
     Run(RunId),
 }
 
-/// See [`Command::Quarantine`](super::Command::Quarantine).
+/// Arguments of [`Command::Quarantine`](super::Command::Quarantine).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantine {
-    /// What.
+    /// The schedule or the run.
     pub item: Quarantined,
-    /// Why.
+    /// Text of the failure.
     pub cause: String,
 }
 
-/// See [`Command::RaiseLevel`](super::Command::RaiseLevel).
+/// Arguments of [`Command::RaiseLevel`](super::Command::RaiseLevel).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaiseLevel {
     /// The new level.
     pub level: u32,
-    /// The voters, as the proposer knows them: each must have announced the level.
+    /// The voters, as the proposer knows them. Each of them must have announced the level.
     pub voters: Vec<NodeId>,
 }

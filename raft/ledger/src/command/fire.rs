@@ -4,24 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Hash, InstantRange, NextInstant, Nominal, OpeningCause, ScheduleId, Time, UnopenedReason};
 
-/// A range of instants of one schedule that were not opened.
+/// A range of instants of one schedule that did not open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedRange {
-    /// The first.
+    /// Name of the first instant.
     pub first: Nominal,
-    /// Those after it.
+    /// The instants after the first.
     pub instants: InstantRange,
-    /// Why.
+    /// Why they did not open.
     pub reason: UnopenedReason,
 }
 
 impl ExplainedRange {
-    /// How many.
+    /// Number of instants, with the first.
     pub fn count(&self) -> u32 {
         self.instants.count()
     }
 
-    /// The last.
+    /// Name of the last instant.
     pub fn last(&self) -> Nominal {
         self.instants.last(&self.first)
     }
@@ -30,66 +30,66 @@ impl ExplainedRange {
 /// An occurrence that opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    /// Its name.
+    /// Name of the occurrence.
     pub nominal: Nominal,
     /// When it was due.
     pub due: Time,
     /// Why it opens.
     pub cause: OpeningCause,
-    /// What is not sent by then expires.
+    /// Deadline: recipients that are not sent by then expire.
     pub finish_by: Time,
 }
 
-/// One schedule's part of a [`Command::Fire`](super::Command::Fire): a compare-and-set on its plan (P8).
+/// Part of a [`Command::Fire`](super::Command::Fire) for one schedule: a compare-and-set on its plan (P8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fire {
     /// The schedule.
     pub schedule: ScheduleId,
-    /// Must equal the plan's.
+    /// Must be equal to the plan's version.
     pub plan_version: u64,
-    /// Must equal the plan's next instant.
+    /// Must be equal to the name of the plan's next instant.
     pub from: Nominal,
-    /// What opens, in order.
+    /// Occurrences that open, in order.
     pub opened: Vec<Opening>,
-    /// What does not, and why, in order.
+    /// Instants that do not open, with the reason, in order.
     pub explained: Vec<ExplainedRange>,
-    /// Every instant up to here, this one included, is opened or explained by this fire.
+    /// Each instant up to here, inclusive, is opened or explained by this fire.
     pub through: Time,
-    /// The plan's next instant from now on.
+    /// Next instant of the plan after this fire; `None` if none is left.
     pub next: Option<NextInstant>,
-    /// Version of the time zone database that computed it.
+    /// Version of the time zone database that computed `next`.
     pub tzdb: String,
 }
 
-/// See [`Command::Backfill`](super::Command::Backfill).
+/// Arguments of [`Command::Backfill`](super::Command::Backfill).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backfill {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
-    /// Hash of what was asked for: tells a repeat of the request from another one under its id.
+    /// Hash of the request. It tells a repeat from another request with the same id.
     pub body: Hash,
     /// The schedule.
     pub schedule: ScheduleId,
-    /// What opens, in order; what has opened before is left out when this is applied.
+    /// Occurrences to open, in order. Those that have opened by now are left out.
     pub openings: Vec<Opening>,
-    /// Of what was asked for, what the proposer left out because it had opened before.
+    /// Number of requested occurrences that the proposer left out because they had opened before.
     pub known: u32,
-    /// Where a backfill of what the proposer did not look at begins.
+    /// Instant at which a backfill of the rest begins; `None` if the proposer considered all.
     pub rest: Option<Time>,
 }
 
-/// One schedule's part of a [`Command::Replan`](super::Command::Replan): a compare-and-set on its plan. What is due by then is the
-/// next fire's to explain.
+/// Part of a [`Command::Replan`](super::Command::Replan) for one schedule: a compare-and-set on its plan. Instants that
+/// are due by then are explained by the next fire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replan {
     /// The schedule.
     pub schedule: ScheduleId,
-    /// Must equal the plan's.
+    /// Must be equal to the plan's version.
     pub plan_version: u64,
-    /// Must equal the plan's next instant.
+    /// Must be equal to the plan's next instant.
     pub from: NextInstant,
-    /// The plan's next instant from now on.
+    /// Next instant of the plan after this replan; `None` if none is left.
     pub next: Option<NextInstant>,
-    /// Version of the time zone database that computed it.
+    /// Version of the time zone database that computed `next`.
     pub tzdb: String,
 }

@@ -1,8 +1,8 @@
-//! Everything that may be asked of the ledger. One log entry holds one [`Entry`].
+//! Commands of the ledger. Each log entry holds one [`Entry`] with one command.
 //!
-//! Commands carry time and chance as data; `apply` sees neither a clock nor a zone table (P2). The
-//! enumeration is closed: an ordinal that this build does not know stops the node (P23), so variants are
-//! only ever added at the end, and a changed meaning is a new variant.
+//! Commands carry times and random numbers as data; `apply` uses neither a clock nor a time zone database (P2). The set
+//! of commands is closed: an ordinal that a build does not know stops the node (P23). So new variants are added at the
+//! end, and a changed meaning is a new variant.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,30 +33,29 @@ pub use crate::model::node::{MachineClock, VoterClock};
 pub use crate::model::relay::Relay;
 pub use crate::model::schedule::{NextInstant, OpeningCause, Unopened, UnopenedReason};
 pub use crate::storage::form::Unreadable;
-/// Bytes of one encoded entry; a larger one is refused before it is proposed.
+/// Size of one encoded entry at most, in bytes. A larger entry is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What one log entry holds.
+/// Content of one log entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The epoch of the leader that proposed it (P13). `EpochStart` carries zero: it makes one.
+    /// Epoch of the leader that proposed it (P13). Zero in `EpochStart`, which begins an epoch.
     pub epoch: Epoch,
-    /// What the leader's clock said when it was proposed (P18): ledger time, but for the offset of a test
-    /// clock, which `apply` adds (P19). So no stamp is stale because the clock was moved after it was given.
-    /// Ignored on `EpochStart`.
+    /// Reading of the leader's clock when it was proposed (P18). `apply` adds the offset of a test clock (P19), so
+    /// moving the test clock makes no entry stale. Ignored in `EpochStart`.
     pub now: Time,
-    /// What is asked.
+    /// The command.
     pub command: Command,
 }
 
 /// The closed set of commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// A new leader's first entry.
+    /// Begins an epoch: the first entry of a new leader.
     EpochStart(EpochStart),
-    /// Nothing but time: an idle leader commits one every ten seconds.
+    /// Advances ledger time. An idle leader commits one every ten seconds.
     Tick,
-    /// A process says that it lives (P10).
+    /// Announces a new incarnation of a node (P10).
     NodeUp(NodeUp),
     /// Adds a relay or changes one.
     RelayPut(RelayPut),
@@ -66,88 +65,88 @@ pub enum Command {
     ScheduleCreate(Box<ScheduleCreate>),
     /// Stops a schedule from firing.
     SchedulePause(SchedulePause),
-    /// Lets a schedule fire again.
+    /// Lets a paused or blocked schedule fire again.
     ScheduleResume(ScheduleResume),
-    /// Deletes a schedule; its open runs go on.
+    /// Deletes a schedule. Its open runs continue.
     ScheduleDelete(ScheduleId),
-    /// Opens one run of a schedule now, named by its request.
+    /// Opens one run of a schedule now. Its name is the request id.
     Trigger(Trigger),
-    /// Opens what is due (P8).
+    /// Opens or explains due instants (P8).
     Fire(Vec<Fire>),
-    /// Gives slices to owners (P4).
+    /// Grants slices to owners (P4).
     Claim(Vec<ClaimRequest>),
-    /// Records outcomes of rows (P14).
+    /// Records outcomes of claims (P14).
     Settle(Vec<ClaimOutcome>),
-    /// The leader closes the rows of owners whose lease is over (P9): in doubt, "owner lost".
+    /// Revokes the claims of owners whose lease is over (P9): their claimed recipients are in doubt, "owner lost".
     Revoke(Vec<Fence>),
-    /// What a run has not sent by its deadline expires (P16).
+    /// Ends runs at their deadline: pending recipients expire (P16).
     Expire(Vec<RunId>),
-    /// Pauses a run: no gate passes after the barrier (P15).
+    /// Pauses a run. After the barrier no gate passes (P15).
     RunPause(RunPause),
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     RunResume(RunResume),
-    /// Cancels what a run has not sent.
+    /// Cancels a run: pending recipients are cancelled.
     RunCancel(RunId),
-    /// Decides what is in doubt.
+    /// Decides about recipients in doubt.
     Decide(Decide),
-    /// Sends dead recipients again, with attempts counted anew.
+    /// Sends dead recipients again. Their attempts are counted from zero.
     Requeue(Requeue),
-    /// Takes dead recipients off the list; they stay dead.
+    /// Takes dead recipients off the dead-letter list. They stay dead.
     Discard(Vec<PickedRecipients>),
-    /// Nothing is sent to this recipient of a tenant any more (P15).
+    /// Stops all emails of a tenant to these recipients (P15).
     OptOut(OptOut),
-    /// Takes an item that makes the leader fail out of the way (P13).
+    /// Blocks a schedule or pauses a run that makes the leader fail (P13).
     Quarantine(Quarantine),
-    /// Gives the cluster a clock that is moved by hand (P19): for good, and before anything else is in it.
+    /// Gives the cluster a test clock, permanently. Only possible before the cluster is used (P19).
     TestClock,
     /// Moves the test clock forward (P19).
     Advance(Advance),
     /// Changes a schedule.
     ScheduleEdit(Box<ScheduleEdit>),
-    /// Opens occurrences that the plan has left behind unopened (P7).
+    /// Opens occurrences that the plan has passed and that did not open (P7).
     Backfill(Backfill),
-    /// Forgets what is older than it has to be kept (P24).
+    /// Removes details that are older than their retention (P24).
     Prune(Prune),
-    /// What another release of the zone database makes of schedules' next instants (I10).
+    /// Replaces next instants that another release of the time zone database changes (I10).
     Replan(Vec<Replan>),
-    /// Opens a run of one mail, whose schedule is gone in the same entry.
+    /// Sends one test email: opens a run whose schedule is deleted in the same entry.
     SendTest(Box<SendTest>),
-    /// Makes a large audience known by its seal (P20).
+    /// Registers a sealed audience (P20).
     AudienceSeal(AudienceSeal),
-    /// Forgets a sealed audience that no schedule names.
+    /// Deletes a sealed audience that no schedule uses.
     AudienceDelete(AudienceDelete),
-    /// Makes a campaign known: a draft.
+    /// Creates a campaign as a draft.
     CampaignCreate(Box<CampaignCreate>),
-    /// Lets a campaign open at its instant.
+    /// Launches a campaign: it opens at its instant.
     CampaignLaunch(CampaignLaunch),
-    /// Decides about a launched campaign whose audience was not sealed.
+    /// Decides about a launched campaign that waited for its audience's seal.
     CampaignArm(CampaignArm),
-    /// Ends a campaign.
+    /// Cancels a campaign.
     CampaignCancel(CampaignName),
-    /// Forgets a campaign that is over.
+    /// Deletes a campaign that is over.
     CampaignDelete(CampaignName),
-    /// Whether some live node has what runs are sent from (P20).
+    /// Records for runs whether a part of their audience is on no live node (P20).
     RunBlock(Vec<RunBlock>),
-    /// Sets bounds of a tenant (P12, P25).
+    /// Sets limits of a tenant (P12, P25).
     TenantSet(TenantSet),
-    /// Takes the bounds of a tenant away, by its name.
+    /// Removes the limits of a tenant, by its name.
     TenantRemove(String),
-    /// Takes an opt-out back: mail goes to this recipient again (P15).
+    /// Takes an opt-out back: emails go to this recipient again (P15).
     OptOutTakeBack(OptOutTakeBack),
-    /// Bounds what goes by a pool on each of its first days (P25), or says whether its emails carry `X-Reveille-*`.
+    /// Sets the warm-up caps of a pool (P25), or whether its emails carry `X-Reveille-*`.
     PoolSet(PoolSet),
-    /// Takes away what is set of a pool.
+    /// Removes the settings of a pool, by its name.
     PoolReset(String),
-    /// Raises the ledger's level, after which commands and row forms of that level may be used (P23).
+    /// Raises the ledger's level. Commands and row forms of that level may be used afterwards (P23).
     RaiseLevel(RaiseLevel),
-    /// Changes nothing.
+    /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,
 }
 
 impl Command {
-    /// The lowest level of the ledger at which this command may be proposed (P23). A command that a later release
-    /// adds gets its own arm here, with the level of that release.
+    /// Lowest level of the ledger at which this command may be proposed (P23). A command that a later release adds gets
+    /// its own arm here, with the level of that release.
     pub fn level(&self) -> u32 {
         match self {
             #[cfg(feature = "next-level")]
@@ -158,13 +157,15 @@ impl Command {
 }
 
 impl Entry {
-    /// The bytes that go into the log.
+    /// Encodes the entry for the log.
     pub fn to_bytes(&self) -> Vec<u8> {
         form::encode(self)
     }
 
-    /// Reads an entry; bytes left over, an unknown form or ordinal or a set in another form is an error, and the
-    /// node that meets one in its log stops (P23).
+    /// Decodes an entry.
+    ///
+    /// # Errors Fails if the form or an ordinal is unknown, bytes are left over, or a set is not in its canonical form.
+    /// A node with such an entry in its log stops (P23).
     pub fn from_bytes(bytes: &[u8]) -> Result<Entry, Unreadable> {
         form::decode(bytes)
     }

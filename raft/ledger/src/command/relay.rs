@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Relay;
 
-/// See [`Command::RelayPut`](super::Command::RelayPut).
+/// Arguments of [`Command::RelayPut`](super::Command::RelayPut).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayPut {
     /// The relay.
     pub relay: Relay,
-    /// Takes the place of a relay of that name with another body.
+    /// True to replace a relay of that name with other properties.
     pub replace: bool,
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
 }
 
 impl From<Relay> for RelayPut {
-    /// Whatever was there before.
+    /// Replaces any relay of that name.
     fn from(relay: Relay) -> RelayPut {
         RelayPut { relay, replace: true, request: None }
     }

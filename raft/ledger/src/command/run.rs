@@ -4,85 +4,86 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Decider, Fence, Nominal, RunId, ScheduleId};
 
-/// See [`Command::RunBlock`](super::Command::RunBlock). A mark for people: what is claimed is decided by what each node has.
+/// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
+/// each node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBlock {
     /// The run.
     pub run: RunId,
-    /// A part of its audience that no live node has, by its place in the seal; none: there is no such part any more.
+    /// Number in the seal of a part that no live node has. `None`: all parts are available again.
     pub part: Option<u32>,
 }
 
-/// See [`Command::Prune`](super::Command::Prune): what is not old enough when this is applied stays.
+/// Arguments of [`Command::Prune`](super::Command::Prune). Rows that are not old enough when it is applied stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prune {
-    /// Pages, by their first run: each of their runs leaves a summary.
+    /// Pages to prune, by their first run. Each of their runs leaves a summary.
     pub pages: Vec<RunId>,
-    /// Runs whose summary goes too, and with it their name.
+    /// Runs whose summary and name are removed.
     pub summaries: Vec<RunId>,
-    /// Ranges of instants that were explained, by their first.
+    /// Ranges of explained instants to remove, by schedule and first name.
     pub history: Vec<(ScheduleId, Nominal)>,
 }
 
-/// See [`Command::RunPause`](super::Command::RunPause).
+/// Arguments of [`Command::RunPause`](super::Command::RunPause).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPause {
     /// The run.
     pub run: RunId,
-    /// Why, for people.
+    /// Reason, for users.
     pub reason: String,
 }
 
-/// See [`Command::RunResume`](super::Command::RunResume).
+/// Arguments of [`Command::RunResume`](super::Command::RunResume).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunResume {
     /// The run.
     pub run: RunId,
-    /// Its canary has held it, and it is to go on without. Compared with its state: a caller that has not seen the
-    /// verdict overrules none.
+    /// True to overrule a failed canary. It must fit the state of the run, so a caller that has not seen the verdict
+    /// cannot overrule it.
     pub without_canary: bool,
 }
 
-/// What a person or a policy decides of a recipient in doubt.
+/// What an operator or a policy decides about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Closed as `assumed`; never counted as sent.
+    /// It is closed as `assumed`; it never counts as sent.
     Assume,
-    /// Pending again: may come twice, by choice.
+    /// It is pending again. The recipient may get the email twice.
     Resend,
 }
 
-/// See [`Command::Decide`](super::Command::Decide). `recipients` by number within the run; empty means all that are in doubt.
+/// Arguments of [`Command::Decide`](super::Command::Decide).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decide {
     /// The run.
     pub run: RunId,
-    /// Which recipients.
+    /// Recipients, by number within the run. Empty: all that are in doubt.
     pub recipients: Vec<u32>,
-    /// What.
+    /// What is decided.
     pub decision: Decision,
     /// Who decides.
     pub by: Decider,
-    /// The newest hand-off that the caller has seen: a doubt of a later one stays. None: all doubts are meant.
+    /// Fence of the newest claim that the caller has seen; doubts of later claims stay. `None`: all doubts.
     pub up_to: Option<Fence>,
-    /// The client's key: asked again with the same body, it decides nothing more.
+    /// Request id; `None` if the caller gave none. A repeat with the same body decides nothing more.
     pub request: Option<String>,
 }
 
-/// Recipients of one run, by number; empty means all that the command can mean.
+/// Recipients of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PickedRecipients {
     /// The run.
     pub run: RunId,
-    /// Which recipients.
+    /// Recipients, by number within the run. Empty: all to which the command can apply.
     pub recipients: Vec<u32>,
 }
 
-/// See [`Command::Requeue`](super::Command::Requeue).
+/// Arguments of [`Command::Requeue`](super::Command::Requeue).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requeue {
-    /// Recipients by run.
+    /// Recipients, by run.
     pub picked: Vec<PickedRecipients>,
-    /// By which pool they go from now on; none: by the one they went by.
+    /// Pool that sends them from now on. `None`: the pool does not change.
     pub pool: Option<String>,
 }

@@ -7,148 +7,149 @@ use crate::command::{ExplainedRange, Fire};
 use crate::fingerprint::fingerprint;
 use crate::model::{Audience, AudienceChoice, Content, Hash, Labels, NextInstant, Policies, ScheduleId, Time};
 
-/// See [`Command::ScheduleCreate`](super::Command::ScheduleCreate). `request` is what makes it idempotent beyond its name.
+/// Arguments of [`Command::ScheduleCreate`](super::Command::ScheduleCreate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleCreate {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none. A repeat with the same id is idempotent.
     pub request: Option<String>,
-    /// Tenant.
+    /// Tenant of the schedule.
     pub tenant: String,
     /// Name, unique in the tenant.
     pub name: String,
-    /// When it fires, in which zone.
+    /// When it fires: its pattern or instant.
     pub when: When,
-    /// IANA name of the zone.
+    /// IANA name of its time zone.
     pub zone: String,
     /// No instant before this fires.
     pub start: Option<Time>,
     /// No instant after this fires.
     pub end: Option<Time>,
-    /// Occurrences that open at most.
+    /// Largest number of occurrences that open; `None`: no limit.
     pub max_runs: Option<u32>,
-    /// Policies.
+    /// Policies for firing and sending.
     pub policies: Policies,
-    /// Pool of relays.
+    /// Pool of relays that sends it.
     pub pool: String,
-    /// Higher goes first within the tenant.
+    /// Higher numbers go first within the tenant.
     pub priority: u8,
-    /// Paused from the start, with the reason.
+    /// Reason of a pause from the start. `None`: it is active.
     pub paused: Option<String>,
-    /// Content.
+    /// Content of its emails.
     pub content: Content,
-    /// Audience.
+    /// Audience of its runs.
     pub audience: AudienceChoice,
-    /// Instants after this one are the schedule's to open or explain.
+    /// The schedule opens or explains only instants after this one.
     pub after: Time,
-    /// The first of them, computed by the proposer with `tzdb`.
+    /// Its first instant, computed by the proposer with `tzdb`; `None` if there is none.
     pub next: Option<NextInstant>,
-    /// Version of the time zone database that computed it.
+    /// Version of the time zone database that computed `next`.
     pub tzdb: String,
-    /// By which people group it.
+    /// Labels by which users group schedules.
     pub labels: Labels,
 }
 
-/// See [`Command::ScheduleEdit`](super::Command::ScheduleEdit): what is not named stays. Runs that are open keep what they opened with.
+/// Arguments of [`Command::ScheduleEdit`](super::Command::ScheduleEdit). Fields that are `None` do not change. Open
+/// runs keep their content, audience and policies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleEdit {
-    /// Request id, where the caller gave one.
+    /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
-    /// Hash of what was asked for: tells a repeat of the request from another one under its id.
+    /// Hash of the request. It tells a repeat from another request with the same id.
     pub body: Hash,
     /// The schedule.
     pub schedule: ScheduleId,
-    /// Must equal the plan's.
+    /// Must be equal to the plan's version.
     pub plan_version: u64,
-    /// When it fires. Must be there where `policies` change what the calendar gives.
+    /// New timing. Required if `policies` change the instants of the calendar.
     pub timing: Option<TimingChange>,
-    /// Policies.
+    /// New policies.
     pub policies: Option<Policies>,
-    /// Pool of relays.
+    /// New pool of relays.
     pub pool: Option<String>,
-    /// Higher goes first within the tenant.
+    /// New priority; higher numbers go first within the tenant.
     pub priority: Option<u8>,
-    /// Content.
+    /// New content.
     pub content: Option<Content>,
-    /// Audience.
+    /// New audience.
     pub audience: Option<AudienceChoice>,
-    /// By which people group it; all of them.
+    /// New labels; they replace all former ones.
     pub labels: Option<Labels>,
 }
 
-/// Another timing of a schedule, and what becomes of the former one (P8): its instants up to `through` are
-/// opened or explained, those after it are none any more.
+/// A new timing of a schedule, and the end of the former one (P8). Instants of the former timing up to `through` are
+/// opened or explained; those after it no longer exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingChange {
-    /// When it fires.
+    /// When it fires: its pattern or instant.
     pub when: When,
-    /// IANA name of the zone.
+    /// IANA name of its time zone.
     pub zone: String,
     /// No instant before this fires.
     pub start: Option<Time>,
     /// No instant after this fires.
     pub end: Option<Time>,
-    /// Occurrences that open at most, those before the edit among them.
+    /// Largest number of occurrences that open, with those before the edit; `None`: no limit.
     pub max_runs: Option<u32>,
-    /// The former timing holds up to here, the new one after it. Not above ledger time.
+    /// The former timing is valid up to here, the new one after it. Not after ledger time.
     pub through: Time,
-    /// Of a schedule that fires: what of the former timing is due.
+    /// For an active schedule: fire of the due instants of the former timing.
     pub due: Option<Fire>,
-    /// Of a schedule that does not fire: what of the former timing was missed.
+    /// For an inactive schedule: missed instants of the former timing.
     pub explained: Vec<ExplainedRange>,
-    /// The first instant of the new timing after `through`.
+    /// First instant of the new timing after `through`; `None` if there is none.
     pub next: Option<NextInstant>,
-    /// Version of the time zone database that computed it.
+    /// Version of the time zone database that computed `next`.
     pub tzdb: String,
 }
 
-/// See [`Command::SchedulePause`](super::Command::SchedulePause).
+/// Arguments of [`Command::SchedulePause`](super::Command::SchedulePause).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulePause {
     /// The schedule.
     pub schedule: ScheduleId,
-    /// Why, for people.
+    /// Reason, for users.
     pub reason: String,
 }
 
-/// See [`Command::ScheduleResume`](super::Command::ScheduleResume): what fell in the pause is explained in the same entry, or fires
-/// after it by `catch_up`.
+/// Arguments of [`Command::ScheduleResume`](super::Command::ScheduleResume). Instants of the pause are explained in the
+/// same entry, or fire after it by `catch_up`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleResume {
     /// The schedule.
     pub schedule: ScheduleId,
-    /// Must equal the plan's.
+    /// Must be equal to the plan's version.
     pub plan_version: u64,
 }
 
-/// See [`Command::Trigger`](super::Command::Trigger).
+/// Arguments of [`Command::Trigger`](super::Command::Trigger).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trigger {
     /// The schedule.
     pub schedule: ScheduleId,
-    /// The occurrence's name: the same request id never opens a second run.
+    /// Request id; it is the name of the occurrence. So the same request never opens a second run.
     pub request: String,
 }
 
-/// See [`Command::SendTest`](super::Command::SendTest).
+/// Arguments of [`Command::SendTest`](super::Command::SendTest).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendTest {
-    /// The run's name, and what makes it idempotent.
+    /// Request id. It is the name of the run and makes it idempotent.
     pub request: String,
-    /// Tenant.
+    /// Tenant of the test.
     pub tenant: String,
-    /// Pool of relays.
+    /// Pool of relays that sends it.
     pub pool: String,
-    /// Content.
+    /// Content of the email.
     pub content: Content,
-    /// One recipient.
+    /// Audience with one recipient.
     pub audience: Audience,
-    /// As of a schedule, but that there is one attempt, and no other run stands in its way. In the command, because the
-    /// defaults of two releases may differ.
+    /// Policies of the run, with one attempt and `overlap = allow`. They are in the command because the defaults of two
+    /// releases may differ.
     pub policies: Policies,
 }
 
 impl ScheduleCreate {
-    /// Hash of what makes two creates the same: all but the request id and what the proposer computed.
+    /// Hash of the arguments that make two creates the same: all but the request id and the proposer's results.
     pub fn body(&self) -> Hash {
         fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..self.clone() })
     }

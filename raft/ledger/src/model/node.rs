@@ -61,7 +61,7 @@ pub struct Head {
     pub now: Time,
     /// The current epoch; `None` before the first one.
     pub epoch: Option<EpochState>,
-    /// Last accepted clock of a cluster with one voter; `None` with more voters.
+    /// Last accepted clock of a cluster with one voter; `None` with more voters, or if the machine's uptime is unknown.
     pub sole_clock: Option<SoleClock>,
     /// Number of the Raft group.
     pub group: u32,
