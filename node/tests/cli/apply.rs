@@ -1,4 +1,4 @@
-//! `apply` and `diff`: which documents are read, which requests are made, and what is printed.
+//! `apply` and `diff`: the documents that are read, the requests that are sent, and the output.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -37,7 +37,7 @@ port: 2525
 rate: 50
 ";
 
-/// A folder with a document and the files that it names.
+/// Creates a folder with a document and the files that it names.
 fn folder(document: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
@@ -48,7 +48,7 @@ fn folder(document: &str) -> tempfile::TempDir {
 }
 
 async fn reveille(fake: Option<&Fake>, verb: &str, file: &Path, more: &[&str]) -> Ended {
-    // No process listens on port 1: a command that makes a request where it must not, fails.
+    // No process listens on port 1, so a command that must not send requests fails if it does.
     let address = fake.map_or("127.0.0.1:1".to_owned(), |fake| fake.address().to_string());
     let file = file.display().to_string();
     let verb: Vec<&str> = verb.split(' ').collect();
@@ -56,8 +56,8 @@ async fn reveille(fake: Option<&Fake>, verb: &str, file: &Path, more: &[&str]) -
     run(&mut command(&all)).await
 }
 
-/// A cluster that holds what it was given, as a real one does; a schedule of the name `bad` it refuses, and one of the
-/// name `late` only when it is made.
+/// Starts a fake cluster that stores what it gets, like a real one. It refuses a schedule named `bad`. It refuses one
+/// named `late` only when it is created, not in a dry run.
 async fn remembering() -> Fake {
     let schedules = Mutex::new(Vec::<v1::ScheduleBody>::new());
     let relays = Mutex::new(Vec::<v1::Relay>::new());
@@ -145,7 +145,7 @@ async fn twice_changes_nothing_and_an_edit_changes_what_it_names() {
     assert_eq!(content.variables.len(), 2);
     assert_eq!(body.policies.map(|policies| policies.catch_up()), Some(v1::CatchUp::None));
     assert_eq!(body.audience.map(|audience| audience.columns), Some(vec!["name".to_owned()]));
-    // What is made has an id by which a lost answer is asked for again; what only looks has none.
+    // A request that creates has an id, so that it can be repeated. A dry run has none.
     let ids: Vec<bool> = created.iter().map(|request| request.request_id.is_empty()).collect();
     assert_eq!(ids, [true, true, false]);
 
@@ -322,7 +322,7 @@ async fn a_schedule_is_shown_as_the_document_that_would_make_it() {
     for line in lines.into_iter().chain(["min_gap: none", "jitter: \"10m\""]) {
         assert!(shown.stdout.lines().any(|shown| shown == line), "{line} in\n{}", shown.stdout);
     }
-    // Both forms are read back, from stdin, and are what they were.
+    // Both formats are read back from stdin and change nothing.
     let json = fake.reveille("schedule show morning --manifest -o json").await.stdout;
     for document in [shown.stdout, json] {
         let address = remembers.address().to_string();

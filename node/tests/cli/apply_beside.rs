@@ -1,4 +1,4 @@
-//! `apply` and `diff` of campaigns, tenants and pools: drafted or set as a whole, unchanged the second time.
+//! `apply` and `diff` of campaigns, tenants and pools: created or set as a whole, and unchanged the second time.
 
 use std::sync::Mutex;
 
@@ -33,7 +33,7 @@ labels:
   team: news
 ";
 
-/// A cluster that holds what it was given; a campaign whose body is another one it refuses.
+/// Starts a fake cluster that stores what it gets. It refuses a campaign whose name exists with another body.
 async fn remembering() -> Fake {
     let state = Mutex::new((None::<v1::Tenant>, None::<v1::Pool>, None::<v1::CreateCampaignRequest>));
     Fake::start(move |method, bytes| {

@@ -1,4 +1,4 @@
-//! `audience import`: what is asked of the cluster, and what is said of the file.
+//! `audience import`: the requests that it sends, and its errors about the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ fn sealed(bytes: &[u8]) -> Answer {
     Ok(words.iter().map(Message::encode_to_vec).collect())
 }
 
-/// A cluster that has no part yet.
+/// Starts a fake cluster without any parts.
 async fn empty() -> Fake {
     Fake::start(|method, bytes| match method {
         "PrepareAudience" => {
@@ -131,7 +131,7 @@ async fn a_cluster_that_is_away_for_a_moment_is_asked_again() {
     assert_eq!(ended.json()["parts_sent"], 1);
 }
 
-/// A cluster whose only node has no room for a part.
+/// Starts a fake cluster whose only node has no space for a part.
 async fn full() -> Fake {
     Fake::start(|method, bytes| match method {
         "PrepareAudience" => {
@@ -149,7 +149,7 @@ const FULL: &str = "a cannot write part 0: 3 MiB are free in /d/parts for a part
 async fn upload_reports_what_it_waits_for() {
     let (_folder, path) = file("email\nann@example.com\n");
     let fake = full().await;
-    // Shorter than the ten seconds after which a line is said once more, and long enough for a busy machine.
+    // The timeout is below the ten seconds after which a line is repeated, but long enough for a busy machine.
     let ended = import(&fake, &path, "--timeout 9s").await;
     let told = format!("0 of 1 part on a majority; waits: {FULL}\n");
     let lines = ended.stderr.matches(&told).count();

@@ -1,4 +1,4 @@
-//! `audience …`: what is asked, what is printed, and what a stream that breaks becomes.
+//! `audience …`: requests and output, and what happens if a stream breaks.
 
 use reveille_proto::admin::v1;
 use serde_json::json;

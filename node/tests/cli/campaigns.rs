@@ -1,4 +1,4 @@
-//! `campaign …`: what is asked, and what is printed.
+//! `campaign …`: requests and output.
 
 use prost::Message;
 use reveille_proto::admin::v1::{self, CampaignState};
@@ -64,7 +64,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "subscribers"));
     assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
     assert_eq!(asked.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
-    // What only recurs is not said of it; what it leaves out has the defaults that campaigns have.
+    // Policies of recurring schedules are not sent. Policies that the user leaves out get the defaults of campaigns.
     let policies = v1::Policies { in_doubt: v1::InDoubt::Hold.into(), ..v1::Policies::default() };
     assert!(asked.validate_only && body.policies == Some(policies), "{:?}", body.policies);
 }
@@ -72,7 +72,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
 #[tokio::test]
 async fn create_offers_what_campaigns_have_with_their_defaults() {
     let fake = Fake::start(|method, _| Err(unknown(method))).await;
-    // Lines are as long as the terminal is wide.
+    // The help is wrapped at the width of the terminal, so line breaks are removed.
     let help = fake.reveille("campaign create --help").await.stdout;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["--start-within", "[default: 1h]", "[default: 4h, or twice the forecast where that is longer]"] {
@@ -115,7 +115,7 @@ async fn content_without_a_body_names_all_four_flags() {
     assert_eq!(ended.code, Some(2));
 }
 
-/// One of 200.
+/// Returns a run with 200 recipients, of which `settled` are sent.
 fn under_way(settled: u32) -> v1::Run {
     let counts = v1::RunCounts { sent: settled, pending: 200 - settled, ..v1::RunCounts::default() };
     let mut run = v1::Run { run: "r7.0".into(), audience: 200, counts: Some(counts), ..v1::Run::default() };
@@ -169,7 +169,7 @@ async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
             let campaign = v1::Campaign { run: Some(under_way(0)), ..spring(CampaignState::Open) };
             one(v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() })
         }
-        // Streams that end are asked for again half a second later.
+        // The client reconnects half a second after a stream ends.
         "WatchRun" => {
             let told = |settled| v1::WatchRunResponse { run: Some(under_way(settled)) }.encode_to_vec();
             match looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {

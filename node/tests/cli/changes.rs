@@ -1,4 +1,4 @@
-//! Changes: request ids, confirmation of what is shown first, and what a barrier proved.
+//! Commands that change state: request ids, confirmation after a preview, and the results of barriers.
 
 use prost::Message;
 use reveille_proto::admin::v1;
@@ -294,7 +294,7 @@ async fn a_cluster_is_made_of_the_founders_that_are_named() {
     assert_eq!(asked.first().map(|asked| asked.peers.clone()), Some(vec!["b:7601".to_owned(), "c:7601".to_owned()]));
 }
 
-/// Four occurrences that never opened; three of them open at most.
+/// Starts a fake cluster whose backfill opens four occurrences, or fewer if `max` is smaller.
 async fn gaps() -> Fake {
     Fake::start(|method, bytes| {
         if method != "BackfillSchedule" {

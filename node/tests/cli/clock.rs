@@ -1,4 +1,4 @@
-//! `clock`: what it asks, what it prints, and what a walk that was cut short means.
+//! `clock`: requests and output, and what an interrupted advance means.
 
 use prost::Message;
 use reveille_proto::admin::v1;
@@ -27,7 +27,7 @@ async fn a_clock_is_shown() {
 
 #[tokio::test]
 async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
-    // 22 hours, decades away from the clock of this machine.
+    // 22 hours ahead by the cluster's clock, which is decades away from this machine's clock.
     let next = vec![v1::Instant { instant: at(79_200), local: "1970-01-01T22:00:00".into(), ..Default::default() }];
     let schedule = v1::Schedule { name: "g".into(), next, now: at(0), ..Default::default() };
     let told = Some(schedule.clone());

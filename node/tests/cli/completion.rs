@@ -1,4 +1,4 @@
-//! Completion and manual pages tell of the commands that there are.
+//! Completion scripts and manual pages contain all commands.
 
 use crate::terminal::reveille;
 

@@ -1,4 +1,4 @@
-//! The configuration file without a node: written, checked, and told where each value comes from.
+//! The configuration file without a node: written, checked, and shown with the origin of each value.
 
 use std::path::{Path, PathBuf};
 
@@ -139,7 +139,7 @@ async fn a_wrong_variable_is_named() {
 
 #[tokio::test]
 async fn journal_on_a_disk_is_reported_before_the_start() {
-    // The sources were read from a disk, or there are none that tell.
+    // The sources are normally on a disk. If they are in memory, the test expects no warning.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("not-there");
     let text = format!("name = \"a\"\ndata_dir = \"/d\"\njournal_dir = {:?}\n", folder.display().to_string());
     let (ended, _) = checked(&text).await;

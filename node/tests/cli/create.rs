@@ -1,4 +1,4 @@
-//! `schedule create`: what it reads from flags and files, and what it sends.
+//! `schedule create`: what it reads from flags and files, and the request that it sends.
 
 use std::path::Path;
 

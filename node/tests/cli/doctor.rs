@@ -1,4 +1,4 @@
-//! The doctor names what is wrong, why it matters and what to do; its exit code is for monitoring.
+//! `doctor` names each problem, why it matters and what to do. Its exit code is for monitoring.
 
 use prost::Message;
 use reveille_proto::admin::v1;
@@ -24,7 +24,7 @@ fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
     v1::MemberStatus { version: Some("0.1.0".into()), tzdb, ..told }
 }
 
-/// What a fake cluster keeps; in good health until a test breaks something.
+/// The state of a fake cluster. It is healthy until a test breaks something.
 #[derive(Clone)]
 struct Patient {
     status: v1::GetClusterStatusResponse,
@@ -78,7 +78,7 @@ impl Patient {
         fake.await.reveille(&format!("doctor {more}")).await
     }
 
-    /// `severity check` of each finding.
+    /// Returns the exit code, and `severity check` of each finding.
     async fn found(self) -> (Option<i32>, Vec<String>) {
         let ended = self.examined("-o json").await;
         (ended.code, told(&ended))
@@ -229,7 +229,7 @@ async fn work_that_stands_is_named() {
     let mut resting = schedule("off", v1::ScheduleState::Paused, -600);
     resting.pool = "none".into();
     patient.schedules.push(resting);
-    // The schedule of a campaign is reported once, as the campaign.
+    // A blocked schedule of a campaign is reported only once, as the campaign.
     patient.schedules.push(schedule("autumn", v1::ScheduleState::Blocked, 0));
     for (name, state) in [
         ("spring", v1::CampaignState::Missed),

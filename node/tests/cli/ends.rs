@@ -1,4 +1,4 @@
-//! How commands end: exit codes, and errors for people and for programs.
+//! How commands end: exit codes, and error messages for people and programs.
 
 use std::process::Stdio;
 
@@ -61,7 +61,7 @@ async fn a_node_that_says_nothing_is_code_8_with_the_request_id() {
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--request-id mine")), "{error}");
 }
 
-/// The address of a server that takes a request, and closes without an answer.
+/// Starts a server that reads a request and closes without a response. Returns its address.
 async fn takes_and_goes() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -123,7 +123,7 @@ async fn interrupted(arguments: &[&str]) -> Ended {
     let mut all = vec!["--endpoint", &address, "-o", "json"];
     all.extend_from_slice(arguments);
     let child = command(&all).spawn().expect("it starts");
-    // Once it has sent something it waits for the answer, and for Ctrl-C.
+    // After its first bytes the command waits for the response, and for Ctrl-C.
     let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.expect("in time").expect("it connects");
     timeout(PATIENCE, stream.read(&mut [0; 1])).await.expect("in time").expect("it asks");
     interrupt(&child);
@@ -140,7 +140,7 @@ async fn interrupted_is_130_and_says_what_may_have_happened() {
     assert_eq!(error["message"], "interrupted: it may have happened");
 }
 
-/// Stdin may be silent for ever, behind a thousand rows or before the first.
+/// Stdin may stay silent forever, before the first row or after a thousand.
 #[tokio::test]
 async fn an_import_of_opt_outs_ends_while_stdin_is_silent() {
     let fake = Fake::answering("ImportOptOuts", v1::ImportOptOutsResponse::default()).await;

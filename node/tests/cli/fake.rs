@@ -1,5 +1,5 @@
-//! A node that answers what a test tells it: a gRPC server on a port of its own, without any of our server's
-//! code. Messages pass through it as bytes, so that one handler serves every method.
+//! A fake node: a gRPC server on its own port that answers as a test defines, without code of the real server. Messages
+//! are passed as bytes, so that one handler serves every method.
 
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
@@ -19,19 +19,19 @@ use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// The messages of an answer, one for each that is streamed.
+/// The messages of a response. A streaming method may have several.
 pub type Answer = Result<Vec<Vec<u8>>, Status>;
 type Handler = Arc<dyn Fn(&str, &[u8]) -> Answer + Send + Sync>;
 type Asked = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// A running fake; it ends with the runtime of its test.
+/// A running fake node. It stops with the runtime of its test.
 pub struct Fake {
     address: SocketAddr,
     asked: Asked,
 }
 
 impl Fake {
-    /// Starts one. The handler gets the method's name, such as `GetRun`, and the request's bytes.
+    /// Starts a fake node. The handler gets the method's name, such as `GetRun`, and the bytes of the request.
     pub async fn start(handler: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -48,13 +48,13 @@ impl Fake {
         Fake { address, asked }
     }
 
-    /// One that answers one method, and knows no other.
+    /// Starts a fake node that knows only one method.
     pub async fn answering<M: Message>(method: &'static str, message: M) -> Fake {
         let bytes = message.encode_to_vec();
         Fake::start(move |asked, _| if asked == method { Ok(vec![bytes.clone()]) } else { Err(unknown(asked)) }).await
     }
 
-    /// One that refuses everything.
+    /// Starts a fake node that refuses every request.
     pub async fn refusing(code: Code, reason: &'static str, message: &'static str) -> Fake {
         Fake::start(move |_, _| Err(refusal(code, reason, message))).await
     }
@@ -64,24 +64,24 @@ impl Fake {
         crate::terminal::reveille(&format!("--endpoint {} {line}", self.address)).await
     }
 
-    /// The same for a command that goes on, until what it said is enough.
+    /// Runs a command that does not end by itself, until `is_enough` is true for its output.
     pub async fn followed(&self, line: &str, is_enough: impl Fn(&str, &str) -> bool) -> crate::terminal::Ended {
         let address = self.address.to_string();
         let words = ["--endpoint", &address].into_iter().chain(line.split_whitespace()).collect::<Vec<_>>();
         crate::terminal::until(&mut crate::terminal::command(&words), is_enough).await
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The methods that were called, in order.
+    /// Returns the names of the called methods, in order.
     pub fn methods(&self) -> Vec<String> {
         self.asked.lock().expect("unpoisoned").iter().map(|(method, _)| method.clone()).collect()
     }
 
-    /// The requests of one method, in order.
+    /// Returns the requests of one method, in order.
     pub fn requests<M: Message + Default>(&self, method: &str) -> Vec<M> {
         let asked = self.asked.lock().expect("unpoisoned");
         let of_method = asked.iter().filter(|(called, _)| called == method);
@@ -89,26 +89,26 @@ impl Fake {
     }
 }
 
-/// One message.
+/// Returns a response with one message.
 pub fn one<M: Message>(message: M) -> Answer {
     Ok(vec![message.encode_to_vec()])
 }
 
-/// As a node would say it.
+/// Returns an error in the form of a real node.
 pub fn refusal(code: Code, reason: &str, message: &str) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason, "reveille", std::collections::HashMap::new());
     Status::with_error_details(code, message, details)
 }
 
-/// The same, with what to do.
+/// Returns an error with a next step.
 pub fn refusal_with_next(code: Code, reason: &str, message: &str, next: &str) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason, "reveille", [("next".to_owned(), next.to_owned())]);
     Status::with_error_details(code, message, details)
 }
 
-/// As a node would say what is wrong with a field.
+/// Returns an error about a field, in the form of a real node.
 pub fn refusal_of(reason: &str, field: &str, message: &str) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason, "reveille", std::collections::HashMap::new());
@@ -116,7 +116,7 @@ pub fn refusal_of(reason: &str, field: &str, message: &str) -> Status {
     Status::with_error_details(Code::InvalidArgument, message, details)
 }
 
-/// A method that the test did not foresee.
+/// Returns the error for a method that the test did not expect.
 pub fn unknown(method: &str) -> Status {
     Status::unimplemented(format!("{method} was not foreseen"))
 }
@@ -146,7 +146,7 @@ impl Service<Request<Vec<u8>>> for One {
     }
 }
 
-/// Messages as they come.
+/// A codec that passes messages as bytes.
 #[derive(Clone, Copy)]
 struct Raw;
 

@@ -1,4 +1,4 @@
-//! `--watch`: shown again when something changed, over lost nodes, until Ctrl-C or `--timeout`.
+//! `--watch`: prints changes, survives lost nodes, and ends with Ctrl-C or `--timeout`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn schedules(of: &[(&str, v1::ScheduleState)]) -> Answer {
     one(v1::ListSchedulesResponse { schedules: of.iter().map(one_of).collect(), ..Default::default() })
 }
 
-/// Two looks at the same, then one that changed, came and went.
+/// Starts a fake node whose list stays the same for two requests; then a row is changed, one added and one removed.
 async fn changing() -> Fake {
     use v1::ScheduleState::{Active, Paused};
     let looks = AtomicUsize::new(0);
@@ -82,12 +82,12 @@ async fn watched_object_is_printed_again_when_it_changed() {
     assert!(lines.iter().all(|line| line.get("change").is_none()), "it is one object, and it changed");
 }
 
-/// A node that answers a few looks, and is gone then.
+/// Starts a fake node that answers `looks` requests and then breaks every connection.
 async fn mortal(looks: usize) -> Fake {
     let left = Arc::new(AtomicUsize::new(0));
     Fake::start(move |_, _| match left.fetch_add(1, Ordering::SeqCst) {
         looked if looked < looks => schedules(&[("a", v1::ScheduleState::Active)]),
-        // `tonic` reports a broken connection in these words: no answer came.
+        // `tonic` reports a broken connection with these words.
         _ => Err(Status::unavailable("broken pipe")),
     })
     .await
@@ -118,7 +118,7 @@ async fn unanswered_watch_retries_and_first_read_fails_as_usual() {
 
     let looks = AtomicUsize::new(0);
     let fake = Fake::start(move |_, _| match looks.fetch_add(1, Ordering::SeqCst) {
-        // The client asks again by itself for five seconds.
+        // The client itself repeats the request for five seconds.
         1..9 => Err(Status::unavailable("broken pipe")),
         _ => schedules(&[("a", v1::ScheduleState::Active)]),
     })
@@ -145,7 +145,7 @@ async fn ctrl_c_ends_it_with_130_and_without_a_word() {
 
 #[tokio::test]
 async fn a_time_limit_ends_it_with_0() {
-    // Long enough for the first look on any machine.
+    // The timeout is long enough for the first request on any machine.
     let ended = mortal(usize::MAX).await.reveille("schedule list --watch -o name --timeout 15s").await;
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "a\n", ""), "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! `import crontab`: what each line becomes, what is sent for it, and what is said of the others.
+//! `import crontab`: the schedule for each line, its request, and the reasons why other lines are not imported.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ impl File {
 }
 
 async fn import(fake: Option<&Fake>, arguments: &[&str]) -> Ended {
-    // No process listens on port 1: a command that makes a request where it must not, fails.
+    // No process listens on port 1, so a command that must not send requests fails if it does.
     let address = fake.map_or("127.0.0.1:1".to_owned(), |fake| fake.address().to_string());
     let mut all = vec!["--endpoint", &address, "import", "crontab"];
     all.extend_from_slice(arguments);
@@ -53,8 +53,8 @@ fn lines(json: &Value, field: &str) -> Vec<Value> {
 
 type Known = Arc<Mutex<Vec<v1::ScheduleBody>>>;
 
-/// A cluster that holds what was created: the same body again is the same schedule, another one is a conflict;
-/// and what it holds, for tests that edit it.
+/// Starts a fake cluster that stores created schedules: the same body again returns the same schedule, another body is
+/// a conflict. Also returns the stored state, for tests that change it.
 async fn remembering() -> (Fake, Known) {
     let known = Known::default();
     let held = Arc::clone(&known);
@@ -173,7 +173,7 @@ async fn the_same_file_again_changes_nothing() {
     assert_ne!(one, two);
 }
 
-/// The outcomes and reasons of an import in UTC.
+/// Imports a file in UTC, and returns the exit code with the outcomes and reasons.
 async fn imported(fake: &Fake, path: &str) -> (Option<i32>, Vec<(Value, Value)>) {
     let flags = ["--sender", "c@example.com", "--tz", "UTC", "--yes", "-o", "json"];
     let ended = import(Some(fake), &[[path].as_slice(), flags.as_slice()].concat()).await;

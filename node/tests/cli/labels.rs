@@ -1,4 +1,4 @@
-//! Labels: given, changed and taken away by flags and documents, and chosen by.
+//! Labels: set, changed and removed by flags and documents, and used as selectors.
 
 use prost::Message;
 use reveille_proto::admin::v1;
@@ -9,7 +9,7 @@ use crate::terminal::{command, run};
 
 const WHAT: &str = "--daily 09:00 --tz UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
 
-/// A cluster that knows what labels are.
+/// Starts a fake cluster that has a schedule with labels.
 async fn labelled() -> Fake {
     Fake::start(|method, bytes| {
         let schedule = v1::Schedule {
@@ -133,7 +133,7 @@ async fn a_node_that_chooses_nothing_by_labels_is_not_believed() {
     assert!(ended.stderr.contains("the node is older than this command"), "{}", ended.stderr);
 }
 
-/// Three with the labels: two active, one paused; `bad` cannot be paused.
+/// Starts a fake cluster with three schedules: two are active and one is paused. `bad` cannot be paused.
 async fn three() -> Fake {
     Fake::start(|method, bytes| match method {
         "ListSchedules" => {

@@ -1,4 +1,4 @@
-//! Dead letters and doubts by the hundred: counted, asked about, done page by page, and exported.
+//! Hundreds of dead letters and doubts: counted, confirmed, processed page by page, and exported.
 
 use prost::Message;
 use reveille_proto::admin::v1;
@@ -21,13 +21,14 @@ fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
     v1::DeadLetterGroup { reason: reason.into(), count, oldest, newest, example: Some(letter(seconds as u32, "no")) }
 }
 
-/// Two pages of everything: 1,000 letters and 6, of which 2 are of a cancelled run and one is too near to an email.
+/// Starts a fake cluster with two pages of each list. Of 1,006 dead letters, 2 are of a cancelled run and 1 is within
+/// `min_gap`.
 async fn hospital() -> Fake {
     Fake::start(|method, bytes| match method {
         "ListDeadLetters" => {
             let asked = v1::ListDeadLettersRequest::decode(bytes).expect("a request");
             let (dead_letters, next) = match asked.page_token.as_str() {
-                // A page may be empty where the filter lets little through.
+                // A page may be empty if the filter matches little.
                 "" => (vec![], "a"),
                 "a" => (vec![letter(1, "no, \"never\"")], "b"),
                 _ => (vec![letter(2, "no")], ""),

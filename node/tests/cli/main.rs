@@ -1,4 +1,4 @@
-//! The command line from outside: the binary is started, against a node that answers what a test tells it.
+//! Tests of the command line: the binary runs against a fake node that answers as a test defines.
 
 mod apply;
 mod apply_beside;

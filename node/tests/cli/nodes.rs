@@ -1,4 +1,4 @@
-//! Any node will do: several addresses, some of which do not help.
+//! Several endpoints, some of which do not work: the client tries the next one.
 
 use reveille_proto::admin::v1;
 use tokio::net::TcpListener;
@@ -7,7 +7,7 @@ use tonic::Code;
 use crate::fake::Fake;
 use crate::terminal::{command, reveille, run};
 
-/// An address on which no process listens: its port was bound and released.
+/// Returns an address without a listener: its port was bound and released.
 async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     listener.local_addr().expect("an address").to_string()

@@ -1,4 +1,4 @@
-//! `pool …`: what is asked, and what is printed; and what a status says of a day that is used up.
+//! `pool …`: requests and output; and the cluster status when the cap of a day is used up.
 
 use reveille_proto::admin::v1;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `schedule preview` needs no cluster: the vectors of the calendar's policies, through the binary.
+//! `schedule preview` needs no cluster. It is tested with the calendar's test vectors.
 
 use serde_json::json;
 
@@ -190,7 +190,7 @@ async fn what_cannot_be_meant_is_usage_and_says_where_why_and_what_next() {
     assert_eq!(refused(&["--daily", "25:00", "--tz", "UTC"]).await["field"], "--daily <HH:MM>");
 }
 
-/// The same name has the same place here and at the cluster; without a name there is none.
+/// `H` has the same value for the same name in the preview and in the cluster. Without a name it has none.
 #[tokio::test]
 async fn a_drawn_place_hangs_on_the_name() {
     let named = |name: &'static str, tenant: &'static str| {
@@ -211,7 +211,7 @@ async fn a_drawn_place_hangs_on_the_name() {
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--name NAME")), "{error}");
 }
 
-/// Each opens in its window, at a place that hangs on the name; `instant` stays what names it.
+/// Each instant opens within its window, at a place derived from the name. `instant` stays unchanged.
 #[tokio::test]
 async fn a_jitter_says_when_each_opens() {
     let shown = async |name: &str, window: &str| {

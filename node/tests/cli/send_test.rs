@@ -1,4 +1,4 @@
-//! `template send-test`: what it asks for, how it waits, and what it says of each outcome.
+//! `template send-test`: its request, how it waits, and its output for each outcome.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::fake::{Fake, one, refusal_of, unknown};
 use crate::terminal::{Ended, command, run};
 
-/// A cluster in which the email comes to this after a look or two.
+/// Starts a fake cluster in which the email reaches this state after one or two requests.
 async fn ending(state: RecipientState, event: v1::Event) -> Fake {
     let looks = AtomicUsize::new(0);
     Fake::start(move |method, bytes| match method {
@@ -79,7 +79,7 @@ async fn each_outcome_has_its_exit_code() {
     use RecipientState::{Claimed, Dead, Expired, InDoubt, Suppressed};
     let refused = v1::Event { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
     let waits = |what: &str| v1::Event { detail: "no relay in the pool".into(), ..event(what, 0, "") };
-    // Only the last is left when its time is over; it is long enough for a busy machine to have asked by then.
+    // Only the last one ends by its timeout, which is long enough for a busy machine to have sent requests.
     for (state, event, limit, code, reason, words) in [
         (Dead, refused, "10m", 1, "REFUSED", "550 5.1.1 no such user"),
         (Expired, waits("given back"), "10m", 1, "NOT_SENT", "will not be (no relay in the pool)"),

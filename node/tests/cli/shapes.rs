@@ -1,4 +1,4 @@
-//! What `-o json` prints: the fields that scripts rely on. They may grow; none may go or change its name.
+//! The fields of `-o json` output that scripts rely on. Fields may be added, but not removed or renamed.
 
 use reveille_proto::admin::v1;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn run() -> v1::Run {
     run
 }
 
-/// The object has at least these fields with these values.
+/// Checks that the object has at least these fields with these values.
 fn holds(object: &Value, expected: Value) {
     for (key, value) in expected.as_object().expect("an object") {
         assert_eq!(&object[key], value, "{key} of {object}");

@@ -1,9 +1,9 @@
-//! `template render`: what an email says to one recipient, or where it cannot be said.
+//! `template render`: the email for one recipient, or where the template fails.
 
 use crate::terminal::{Ended, command, keys, run};
 
 async fn render(folder: &tempfile::TempDir, arguments: &[&str]) -> Ended {
-    // No process listens on port 1: the command makes no request.
+    // No process listens on port 1. The command sends no request.
     let mut command = command(&[&["--endpoint", "127.0.0.1:1", "template", "render"], arguments].concat());
     run(command.current_dir(folder.path())).await
 }

@@ -1,4 +1,4 @@
-//! `tenant …`: what is asked, and what is printed.
+//! `tenant …`: requests and output.
 
 use reveille_proto::admin::v1;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Starts the binary as a person would, and holds what it said.
+//! Starts the binary as a user would, and keeps its output.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// No command takes longer, however busy the machine.
+/// Timeout far beyond what any command takes, so that no test fails on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit code.
@@ -23,7 +23,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// The binary with these arguments, no terminal, and nothing of the environment that it listens to.
+/// Returns the binary with these arguments, without a terminal and without the variables that it reads.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
     command
@@ -52,7 +52,7 @@ impl From<Output> for Ended {
     }
 }
 
-/// Runs a command that goes on until what it said so far is enough, and ends it with Ctrl-C.
+/// Runs a command until `is_enough` is true for its output, and ends it with Ctrl-C.
 pub async fn until(command: &mut Command, is_enough: impl Fn(&str, &str) -> bool) -> Ended {
     let mut child = command.spawn().expect("it starts");
     let (mut stdout, mut stderr) = (child.stdout.take().expect("stdout"), child.stderr.take().expect("stderr"));
@@ -80,31 +80,31 @@ pub async fn until(command: &mut Command, is_enough: impl Fn(&str, &str) -> bool
     Output { status, stdout: out, stderr: err }.into()
 }
 
-/// Ctrl-C.
+/// Sends the signal of Ctrl-C.
 pub fn interrupt(child: &Child) {
     let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it runs");
     kill_process(id, Signal::INT).expect("a signal");
 }
 
-/// Runs the binary with the words of a line; words hold no blanks.
+/// Runs the binary with the words of a line as arguments.
 pub async fn reveille(line: &str) -> Ended {
     run(&mut command(&line.split_whitespace().collect::<Vec<_>>())).await
 }
 
 impl Ended {
-    /// The whole of stdout as one JSON value.
+    /// Parses all of stdout as one JSON value.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// The error object on stderr, which is there alone.
+    /// Returns the error object from stderr, which must contain nothing else.
     pub fn error(&self) -> Value {
         let value: Value = serde_json::from_str(&self.stderr).unwrap_or_else(|error| panic!("{error} in {self:?}"));
         value["error"].clone()
     }
 }
 
-/// The keys of an object, sorted, in one line.
+/// Returns the sorted keys of an object in one line.
 pub fn keys(value: &Value) -> String {
     let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(String::as_str).collect();
     keys.sort_unstable();

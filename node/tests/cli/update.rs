@@ -1,11 +1,11 @@
-//! `schedule update`: only what is given is asked for, what changes is shown, and it is made on what was read.
+//! `schedule update`: it sends only the given fields, shows the changes, and applies them to the version that was read.
 
 use prost::Message;
 use reveille_proto::admin::v1;
 
 use crate::fake::{Fake, one, refusal, unknown};
 
-/// A schedule of priority 1 and etag v1; a change makes it 7 and v2.
+/// Starts a fake cluster with a schedule that has priority 1 and etag v1. A change makes it 7 and v2.
 async fn schedule() -> Fake {
     Fake::start(|method, bytes| {
         if method != "UpdateSchedule" {

@@ -10,7 +10,7 @@ fn node(name: &str, level: u32, version: Option<&str>) -> UpgradeNode {
     UpgradeNode { id: format!("{name}1"), name: name.to_owned(), votes: true, level, version }
 }
 
-/// Two nodes run the next release; the third one runs it too, or not yet.
+/// Starts a fake cluster: two nodes run the next release, and the third too if `is_ready`.
 async fn fake(is_ready: bool) -> Fake {
     let third = if is_ready { node("c", 2, Some("0.2.0")) } else { node("c", 1, None) };
     let seen = GetUpgradeResponse {

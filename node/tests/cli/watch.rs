@@ -1,4 +1,4 @@
-//! `run watch`: one object a change, over lost connections, until nothing is pending.
+//! `run watch`: prints one object for each change, survives lost connections, and ends when nothing is pending.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ async fn one_object_a_change_until_nothing_is_pending() {
             return Err(unknown(method));
         }
         match asked.fetch_add(1, Ordering::SeqCst) {
-            // A stream that ends before the run does: the node stopped.
+            // The stream ends before the run does, because the node stopped.
             0 => Ok(vec![message(0), message(0), message(1)]),
             1 => Err(refusal(Code::Unavailable, "NO_LEADER", "no leader is known")),
             _ => Ok(vec![message(1), message(2)]),

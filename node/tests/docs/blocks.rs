@@ -1,70 +1,70 @@
-//! What stands on a page of the handbook: its fenced blocks, and what each of them is for.
+//! Reads the fenced blocks of a page of the handbook, and the purpose of each.
 //!
-//! The words behind the language of a fence say it, and a reader does not see them:
+//! The words after the language of a fence name the purpose. Readers do not see them:
 //!
-//! - `console`: commands behind `$ `, each with what it prints. They end with 0, or say `error:`, or as
-//!   `console exit=1` says. `console any-number`: other figures will do
-//! - `sh`: commands alone; each of them succeeds
+//! - `console`: commands after `$ `, each with its output. The exit code must be 0, unless the output has `error:` or
+//! the fence has `exit=1`. With `any-number`, other numbers in the output are accepted
+//! - `sh`: commands only; each must succeed
 //! - any language and `file=NAME`: a file of that name
-//! - any language and `not-run: WHY`: what needs more than a test has; counted and listed
-//! - `text`: nothing to type
+//! - any language and `not-run: WHY`: cannot run in a test; counted and listed
+//! - `text`: nothing to run
 //!
-//! `<!-- typed` on a line of its own opens commands that the page needs and a reader does not; `-->` ends them.
+//! `<!-- typed` on a separate line begins commands that the page needs but readers do not see; `-->` ends them.
 
 use std::path::{Path, PathBuf};
 
 /// A block.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Its first line within the page, from 1: that of the fence.
+    /// Line number of the fence within the page, from 1.
     pub line: usize,
-    /// What it is for.
+    /// Purpose of the block.
     pub purpose: Purpose,
-    /// What stands in it.
+    /// Lines between the fences.
     pub lines: Vec<String>,
 }
 
-/// What a block is for.
+/// The purpose of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Commands with what they print.
+    /// Commands with their output.
     Console {
-        /// Other figures than those that are shown will do.
+        /// True if other numbers in the output are accepted.
         any_number: bool,
-        /// How they end, other than by 0.
+        /// Expected exit code, if it is not 0.
         exit: Option<i32>,
     },
-    /// Commands that succeed.
+    /// Commands that must succeed.
     Script,
-    /// A file.
+    /// A file with this name.
     File(String),
-    /// Not for a test, and why.
+    /// Not run by the test, for this reason.
     NotRun(String),
-    /// Nothing to type.
+    /// Nothing to run.
     Text,
 }
 
 /// A command of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its line within the page, from 1.
+    /// Line number of the command within the page, from 1.
     pub line: usize,
-    /// What is typed; several lines where they end with `\`.
+    /// The command. It has several lines if they end with `\`.
     pub command: String,
-    /// What is shown below it, and from which line to which; none in a script.
+    /// The expected output. `None` in a script.
     pub shown: Option<Shown>,
 }
 
-/// Lines of output on a page.
+/// Expected output on a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The first of them, from 1.
+    /// Line number of the first line, from 1.
     pub first: usize,
-    /// They themselves, without blank ones at the end.
+    /// The lines, without empty ones at the end.
     pub lines: Vec<String>,
 }
 
-/// All pages of the handbook.
+/// Returns all pages of the handbook.
 pub fn pages() -> Vec<PathBuf> {
     let root = root();
     let mut pages = vec![root.join("README.md")];
@@ -83,15 +83,15 @@ pub fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The folder of the repository.
+/// Returns the folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// The blocks of a page, in order.
+/// Returns the blocks of a page, in order.
 ///
 /// # Panics
-/// A fence does not say what it is for, or does not end.
+/// If a fence does not name its purpose, or has no end.
 pub fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().enumerate();
@@ -141,7 +141,7 @@ fn purpose(info: &str) -> Result<Purpose, String> {
 }
 
 impl Block {
-    /// Its commands. What is not run has them too, where it is written in the language of a shell.
+    /// Returns the commands of the block. A block that is not run has commands too; its lines are read like a script.
     pub fn steps(&self) -> Vec<Step> {
         match self.purpose {
             Purpose::Console { .. } => self.console(),

@@ -1,13 +1,13 @@
-//! When what was printed is what the page shows.
+//! Compares the output of a command with the output on the page.
 //!
-//! A page shows the output of some day. What another day cannot repeat is compared by its kind: an instant with
-//! an instant, a fence with a fence, a hash with a hash. A run is more than a kind: the name on the page and the
-//! name of today stand for each other from the first time they meet, in commands too. Blanks between words are
-//! one blank. `[..]` stands for a part of a line, a line of `...` for any lines.
+//! The output on a page is from an earlier day. Values that differ from day to day match any value of the same kind:
+//! instants, fences, hashes. Runs are matched by name: a run on the page stands for the same run of today in all output
+//! and commands. Any number of blanks matches one blank. `[..]` matches a part of a line, and a line `...` matches any
+//! lines.
 
 use std::collections::BTreeMap;
 
-/// Runs as the page names them, and as they are called today.
+/// Maps names of runs on the page to the names of today's runs.
 #[derive(Clone, Debug, Default)]
 pub struct Names(BTreeMap<String, String>);
 
@@ -22,7 +22,7 @@ enum Part<'a> {
     Any,
 }
 
-/// What differs from day to day.
+/// A kind of value that differs from day to day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Instant,
@@ -33,13 +33,13 @@ enum Kind {
 }
 
 impl Names {
-    /// A command of the page, with the runs of today.
+    /// Returns a command of the page with the names of today's runs.
     pub fn typed(&self, command: &str) -> String {
         replaced(command, |run| self.0.get(run).map(String::as_str))
     }
 
-    /// What was printed today, with the runs of the page. One that the page does not know yet gets the next name
-    /// of `shown` that stands for none.
+    /// Returns today's output with the run names of the page. A new run gets the next name in `shown` that is not used
+    /// yet.
     pub fn told(&mut self, printed: &str, shown: &[String]) -> String {
         let of_page: Vec<String> = shown.iter().flat_map(|line| runs(line)).map(str::to_owned).collect();
         for run in runs(printed) {
@@ -64,7 +64,7 @@ impl Names {
     }
 }
 
-/// Are these lines what the page shows?
+/// Returns true if the printed lines match those of the page.
 pub fn same(shown: &[String], printed: &[String], any_number: bool, names: &mut Names) -> bool {
     match (shown.split_first(), printed.split_first()) {
         (None, rest) => rest.is_none(),
@@ -78,7 +78,8 @@ pub fn same(shown: &[String], printed: &[String], any_number: bool, names: &mut 
     }
 }
 
-/// Does any end of what was printed fit? Names that met on the way to nowhere have not met.
+/// Returns true if the rest of the lines matches after some are left out. Keeps the names only of the attempt that
+/// matches.
 fn any_rest<T>(printed: &[T], names: &mut Names, fits: impl Fn(&[T], &mut Names) -> bool) -> bool {
     (0..=printed.len()).any(|left_out| {
         let mut met = names.clone();
@@ -102,7 +103,7 @@ fn fits(shown: &[Part<'_>], printed: &[Part<'_>], names: &mut Names) -> bool {
     }
 }
 
-/// The parts of a line, without blanks at its end.
+/// Returns the parts of a line, without blanks at its end.
 fn parts(line: &str, any_number: bool) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut left = line.trim_end();
@@ -125,7 +126,7 @@ fn parts(line: &str, any_number: bool) -> Vec<Part<'_>> {
     parts
 }
 
-/// What differs from day to day, at the begin of a word, and how long it is.
+/// Returns the value at the start of `text` that differs from day to day, and its length.
 fn special(text: &str) -> Option<(Part<'_>, usize)> {
     if let Some(length) = shaped(text, "r0.0") {
         return Some((Part::Run(&text[..length]), length));
@@ -141,21 +142,21 @@ fn special(text: &str) -> Option<(Part<'_>, usize)> {
         (Kind::Instant, instant),
         (Kind::Id, id),
         (Kind::Date, date),
-        // The group of a cluster is 1.
+        // The first number of a fence is the Raft group, which is always 1.
         (Kind::Fence, shaped(text, "0.0.0.0").filter(|_| text.starts_with("1."))),
         (Kind::Number, Some(number).filter(|length| *length > 0)),
     ];
     kinds.into_iter().find_map(|(kind, length)| length.map(|length| (Part::Kind(kind), length)))
 }
 
-/// A fraction, and a zone.
+/// Returns the length of a fraction and a zone offset.
 fn rest_of_instant(text: &str) -> usize {
     let fraction = shaped(text, ".0").unwrap_or_default();
     let text = &text[fraction..];
     fraction + shaped(text, "Z").or(shaped(text, "+##:##")).or(shaped(text, "-##:##")).unwrap_or_default()
 }
 
-/// How long the begin of a text is that has this shape: `#` is a digit, `0` are some.
+/// Returns the length of the start of `text` that has this shape. `#` is one digit, `0` is one or more.
 fn shaped(text: &str, shape: &str) -> Option<usize> {
     let mut left = text;
     for one in shape.chars() {
@@ -172,7 +173,7 @@ fn shaped(text: &str, shape: &str) -> Option<usize> {
     Some(text.len() - left.len())
 }
 
-/// The runs that a text names.
+/// Returns the runs that a text names.
 fn runs(text: &str) -> Vec<&str> {
     let mut runs = Vec::new();
     for line in text.lines() {

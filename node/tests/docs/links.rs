@@ -1,11 +1,11 @@
-//! Links between pages, and from comments to pages: each leads to a file, and to a heading of it if it names one.
+//! Checks links between pages, and from comments to pages: the file must exist, and the heading if one is named.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::blocks::{pages, root};
 
-/// The page without its fenced blocks.
+/// Returns the page without its fenced blocks.
 fn prose(page: &str) -> String {
     let mut is_code = false;
     let lines = page.lines().filter(|line| {
@@ -16,14 +16,14 @@ fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The targets of the links of a page that are no addresses of the web.
+/// Returns the targets of all links that are not web addresses.
 fn targets(page: &str) -> Vec<String> {
     let prose = prose(page);
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_owned));
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// The anchors of the headings, as GitHub makes them.
+/// Returns the anchors of the headings in GitHub's form.
 fn anchors(page: &str) -> Vec<String> {
     let prose = prose(page);
     let headings = prose
@@ -60,7 +60,7 @@ fn each_link_of_a_page_leads_to_a_file_and_a_heading() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Files below a folder of the repository that may name a page.
+/// Finds files in a folder of the repository that may refer to a page.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let kind = entry.extension().and_then(|kind| kind.to_str()).unwrap_or_default();

@@ -1,7 +1,6 @@
-//! The handbook as a test: what a reader can type is typed, page by page and in order, and what the page shows is
-//! what is printed.
+//! Runs the commands of the handbook, page by page and in order, and compares their output with the page.
 //!
-//! `UPDATE_GOLDENFILES=1` writes what was printed into the pages; look at the difference then.
+//! `UPDATE_GOLDENFILES=1` writes the new output into the pages. Check the difference before you commit it.
 
 mod blocks;
 mod compare;
@@ -41,7 +40,7 @@ pages! {
     three_machines: "docs/tutorial/three-machines.md",
 }
 
-/// Types all of a page, and compares.
+/// Runs all commands of a page, and compares the output.
 fn type_in(page: &Path) {
     let text = std::fs::read_to_string(page).expect("a page");
     let mut session = Session::open();
@@ -84,7 +83,7 @@ fn type_in(page: &Path) {
     assert!(problems.is_empty(), "{}:{}", page.display(), problems.join("\n\n"));
 }
 
-/// The page with what was printed instead of what was shown.
+/// Returns the page with the new output.
 fn updated(page: &str, news: &[(Step, Vec<String>)]) -> String {
     let mut lines: Vec<&str> = page.lines().collect();
     for (step, printed) in news.iter().rev() {
@@ -107,8 +106,7 @@ fn what_is_shown_is_replaced_where_it_stands() {
     assert_eq!(updated, "```console\n$ one\neins\n\n$ two \\\n    more\nzwei\n$ three\n3\n```\nend\n");
 }
 
-/// Every block says what it is for, every page with commands is typed, and what is not run is listed with the
-/// reason.
+/// Every block has a purpose, every page with commands is run, and blocks that are not run are listed with the reason.
 #[test]
 fn every_block_is_typed_or_says_why_not() {
     let (mut typed, mut not_run) = (0, Vec::new());
@@ -131,7 +129,7 @@ fn every_block_is_typed_or_says_why_not() {
 }
 
 fn has_no_command(block: &Block) -> bool {
-    // A line with `[--flag]` is a synopsis.
+    // A line with `[--flag]` is a synopsis, not a command.
     let is_typed =
         |line: &&String| ["$ ", "reveille "].iter().any(|begin| line.starts_with(begin)) && !line.contains('[');
     !block.lines.iter().any(|line| is_typed(&line))

@@ -1,9 +1,9 @@
-//! A reader at a terminal: a folder, a shell, and what listens behind the ports that a page names.
+//! Simulates a reader at a terminal: a folder, a shell, and processes that listen on the ports of the page.
 //!
-//! `reveille dev` and `reveille start` go on in the background until the page ends, and `reveille dev` ends those
-//! that ran before it; they listen where the system lets them, and the ports of the page stand for those. So does
-//! the port of a relay of the test's own, with the fault that is given: `a-relay 2525 after-commit:close#1`.
-//! `a-leader` waits for one, and `a-kill NAME` is a `kill -9` of a node that was started.
+//! `reveille dev` and `reveille start` run in the background until the page ends. `reveille dev` also stops the
+//! processes before it. They listen on free ports, and the ports of the page are mapped to those. The test has its own
+//! commands. `a-relay 2525 after-commit:close#1` starts a relay with this fault, and its port is mapped too. `a-leader`
+//! waits for a leader. `a-kill NAME` kills a node with `kill -9`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -16,14 +16,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// No step takes longer, however busy the machine.
+/// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BINARY: &str = env!("CARGO_BIN_EXE_reveille");
 
-/// A reader's terminal.
+/// A terminal session.
 pub struct Session {
     folder: TempDir,
-    /// What the shell knows between commands; not among the reader's files.
+    /// State of the shell between commands, kept outside of the reader's folder.
     beside: TempDir,
     ports: Vec<Port>,
     nodes: Vec<Node>,
@@ -31,24 +31,24 @@ pub struct Session {
     runtime: Runtime,
 }
 
-/// A port of the page, and the one that stands behind it.
+/// A port on the page, and the real port that it is mapped to.
 struct Port {
     written: String,
     real: String,
 }
 
-/// A process that is killed when it is dropped.
+/// A process. It is killed when it is dropped.
 struct Node {
     name: String,
     child: Child,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit code.
     pub code: Option<i32>,
-    /// What it printed, on stdout and stderr as they came.
+    /// Output of stdout and stderr, in the order in which it was written.
     pub printed: String,
 }
 
@@ -85,7 +85,7 @@ impl Session {
         fs::write(self.folder.path().join(name), text).expect("written");
     }
 
-    /// Types a command, and waits for its end, or until what it started listens.
+    /// Runs a command. Waits until it ends, or until the process that it started listens.
     pub fn type_in(&mut self, command: &str) -> Ended {
         let words: Vec<&str> = command.split_whitespace().filter(|word| *word != "\\").collect();
         match words.as_slice() {
@@ -134,10 +134,10 @@ impl Session {
         }
     }
 
-    /// One node with its mailbox; all others end.
+    /// Starts one node with its mailbox, and stops all others.
     fn dev(&mut self, command: &str) -> Ended {
         self.nodes.clear();
-        // What the shell knows of the former one's address.
+        // The shell may have exported the address of the previous node.
         let _ = fs::remove_file(self.beside.path().join("exports"));
         let command = command.split('#').next().unwrap_or_default();
         let said = self.background(&format!("{command} --free-ports"), "Ctrl-C ends it", "dev");
@@ -168,7 +168,7 @@ impl Session {
         Ended::silent()
     }
 
-    /// Starts it in the background, and waits until it has said a word; answers with all that it said.
+    /// Starts a command in the background. Waits until it prints `word`, and returns all that it printed.
     fn background(&mut self, command: &str, word: &str, name: &str) -> String {
         let log = self.beside.path().join(format!("node-{name}"));
         let journal = self.beside.path().join("journal");
@@ -204,7 +204,7 @@ impl Session {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(program);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
-        // One file, one place in it: the order of both is kept.
+        // Both streams share one file and one offset, which keeps the order of their lines.
         command.stderr(said.try_clone().expect("the log")).stdout(said);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE_")) {
             command.env_remove(name);
@@ -225,13 +225,13 @@ impl Session {
         self.ports.push(Port { written: written.to_owned(), real });
     }
 
-    /// With the ports that are listened to.
+    /// Replaces the ports of the page by the real ports.
     fn real(&self, text: &str) -> String {
         let ports = self.ports.iter().map(|port| (port.written.as_str(), port.real.as_str()));
         with_ports(text, &ports.collect::<Vec<_>>())
     }
 
-    /// With the ports of the page.
+    /// Replaces the real ports by the ports of the page.
     fn written(&self, text: &str) -> String {
         let ports = self.ports.iter().map(|port| (port.real.as_str(), port.written.as_str()));
         with_ports(text, &ports.collect::<Vec<_>>())
@@ -242,7 +242,7 @@ fn read(log: &Path) -> String {
     String::from_utf8_lossy(&fs::read(log).expect("a log")).into_owned()
 }
 
-/// Numbers that are ports, each replaced by its twin.
+/// Replaces each number that is a port by the port that belongs to it.
 fn with_ports(text: &str, twins: &[(&str, &str)]) -> String {
     let mut replaced = String::new();
     for word in text.split_inclusive(|one: char| !one.is_ascii_alphanumeric()) {

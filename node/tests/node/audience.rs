@@ -1,4 +1,4 @@
-//! An import to three nodes, of which one is killed, by a client that is killed.
+//! An import into three nodes, during which the client and a node are killed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::process::{Ended, Process, until};
 
-/// Ten parts, the last one short.
+/// Ten parts. The last one is short.
 const ROWS: u32 = 9 * 65_536 + 1_000;
 
 fn import(endpoint: &str, list: &Path) -> Command {
@@ -47,7 +47,7 @@ fn an_import_goes_on_after_its_client_and_a_node_are_killed() {
     until("a leader", || nodes[2].reveille("schedule list").code == Some(0));
     let endpoint = nodes.each_ref().map(|node| node.admin.clone()).join(",");
 
-    // The client dies in the middle, and so does the node that it asked.
+    // The client is killed during the import, and so is the node that it used.
     let mut client = began(import(&endpoint, &list));
     until("some parts are there", || parts(folder, "two") >= 2);
     client.kill().expect("killed");
@@ -59,7 +59,7 @@ fn an_import_goes_on_after_its_client_and_a_node_are_killed() {
     until("a leader", || Process::reveille_at(&elsewhere, "schedule list").code == Some(0));
     let there = parts(folder, "two").min(parts(folder, "three"));
 
-    // While it goes on, the node comes back and another one goes.
+    // During the second import, the killed node restarts and another one is killed.
     let again = import(&endpoint, &list).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let _one = nodes[0].again(folder, "one");
     until("more parts are there", || parts(folder, "three") > there);
@@ -72,7 +72,7 @@ fn an_import_goes_on_after_its_client_and_a_node_are_killed() {
     assert_eq!(of("parts_sent") + of("parts_there"), 10, "{sealed}");
     assert!(of("parts_there") >= 1, "{sealed}");
 
-    // Once more, it is what it is; another list of that name is refused before anything is sent.
+    // A repeated import has the same result. Another list with that name is refused before any upload.
     let two = nodes[1].again(folder, "two");
     let ended: Ended = import(&endpoint, &list).output().expect("it runs").into();
     let known = json(&ended);
@@ -81,7 +81,7 @@ fn an_import_goes_on_after_its_client_and_a_node_are_killed() {
     let other: Ended = import(&endpoint, &list).output().expect("it runs").into();
     assert!(other.code == Some(4) && other.stderr.contains("NAME_TAKEN"), "{other:?}");
 
-    // Every node has all of it in the end, and it is the list.
+    // In the end every node has all parts, and the audience is the list.
     until("all have all parts", || ["one", "two", "three"].iter().all(|name| parts(folder, name) >= 10));
     let shown = two.reveille("audience show members -o json");
     assert_eq!(json(&shown)["recipients"].as_u64(), Some(ROWS.into()), "{shown:?}");

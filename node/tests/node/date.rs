@@ -1,4 +1,4 @@
-//! The `Date` of an email: when it was claimed, not when its run opened.
+//! The `Date` of an email: the time of its claim, not of the opening of its run.
 
 use jiff::fmt::rfc2822;
 use reveille_sink::{Sink, SinkOptions};
@@ -16,7 +16,7 @@ fn date_is_the_time_of_the_claim() {
     let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");
     let relay = format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port());
     assert_eq!(node.reveille(&relay).code, Some(0));
-    // A claim every two seconds: the last one comes long after the run has opened.
+    // One claim every two seconds: the last one is long after the opening of the run.
     assert_eq!(node.reveille("tenant set default --rate 0.5").code, Some(0));
     let made = node.reveille(
         "schedule create news --cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News \

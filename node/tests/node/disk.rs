@@ -1,4 +1,4 @@
-//! A disk that is full, and a journal that is: the node stops and says so, and nothing is lost or comes twice.
+//! A full disk and a full journal: the node stops with an error, and no email is lost or sent twice.
 
 use std::fs;
 use std::io::Write;
@@ -11,14 +11,14 @@ use reveille_sink::{Sink, SinkOptions};
 use crate::process::{Ended, PATIENCE, Process, until};
 use crate::small_disk::SmallDisk;
 
-/// Gives it more room while it is in use.
+/// Makes the file system larger while it is mounted.
 fn grow(disk: &SmallDisk, megabytes: u32) {
     let size = format!("remount,size={megabytes}m");
     let grown = Command::new("mount").args(["-o", &size]).arg(disk.path()).status();
     assert!(grown.is_ok_and(|status| status.success()), "it grows");
 }
 
-/// A text that no other schedule has: each takes room of its own.
+/// Writes a text that no other schedule has, so that each takes its own space.
 fn text(folder: &Path, number: usize) -> PathBuf {
     let path = folder.join("text.txt");
     let line = |part: usize| format!("{number} {part} of a text that is as long as an email may be here\n");
@@ -56,7 +56,7 @@ fn a_full_disk_stops_the_node_and_what_was_answered_is_there_when_there_is_room(
     assert!(create(&node, elsewhere.path(), 100), "and it goes on: {}", node.said());
 }
 
-/// Is there a file with something in it?
+/// Returns true if the folder contains a file that is not empty.
 fn holds_something(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
@@ -65,13 +65,13 @@ fn holds_something(folder: &Path) -> bool {
     })
 }
 
-/// Leaves room for nothing but what files have of their last pages.
+/// Fills the disk. Only the rest of the last page of each file stays free.
 fn fill(folder: &Path) {
     let mut file = fs::File::create(folder.join("filled")).expect("a file");
     while file.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
 }
 
-// The node is waited for by blocking: the sink works on the other thread.
+// The test thread blocks while it waits for the node, so the sink needs another thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_room() {
     const RECIPIENTS: u64 = 600;
@@ -90,15 +90,15 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
     fs::write(&list, format!("email\n{}", rows.collect::<String>())).expect("written");
     fs::write(folder.path().join("text"), "hello\n").expect("written");
 
-    // A node that leads may not have begun its journal yet: it would stop before it has taken anything.
+    // The journal must exist before the disk is full. Otherwise the leader stops before it has claimed anything.
     until("it has a journal", || holds_something(disk.path()));
-    // The journal's first records still find room in its page; the rest of them does not.
+    // The first records of the journal still fit into its last page; later ones do not.
     fill(disk.path());
     let what = "--at 2099-01-01T00:00:00Z --tz UTC --sender b@example.net --subject s";
     let files = format!("--recipients {} --text {}", list.display(), folder.path().join("text").display());
     let created = node.reveille(&format!("schedule create one {what} {files}"));
     assert_eq!(created.code, Some(0), "{created:?}");
-    // The node may be gone before it has answered.
+    // The node may stop before it answers.
     let triggered = node.reveille("schedule trigger one");
     assert!(matches!(triggered.code, Some(0 | 8)), "{triggered:?}");
     assert_eq!(node.ended(), Some(1), "{}", node.said());
@@ -116,7 +116,7 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
     sink.stop().await;
 }
 
-/// Two parts: the first of them finds room on a disk of four megabytes, the second does not.
+/// Writes a list with two parts. On a disk with four megabytes the first fits, but not the second.
 fn list(folder: &Path) -> PathBuf {
     let path = folder.join("members.csv");
     let rows = (0..100_000).map(|number| format!("recipient.with.a.long.name.{number}@example.net\n"));
@@ -124,7 +124,7 @@ fn list(folder: &Path) -> PathBuf {
     path
 }
 
-/// The message comes from the disk, through the node, to the importing client.
+/// The error text of the disk is passed on by the node to the importing client.
 #[test]
 fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some() {
     let Some(disk) = SmallDisk::mount(4) else { return };
@@ -137,7 +137,7 @@ fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some()
     until("it leads", || node.reveille("schedule list").code == Some(0));
 
     let import = |more: &str| node.reveille(&format!("audience import members {} {more}", list.display()));
-    // How long a machine takes to find that the disk is full is unknown: the limit grows until it was enough.
+    // The time until a machine finds that the disk is full is unknown. So the timeout grows until it is enough.
     let why = format!("MiB are free in {}", folder.path().join("a").join("parts").display());
     let waits = "on a majority; waits: a cannot write part";
     let told = |ended: &Ended| ended.stderr.lines().any(|line| line.contains(waits) && line.contains(&why));
@@ -154,7 +154,7 @@ fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some()
     assert!(doctor.code == Some(1) && doctor.stdout.contains("a takes no parts of audiences"), "{doctor:?}");
     until("it is measured", || node.get("/metrics").contains("reveille_parts_no_room 1"));
 
-    // It waits for room, and goes on without another command.
+    // The import waits for space, and continues without another command.
     let waiting = Command::new(env!("CARGO_BIN_EXE_reveille"))
         .args(["--endpoint", &node.admin, "audience", "import", "members"])
         .arg(&list)
@@ -162,7 +162,7 @@ fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some()
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // By then it has found no room once more, or it finds some at once: either way it ends well.
+    // The import has either found the disk full again, or it finds space at once. Both succeed.
     std::thread::sleep(Duration::from_secs(3));
     grow(&disk, 64);
     let ended: Ended = waiting.wait_with_output().expect("it ends").into();

@@ -1,4 +1,4 @@
-//! What exists, printed as a document, is what was asked for; and it makes the same again.
+//! Objects printed as documents contain what was requested, and applying them again changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::process::{Ended, Process, until};
 
-/// Every key of a schedule's document with values that are no default; a new flag of `schedule create` wants a line
-/// here. Schedules take the values in turn.
+/// Every key of a schedule's document, with values that differ from the defaults. A new flag of `schedule create` needs
+/// a line here. Schedules use the values in turn.
 const KEYS: &[(&str, &[&str])] = &[
     ("start", &["2030-01-01T00:00:00Z"]),
     ("end", &["2031-06-30T12:00:00Z"]),
@@ -25,7 +25,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("start_within", &["1h 30m", "3d"]),
     ("finish_by", &["1d 12h", "4d"]),
     ("overlap", &["skip", "allow", "cancel_other"]),
-    // The third one is daily, and has a gap if nothing is said.
+    // The third schedule is daily, so it has a gap by default.
     ("min_gap", &["18h", "3d", "none"]),
     ("jitter", &["10m", "1h 30m"]),
     ("in_doubt", &["resend", "assume_sent"]),
@@ -35,7 +35,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("reply_to", &["answers@example.com"]),
     ("subject", &["\"Good morning: {{ name }}\""]),
 ];
-/// When, and in which zone.
+/// Patterns and zones.
 const WHEN: &[&[(&str, &str)]] = &[
     &[("cron", "0 2 * * mon-fri"), ("tz", "America/New_York")],
     &[("cron", "H H(0-7) * * *"), ("tz", "Europe/Berlin")],
@@ -43,7 +43,7 @@ const WHEN: &[&[(&str, &str)]] = &[
     &[("every", "1h 30m"), ("anchor", "2029-12-31T23:45:00Z"), ("tz", "UTC")],
     &[("at", "2030-02-03T04:05:06Z"), ("tz", "Asia/Kathmandu")],
 ];
-/// What takes more than a line.
+/// Keys with more than one line.
 const CONTENT: &str = "\
 inline_text: |
   Good morning {{ name }},
@@ -63,7 +63,7 @@ recipients:
   - email: bob@example.com
     name: \"Bob: the other one\"
 ";
-/// Keys that `schedule create` has as flags, and that are above, or stand for what is above, or make no schedule.
+/// Flags of `schedule create` that are not tested as keys: they stand for keys above, or create no schedule.
 const OTHERWISE: &[&str] = &[
     "text",
     "html",
@@ -74,7 +74,7 @@ const OTHERWISE: &[&str] = &[
     "tenant",
     "help",
     "label",
-    // By a test of its own: there has to be one.
+    // Tested separately, because the audience must exist.
     "audience",
 ];
 const RELAY: &str = "\
@@ -93,7 +93,7 @@ sessions: 3
 weight: 4
 ";
 
-/// What a campaign has beside its content.
+/// Keys of a campaign other than its content.
 const CAMPAIGN: &str = "\
 audience: subscribers
 at: 2030-02-03T04:05:06Z
@@ -113,7 +113,7 @@ subject: \"Good morning: {{ name }}\"
 bulk: true
 ";
 
-/// The lines of a document, but for what takes more than one.
+/// Returns the lines of a document, except for keys with more than one line.
 fn lines(number: usize) -> Vec<String> {
     let keys = KEYS.iter().map(|(key, values)| (*key, values[number % values.len()]));
     let when = WHEN[number % WHEN.len()].iter().copied();
@@ -127,7 +127,7 @@ fn outcomes(ended: &Ended) -> BTreeMap<String, String> {
     all.iter().map(|one| (text(&one["name"]), text(&one["outcome"]))).collect()
 }
 
-/// Applies a file, and expects one outcome of all its documents.
+/// Applies a file, and checks that all its documents have this outcome.
 fn applied(node: &Process, file: &Path, outcome: &str) {
     let ended = node.reveille(&format!("apply -f {} -o json", file.display()));
     let outcomes = outcomes(&ended);
@@ -143,7 +143,7 @@ fn shown(node: &Process, line: &str) -> String {
 
 fn started() -> (TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
-    // What the relay of the documents names.
+    // The credentials that the relay in the documents refers to.
     let credentials = [
         ("REVEILLE__CREDENTIALS__MAIN__HOST", "mx.example.org"),
         ("REVEILLE__CREDENTIALS__MAIN__PORT", "587"),
@@ -155,7 +155,7 @@ fn started() -> (TempDir, Process) {
     (folder, node)
 }
 
-/// Each line that was asked for is printed. What needs quotes is the printer's to know.
+/// Checks that each requested line is printed. Quotes are ignored, because the printer decides which values need them.
 fn all_of_it_is_printed(asked: &str, printed: &str) {
     let bare = |text: &str| text.replace('"', "");
     for line in bare(asked).lines() {
@@ -224,7 +224,7 @@ fn a_campaign_goes_there_and_back() {
     shown(&node, "audience generate subscribers --recipients 3 --column name");
     let content = CONTENT.split("recipients:").next().unwrap_or_default();
     let all = format!("kind: campaign\nname: all\ntenant: default\n{CAMPAIGN}{content}");
-    // Where nothing is said of them, policies stay open: until when it is sent is forecast at its launch.
+    // Without policies in the document, the deadline stays open: it is forecast at the launch.
     let least = "kind: campaign\nname: least\naudience: subscribers\nat: 2030-02-03T04:05:06Z\nsender: a@example.com\n\
                  subject: s\ninline_text: t\n";
     let file = folder.path().join("campaigns.yaml");
@@ -244,7 +244,7 @@ fn a_campaign_goes_there_and_back() {
     assert_eq!(printed(), first);
 }
 
-/// The flags of a command, as keys.
+/// Returns the flags of a command as keys.
 fn flags(command: &str) -> BTreeSet<String> {
     let help = Process::reveille_at("127.0.0.1:1", &format!("{command} --help")).stdout;
     let own = help.split("Global options:").next().unwrap_or_default();
@@ -252,7 +252,7 @@ fn flags(command: &str) -> BTreeSet<String> {
     words.map(|flag| flag.replace('-', "_")).collect()
 }
 
-/// The keys of a document.
+/// Returns the keys of a document.
 fn keys(document: &str) -> impl Iterator<Item = String> {
     let lines = document.lines().filter(|line| !line.starts_with(' '));
     lines.filter_map(|line| line.split(':').next()).map(str::to_owned)

@@ -1,5 +1,5 @@
-//! The three classic cases on three nodes with a test clock: a daily mail goes to all; at most once a day, whatever
-//! is invoked, by command or over the API, across a fail-over; and again after twenty hours (P17).
+//! `min_gap` on three nodes with a test clock (P17). A daily email goes to all recipients. It is sent at most once a
+//! day, however it is triggered, across a fail-over. After twenty hours it can be sent again.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 use crate::process::{Ended, Process, until};
 
-/// Three nodes of a cluster with a test clock, of which one may be dead.
+/// Three nodes of a cluster with a test clock. One of them may be killed.
 struct Trio {
     nodes: Vec<Process>,
     runtime: Runtime,
@@ -30,12 +30,12 @@ impl Trio {
         self.json(&format!("clock advance --to {to}"));
     }
 
-    /// By command.
+    /// Triggers the schedule with the command line.
     fn trigger(&self, request_id: &str) -> Ended {
         self.nodes[0].reveille(&format!("schedule trigger morning --request-id {request_id} -o json"))
     }
 
-    /// Over the API of another node.
+    /// Triggers the schedule over the API of another node.
     fn trigger_by_api(&self, request_id: &str) -> Result<Run, Status> {
         let endpoint = format!("http://{}", self.nodes[1].admin);
         let (name, request_id) = ("morning".to_owned(), request_id.to_owned());
@@ -48,7 +48,7 @@ impl Trio {
         Ok(answer.into_inner().run.expect("a run"))
     }
 
-    /// Refused, for each client, with the instant at which it is allowed.
+    /// Checks that both clients are refused, and that the error names the allowed instant.
     fn is_refused(&self, allowed: Timestamp) {
         let words = format!("allowed at {allowed}");
         let ended = self.trigger("by-command");
@@ -58,7 +58,7 @@ impl Trio {
         assert!(status.code() == Code::FailedPrecondition && status.message().contains(&words), "{status:?}");
     }
 
-    /// Kills the node that leads; the others go on.
+    /// Kills the leader, and waits for another one.
     fn fail_over(&mut self) {
         let leader = self.json("cluster status")["leader"].clone();
         let members = self.json("cluster status")["members"].clone();
@@ -92,7 +92,7 @@ fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twent
     let made = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
     assert_eq!(made["policies"]["min_gap_ms"], 72_000_000, "the default of a daily one");
 
-    // As a document it is what it is, also where that leaves the default out.
+    // Applying its document changes nothing, also without the line of the default `min_gap`.
     let document = trio.nodes[0].reveille("schedule show morning --manifest").stdout;
     assert!(document.lines().any(|line| line == "min_gap: \"20h\""), "{document}");
     let short: String =
@@ -103,11 +103,11 @@ fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twent
         assert_eq!(trio.json(&format!("apply -f {}", file.display()))[0]["outcome"], "unchanged", "{text}");
     }
 
-    // It sends to all.
+    // The email goes to all recipients.
     trio.walk_to(at(9, 1));
     assert_eq!(sink.accepted_count(), 2);
 
-    // At most once a day, whatever is invoked.
+    // It is sent at most once a day, however it is triggered.
     trio.is_refused(at(29, 0));
     let backfilled = trio.json(&format!("schedule backfill morning --from {} --to {} --yes", at(0, 0), at(9, 0)));
     assert_eq!((&backfilled["opened"], &backfilled["opened_before"]), (&0.into(), &1.into()));
@@ -117,7 +117,7 @@ fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twent
     trio.is_refused(at(29, 0));
     assert_eq!(sink.accepted_count(), 2);
 
-    // Again after twenty hours; and asked for again it is the same run.
+    // It can be sent again after twenty hours. A repeated request returns the same run.
     trio.walk_to(at(29, 0));
     let triggered = trio.trigger("by-command");
     assert_eq!(triggered.code, Some(0), "{triggered:?}");
@@ -128,7 +128,7 @@ fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twent
     let due = trio.json(&format!("run show {run}"))["nominal"].clone();
     assert!(!due.is_null());
 
-    // Nine o'clock is four hours later: the answer says so before, and afterwards.
+    // 09:00 is four hours later. The remark is shown before, and the history has the reason afterwards.
     let next = trio.json("schedule show morning")["next"].clone();
     let remark = next[0]["remark"].as_str().unwrap_or_default();
     assert!(remark.contains(&format!("inside the min gap of {run}")), "{next}");

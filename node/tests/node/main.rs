@@ -1,4 +1,4 @@
-//! Nodes from outside: the binary as an operator starts it, and what it says when it cannot go on.
+//! Tests of node processes: the binary is started as an operator starts it, and its errors are checked.
 
 mod audience;
 mod date;

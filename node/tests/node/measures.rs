@@ -1,14 +1,14 @@
-//! What `/metrics` says, as an alert reads it.
+//! The metrics on `/metrics`, as an alert reads them.
 
 use crate::process::{Process, until};
 
-/// The value of a name, with its labels; none where it is not there.
+/// Returns the value of a metric with its labels, or `None` if it does not exist.
 fn value(node: &Process, name: &str) -> Option<f64> {
     let page = node.get("/metrics");
     page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// Names that the page has, each once.
+/// Returns the names of all metrics on the page.
 fn names(node: &Process) -> Vec<String> {
     let page = node.get("/metrics");
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned));
@@ -25,7 +25,7 @@ fn a_gauge_ends_with_what_it_measures() {
     let init = format!("cluster init --peer {},{}", two.peers, three.peers);
     until("a cluster", || one.reveille(&init).code == Some(0));
     until("a leader", || one.reveille("schedule list").code == Some(0));
-    // What grows is there before it grows: growth from nothing is none.
+    // A counter starts at 0, because an alert on growth misses a counter that appears with its first value.
     assert_eq!(value(one, "reveille_violations_total"), Some(0.0));
 
     // No process listens on port 1.

@@ -1,4 +1,4 @@
-//! A node as a process of its own, on ports that the system chose, with what it says kept.
+//! A node as a separate process, on ports that the system chose. Its log is kept.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
-/// Far beyond what any step takes, so that a loaded machine fails no test.
+/// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A node that runs; killed when it is dropped.
+/// A running node. It is killed when it is dropped.
 pub struct Process {
     pub admin: String,
     pub peers: String,
     pub http: String,
-    /// Empty where recipients cannot opt out.
+    /// Empty if unsubscribe is not configured.
     pub unsubscribe: String,
-    /// Beside its folders: their disk may be full.
+    /// Outside of the node's folders, because their disk may be full.
     log: NamedTempFile,
     child: Child,
 }
 
-/// `reveille start` with a data folder of this name in `folder`, and flags.
+/// Returns the command `reveille start` with these flags. The data folder is `folder/name`.
 pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
     command.args(["start", "--name", name, "--data-dir"]).arg(folder.join(name));
     command.arg("--journal-dir").arg(folder.join("journal")).args(flags).stdin(Stdio::null());
-    // What is configured in the surroundings is not what is tested.
+    // Settings in the environment of the test must not reach the node.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
         command.env_remove(name);
     }
@@ -37,24 +37,24 @@ pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
     command
 }
 
-/// Three flags that say where it listens; ports that were free a moment ago.
+/// Returns three listen addresses with ports that were free a moment ago.
 pub fn ports() -> [String; 3] {
     let taken = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
     taken.map(|listener| listener.local_addr().expect("an address").to_string())
 }
 
 impl Process {
-    /// Starts one, and waits until it listens.
+    /// Starts a node, and waits until it listens.
     pub fn listening(folder: &Path, name: &str) -> Process {
         Process::listening_at(folder, name, ["127.0.0.1:0"; 3])
     }
 
-    /// Starts it once more where it was.
+    /// Starts the node again on the same addresses.
     pub fn again(&self, folder: &Path, name: &str) -> Process {
         self.again_by(folder, name, &[])
     }
 
-    /// The same with variables in its environment.
+    /// Starts the node again on the same addresses, with variables in its environment.
     pub fn again_by(&self, folder: &Path, name: &str, environment: &[(&str, &str)]) -> Process {
         Process::listening_by(folder, name, [&self.admin, &self.peers, &self.http], environment)
     }
@@ -63,7 +63,7 @@ impl Process {
         Process::listening_by(folder, name, addresses, &[])
     }
 
-    /// Starts one with variables in its environment, and waits until it listens.
+    /// Starts a node with variables in its environment, and waits until it listens.
     pub fn listening_by(folder: &Path, name: &str, addresses: [&str; 3], environment: &[(&str, &str)]) -> Process {
         let log = NamedTempFile::new().expect("a log");
         let flags = ["--listen", "--peer-listen", "--http"];
@@ -86,7 +86,7 @@ impl Process {
         process
     }
 
-    /// All that it has logged.
+    /// Returns everything that the node has logged.
     pub fn said(&self) -> String {
         fs::read_to_string(self.log.path()).expect("a log")
     }
@@ -97,7 +97,7 @@ impl Process {
         value.unwrap_or_else(|| panic!("{key} in {said}")).to_owned()
     }
 
-    /// Waits for its end, and gives its exit code.
+    /// Waits until the process ends, and returns its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         let mut code = None;
         until("it ends", || {
@@ -107,18 +107,18 @@ impl Process {
         code.and_then(|status| status.code())
     }
 
-    /// As a power cut to the process: no warning, no last words.
+    /// Kills the process without warning, like a power cut.
     pub fn kill(&mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
     }
 
-    /// The answer of its HTTP listener, head and body; empty while none answers.
+    /// Returns the response of its HTTP listener, head and body. Empty if it does not answer.
     pub fn get(&self, path: &str) -> String {
         Process::said_by(&self.http, &format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"))
     }
 
-    /// What the server at `address` answers to these bytes until it closes; empty while none listens.
+    /// Returns everything that the server at `address` sends before it closes. Empty if no server listens.
     pub fn said_by(address: &str, request: &str) -> String {
         let mut answer = String::new();
         let asked = TcpStream::connect(address).and_then(|mut stream| {
@@ -128,7 +128,7 @@ impl Process {
         asked.map(|_| answer).unwrap_or_default()
     }
 
-    /// Runs a command against it.
+    /// Runs a command against this node.
     pub fn reveille(&self, line: &str) -> Ended {
         Process::reveille_at(&self.admin, line)
     }
@@ -148,7 +148,7 @@ impl Drop for Process {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -163,7 +163,7 @@ impl From<Output> for Ended {
     }
 }
 
-/// Waits until something is so.
+/// Waits until the condition is true.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {

@@ -1,4 +1,4 @@
-//! Two of three nodes are killed: what the third one says.
+//! Two of three nodes are killed: the errors and the status of the third.
 
 use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
@@ -22,7 +22,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     one.kill();
     two.kill();
 
-    // The command does not wait for these ten minutes: the missing nodes are known after some seconds.
+    // The command ends after some seconds, not after ten minutes, because then the missing nodes are known.
     let read = three.reveille("schedule list --timeout 10m");
     assert_eq!(read.code, Some(5), "{read:?}");
     let missing = ": 1 of 3 voters can be reached, 2 are needed; not one, two; nothing happened";
@@ -54,7 +54,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     assert!(status.stderr.starts_with("no quorum: "), "{status:?}");
     assert!(status.stdout.contains("none heard for "), "{status:?}");
 
-    // Another node at the address of one of them is not that one.
+    // Another node at the address of a member is not that member.
     let stranger = two.again(folder.path(), "stranger");
     let status = three.reveille("cluster status -o json");
     let status: serde_json::Value = serde_json::from_str(&status.stdout).expect("a status");
@@ -65,7 +65,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     assert!(read.code == Some(5) && read.stderr.contains(missing), "{read:?}");
     drop(stranger);
 
-    // One comes back: a majority, and all goes on.
+    // One node restarts. With a majority everything works again.
     let _one = one.again(folder.path(), "one");
     until("a leader", || three.reveille("schedule list").code == Some(0));
     until("a click counts again", || unsubscribe::one_click(&three, path).starts_with("HTTP/1.1 200 "));

@@ -1,18 +1,18 @@
-//! What a service manager hears, over a socket as systemd's.
+//! Notifications to a service manager, over a socket as systemd has it.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command};
 
 use crate::process::{PATIENCE, start};
 
-/// The manager's end of the socket, and all that it has heard.
+/// The manager's socket, and all lines that it received.
 struct Manager {
     socket: UnixDatagram,
     heard: Vec<String>,
 }
 
 impl Manager {
-    /// Waits until a line that begins so was heard `times` times from now on.
+    /// Waits until `times` more lines that begin with `line` are received.
     fn hears(&mut self, line: &str, times: usize) {
         let mut left = times;
         while left > 0 {
@@ -48,7 +48,7 @@ fn a_service_manager_hears_of_readiness_of_life_and_of_the_stop() {
     let mut node = Node(command.spawn().expect("it starts"));
 
     manager.hears("READY=1", 1);
-    // Not made yet, and alive all the same: nothing to be started again for.
+    // The node is alive without a cluster, so it must not be restarted.
     manager.hears("STATUS=belongs to no cluster", 1);
     manager.hears("WATCHDOG=1", 3);
     let told = Command::new("kill").arg(node.0.id().to_string()).status().expect("kill");

@@ -1,4 +1,4 @@
-//! What keeps a node from starting is named with the flag or the file that fixes it.
+//! Errors that prevent a start name the flag or the file that fixes them.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! One click from the email itself: through a process as it is configured, and what it leaves behind.
+//! One-click unsubscribe with a node process: from the link in the email to the opt-out in the state.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use reveille_sink::{Sink, SinkOptions};
 
 use crate::process::{Process, until};
 
-/// What signs links in these tests.
+/// The key that signs links in these tests.
 pub const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// The environment of a node whose recipients can opt out. The key lies in the folder.
+/// Returns the environment of a node with an unsubscribe page. Writes the key to the folder.
 pub fn environment(folder: &Path) -> [(&'static str, String); 4] {
     let key = folder.join("unsubscribe.key");
     fs::write(&key, KEY).expect("written");
@@ -25,14 +25,14 @@ pub fn environment(folder: &Path) -> [(&'static str, String); 4] {
     ]
 }
 
-/// One that listens.
+/// Starts a node with an unsubscribe page.
 pub fn listening(folder: &Path, name: &str) -> Process {
     let environment = environment(folder);
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
     Process::listening_by(folder, name, ["127.0.0.1:0"; 3], &environment)
 }
 
-/// As a mail program does it (RFC 8058).
+/// Sends the request of a mail program (RFC 8058), and returns the response.
 pub fn one_click(process: &Process, path: &str) -> String {
     let body = "List-Unsubscribe=One-Click";
     let head = format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n", body.len());
@@ -42,7 +42,7 @@ pub fn one_click(process: &Process, path: &str) -> String {
     )
 }
 
-/// The value of a field of the header, unfolded.
+/// Returns the unfolded value of a header field.
 fn field(mail: &str, name: &str) -> Option<String> {
     let head = mail.split("\r\n\r\n").next()?.replace("\r\n ", " ");
     head.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(": ")?.to_owned()))

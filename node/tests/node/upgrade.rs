@@ -1,13 +1,13 @@
-//! A rolling upgrade to a release with a higher level of the ledger, by the commands of the handbook (P23).
+//! A rolling upgrade to a release with a higher ledger level, with the commands of the handbook (P23).
 
 use std::path::Path;
 
 use crate::process::{Ended, Process, start, until};
 
-/// The next release.
+/// Simulates the next release: its ledger level is 2.
 const NEXT: (&str, &str) = ("REVEILLE_LEVEL", "2");
 
-/// A node dies, and starts with the next release.
+/// Kills a node, and starts it with the next release.
 fn upgrade(node: &mut Process, folder: &Path, name: &str) {
     node.kill();
     *node = node.again_by(folder, name, &[NEXT]);
