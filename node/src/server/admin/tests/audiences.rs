@@ -1,4 +1,4 @@
-//! Sealed audiences over the API: made, sent to by the schedules that name them, and forgotten.
+//! Sealed audiences over the API: created, used by schedules, deleted.
 
 use reveille_cluster::audience::{Recipe, encode, name as part_name};
 use reveille_proto::admin::v1::{
@@ -18,12 +18,12 @@ fn asked(name: &str) -> GenerateAudienceRequest {
     GenerateAudienceRequest { name: name.to_owned(), recipients: RECIPIENTS, seed: 7, columns, ..Default::default() }
 }
 
-/// As many and as long as they may be: some 300 MB in a full part.
+/// Returns the maximum number of columns with the longest names: about 300 MB in a full part.
 fn long_names() -> Vec<String> {
     (0..64).map(|number| format!("{number:064}")).collect()
 }
 
-/// The last word, once it is sealed.
+/// Generates an audience, and returns the last message of the stream.
 async fn generated(node: &Node, request: GenerateAudienceRequest) -> Result<GenerateAudienceResponse, Status> {
     let mut words = node.audiences().generate_audience(request).await?.into_inner();
     let mut last = GenerateAudienceResponse::default();
@@ -154,7 +154,7 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
     let counts = last.counts.expect("counts");
     assert_eq!((last.audience, counts.sent, node.sink.accepted_count()), (RECIPIENTS, RECIPIENTS, RECIPIENTS as u64));
 
-    // By number and by address: the same one.
+    // The number and the address name the same recipient.
     let explain = |recipient: &str| ExplainRequest {
         run: run.clone(),
         recipient: recipient.to_owned(),
@@ -167,7 +167,7 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
     let stranger = node.runs().explain(explain("ada@example.net")).await.expect_err("not of it");
     assert_eq!(stranger.code(), Code::NotFound);
 
-    // What is shown as a document names it.
+    // A schedule is shown with the audience as it was given.
     let name = "report".to_owned();
     let shown = GetScheduleRequest { name: name.clone(), with_body: true, ..GetScheduleRequest::default() };
     let shown = node.schedules().get_schedule(shown).await.expect("a schedule").into_inner();
@@ -187,7 +187,7 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
     node.stop().await;
 }
 
-/// The seal of a list with this part; the last word, once it is sealed.
+/// Seals a list with this part, and returns the last message of the stream.
 async fn sealed(node: &Node, part: &[u8]) -> Result<SealedAudience, Status> {
     let request = SealAudienceRequest {
         name: "list".to_owned(),
@@ -226,7 +226,7 @@ async fn who_has_the_parts_is_asked_before_every_seal() {
     assert_eq!(missing().await, Vec::<Vec<u8>>::new());
     let first = sealed(&node, &part.0).await.expect("sealed");
 
-    // What is sealed already may be deleted while it is sealed again: its parts have to be there, and young.
+    // A sealed audience may be deleted while it is sealed again, so its parts must exist and be protected from removal.
     let file = node.folder.path().join("parts").join(part.to_string());
     std::fs::remove_file(&file).expect("it was there");
     let gone = sealed(&node, &part.0).await.expect_err("its part is gone");
@@ -248,7 +248,7 @@ async fn a_part_comes_again_with_its_bytes_and_with_no_others() {
     let recipe = |seed| Recipe { seed, rows: RECIPIENTS, columns: vec!["name".to_owned()] };
     let (bytes, others) = (encode(&recipe(9).part(0)), encode(&recipe(10).part(0)));
     let part = part_name(&bytes).expect("a part");
-    // As a client sends it: its name with the first piece, the rest behind.
+    // A client sends the part's name with the first piece only.
     let put = async |bytes: &[u8]| {
         let (first, rest) = bytes.split_at(bytes.len() / 2);
         let named = PutPartRequest { part: part.0.to_vec(), number: 3, piece: first.to_vec() };
@@ -269,7 +269,7 @@ async fn a_part_comes_again_with_its_bytes_and_with_no_others() {
         assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()), "{refused:?}");
         assert!(refused.message().contains(why), "{refused:?}");
     }
-    // What came first is what is sealed.
+    // The first upload is the sealed one.
     let file = node.folder.path().join("parts").join(part.to_string());
     assert_eq!(std::fs::read(file).expect("it is there"), bytes);
     assert_eq!(sealed(&node, &part.0).await.expect("sealed").recipients, RECIPIENTS);

@@ -1,4 +1,4 @@
-//! What is refused of a campaign: in words about campaigns, with a campaign command to try next.
+//! Refusals of campaign commands: the errors name the campaign and the next campaign command.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use tonic_types::StatusExt;
 use super::campaigns::{at, body, launched, seal, status};
 use super::node::{PATIENCE, creation, node, yearly};
 
-/// Its code, and the command that it names.
+/// Returns the code of an error and its next command.
 fn next(status: &Status) -> (Code, String) {
     let next = status.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
     (status.code(), next.unwrap_or_default())
@@ -80,7 +80,7 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     assert_eq!(next(&refused), status_next);
     assert_eq!(refused.message(), "campaign spring is launched, not paused: there is nothing to resume");
 
-    // A backfill of its schedule is refused, and so is the dry run.
+    // A backfill of the campaign's schedule is refused, and so is its dry run.
     let past = |hours| Some(at(SignedDuration::from_hours(hours)));
     for validate_only in [true, false] {
         let (name, request_id) = ("spring".to_owned(), "once".to_owned());
@@ -149,7 +149,7 @@ async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
     node.stop().await;
 }
 
-/// How a call ended: its code, its message and its next command.
+/// Returns code, message and next command of a failed call.
 fn end<T>(answer: Result<T, Status>) -> Option<(Code, String, String)> {
     answer.err().map(|status| (status.code(), status.message().to_owned(), next(&status).1))
 }
@@ -183,7 +183,7 @@ async fn dry_run_ends_as_the_command_does() {
     assert!(real.iter().all(Option::is_some), "each is refused: {real:?}");
     assert_eq!(dry, real);
 
-    // What would be done changes nothing when it is only checked.
+    // A dry run changes nothing.
     let dry = CancelCampaignRequest { name: named(), validate_only: true, ..Default::default() };
     node.campaigns().cancel_campaign(dry).await.expect("it can be cancelled");
     assert_eq!(status(&node, "spring").await.state(), CampaignState::Launched);

@@ -1,4 +1,4 @@
-//! Campaigns over the API: drafted, launched once for ever, stopped, missed, and forgotten.
+//! Campaigns over the API: created, launched once, paused, missed, deleted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::node::{Node, PATIENCE, creation, node, reason, yearly};
 
 pub const RECIPIENTS: u32 = 300;
 
-/// An audience; returns when it is sealed.
+/// Generates an audience, and waits until it is sealed.
 pub async fn seal(node: &Node, name: &str) {
     let (name, columns) = (name.to_owned(), vec!["name".to_owned()]);
     let request = GenerateAudienceRequest { name, recipients: RECIPIENTS, seed: 7, columns, ..Default::default() };
@@ -47,7 +47,7 @@ pub fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCa
     }
 }
 
-/// For this instant, or the one that it was created with.
+/// Launches a campaign for this instant. `None` means the instant of its draft.
 pub async fn launched(node: &Node, name: &str, due: Option<prost_types::Timestamp>) -> Result<Campaign, Status> {
     let request = LaunchCampaignRequest { name: name.to_owned(), at: due, ..LaunchCampaignRequest::default() };
     Ok(node.campaigns().launch_campaign(request).await?.into_inner().campaign.expect("a campaign"))
@@ -58,7 +58,7 @@ pub async fn status(node: &Node, name: &str) -> Campaign {
     node.campaigns().get_campaign(request).await.expect("known").into_inner().campaign.expect("a campaign")
 }
 
-/// Waits until it is in this state.
+/// Waits until the campaign is in this state.
 pub async fn becomes(node: &Node, name: &str, state: CampaignState) -> Campaign {
     let end = std::time::Instant::now() + PATIENCE;
     loop {
@@ -98,7 +98,7 @@ async fn repeated_launch_sends_once() {
     let refused = node.schedules().trigger_schedule(trigger).await.expect_err("P7: it opens once");
     assert_eq!(refused.code(), Code::FailedPrecondition);
 
-    // P20: the same content for the same audience goes out again only on purpose.
+    // The same content to the same audience is refused unless `again` is set (P20).
     let mut copy = body("copy", "all", at(SignedDuration::from_hours(1)));
     let same = |schedule: &mut ScheduleBody| {
         schedule.content = body("spring", "all", at(SignedDuration::ZERO)).schedule.expect("a body").content;
@@ -140,7 +140,7 @@ async fn an_audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     let armed = becomes(&node, "late", CampaignState::Launched).await;
     assert_eq!(armed.recipients, RECIPIENTS);
 
-    // Paused before its instant, it waits; cancelled, nothing opens.
+    // A campaign can be paused before its instant and resumed.
     let pause = PauseCampaignRequest { name: "late".into(), reason: "look".into(), ..Default::default() };
     let paused = node.campaigns().pause_campaign(pause).await.expect("paused").into_inner().campaign.expect("it");
     assert_eq!((paused.state(), paused.reason.as_str()), (CampaignState::Paused, "look"));
@@ -175,7 +175,7 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
     }
     assert_eq!(reason(&launched(&node, "missing", None).await.expect_err("unknown")).1, "CAMPAIGN_NOT_FOUND");
 
-    // The columns of an audience that is sealed later are unknown.
+    // The columns of an audience that is not sealed yet are not checked.
     let mut later = body("later", "tomorrow", hour);
     later.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
     node.campaigns().create_campaign(later).await.expect("a draft");

@@ -1,4 +1,4 @@
-//! A canary (P6): some go first, and what became of them lets the rest go on, or holds it.
+//! Canaries (P6): some recipients are sent to first, and their outcomes let the run continue or pause it.
 
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
@@ -10,10 +10,10 @@ use tonic::Code;
 use super::campaigns::{RECIPIENTS, at, becomes, body, launched, seal};
 use super::node::{Node, node};
 
-/// Of 300 recipients 30 go first, and 3 of them may fare badly.
+/// Of 300 recipients 30 are the canary, and at most 3 of them may fail.
 const TENTH: Canary = Canary { percent: 10.0, hold_percent: Some(10.0) };
 
-/// It is to be sent so long from now.
+/// Launches a campaign for an instant `ahead` of now.
 async fn launched_for(node: &Node, pool: &str, ahead: SignedDuration) -> Campaign {
     seal(node, "all").await;
     let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
@@ -25,12 +25,12 @@ async fn launched_for(node: &Node, pool: &str, ahead: SignedDuration) -> Campaig
     launched(node, "spring", Some(at(ahead))).await.expect("launched")
 }
 
-/// It is to be sent now.
+/// Launches a campaign for now.
 async fn launched_now(node: &Node) -> Campaign {
     launched_for(node, "", SignedDuration::ZERO).await
 }
 
-/// Is this recipient of the canary, by its own story?
+/// Returns true if the recipient belongs to the canary, according to its history.
 async fn is_of_canary(node: &Node, campaign: &Campaign, recipient: &str) -> bool {
     let run = campaign.run.as_ref().expect("a run").run.clone();
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
@@ -38,7 +38,7 @@ async fn is_of_canary(node: &Node, campaign: &Campaign, recipient: &str) -> bool
     told.events[0].detail.ends_with("of its canary, which goes first")
 }
 
-/// By the order in which the first emails came, thirty at most: is their recipient of the canary?
+/// Returns for each of the first thirty emails, in order of arrival, whether its recipient belongs to the canary.
 async fn arrived(node: &Node, campaign: &Campaign) -> Vec<bool> {
     let mut first = Vec::new();
     for (_, mail) in node.sink.emails().iter().take(30) {
@@ -51,7 +51,7 @@ fn canary(campaign: &Campaign) -> RunCanary {
     campaign.run.as_ref().and_then(|run| run.canary).expect("a canary")
 }
 
-/// What one recipient waits for, or what became of it last.
+/// Returns the last event of a recipient.
 async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String {
     let run = campaign.run.as_ref().expect("a run").run.clone();
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
@@ -70,7 +70,7 @@ async fn good_canary_continues_by_itself() {
     let RunCanary { recipients, undecided, bad, bad_max, .. } = canary(&done);
     assert_eq!((recipients, bad_max, canary(&done).verdict()), (30, 3, CanaryVerdict::Passed), "{done:?}");
     assert!(bad + undecided <= bad_max);
-    // One may be on its way when nothing can change the verdict any more.
+    // When the verdict is certain, the last three of the canary may still be on their way. So the first 27 are checked.
     assert!(arrived(&node, &done).await[..27].iter().all(|first| *first), "no other recipient is sent before");
     node.stop().await;
 }
@@ -102,7 +102,7 @@ async fn failed_canary_is_held_until_resumed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_recipient_explains_canary() {
     let node = node("").await;
-    // Its relay goes before it opens: without one it would not be launched.
+    // The relay is removed before the run opens, because a campaign without a relay cannot be launched.
     let relay = Some(Relay { name: "away".into(), pool: "no-relay-here".into(), ..node.relay() });
     node.relays().add_relay(AddRelayRequest { relay, ..AddRelayRequest::default() }).await.expect("added");
     launched_for(&node, "no-relay-here", SignedDuration::from_secs(10)).await;

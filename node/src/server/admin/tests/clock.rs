@@ -1,4 +1,4 @@
-//! A clock that is moved by hand (P19): whole years, and outages of any length, judged by the mailbox.
+//! The test clock (P19): whole years and outages of any length, checked by the emails that arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub fn by(seconds: i64) -> Target {
     Target::By(prost_types::Duration { seconds, nanos: 0 })
 }
 
-/// The last word of a walk.
+/// Advances the clock, and returns the last message of the stream.
 async fn advance(node: &Node, target: Target, jump: bool) -> Result<AdvanceClockResponse, Status> {
     let request = AdvanceClockRequest { target: Some(target), jump };
     let mut words = node.clocks().advance_clock(request).await?.into_inner();
@@ -47,13 +47,13 @@ pub async fn jump(node: &Node, target: Target) -> AdvanceClockResponse {
     advance(node, target, true).await.expect("it leaps")
 }
 
-/// Ledger time, in whole seconds.
+/// Returns ledger time in whole seconds.
 pub async fn now(node: &Node) -> i64 {
     let clock = node.clocks().get_clock(GetClockRequest::default()).await.expect("a clock").into_inner();
     clock.now.expect("an instant").seconds
 }
 
-/// The first second of a day that has not begun yet.
+/// Returns the first second of a future day.
 pub async fn coming_day(node: &Node) -> i64 {
     (now(node).await / DAY + 2) * DAY
 }
@@ -68,12 +68,12 @@ async fn create(node: &Node, name: &str, pattern: when::Pattern, zone: &str, pol
     node.schedules().create_schedule(creation(body)).await.expect("created");
 }
 
-/// The only recipient of a schedule; no other schedule sends to it.
+/// Returns the address of a schedule's only recipient. Each schedule has its own.
 fn address(schedule: &str) -> String {
     format!("{schedule}@example.net")
 }
 
-/// The instants that the emails to a schedule's recipient name as theirs, in the order of their arrival.
+/// Returns the `Date` fields of the emails to a schedule's recipient, in the order of their arrival.
 fn dates(node: &Node, schedule: &str) -> Vec<Timestamp> {
     let (address, emails) = (address(schedule), node.sink.emails());
     let own = emails.iter().filter(|(_, mail)| mail.recipient == address);
@@ -86,7 +86,7 @@ fn dates(node: &Node, schedule: &str) -> Vec<Timestamp> {
     .collect()
 }
 
-/// How many instants of a schedule fired and how many were explained, by its history.
+/// Returns how many instants of a schedule fired and how many were explained, according to its history.
 async fn accounts(node: &Node, schedule: &str) -> (i64, i64) {
     let (mut fired, mut explained, mut page_token) = (0, 0, String::new());
     loop {
@@ -155,7 +155,7 @@ async fn a_year_brings_one_mail_a_local_date_in_zones_with_odd_clock_changes() {
     let year = Timestamp::from_second(now(&node).await).expect("an instant").to_zoned(TimeZone::UTC).year() + 1;
     let noon = |year| date(year, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("an instant").timestamp();
     walk(&node, at(noon(year).as_second())).await;
-    // Each at a local time that one of its clock changes leaves out or tells twice.
+    // Each fires at a local time that a change of its clocks skips or repeats.
     let zones = [
         ("lord-howe", "Australia/Lord_Howe", "15 2 * * *", "02:15", Some("02:30")),
         ("casablanca", "Africa/Casablanca", "30 2 * * *", "02:30", Some("03:00")),
@@ -176,7 +176,7 @@ async fn a_year_brings_one_mail_a_local_date_in_zones_with_odd_clock_changes() {
         let times: BTreeSet<String> = local.iter().map(|at| at.strftime("%H:%M").to_string()).collect();
         let allowed: BTreeSet<String> = std::iter::once(usual).chain(moved).map(str::to_owned).collect();
         assert!(times.is_subset(&allowed), "{zone}: at the usual time, or at the end of a gap: {times:?}");
-        // Whether Morocco changes its clocks is decided anew now and then; Lord Howe goes by half an hour.
+        // Morocco often changes its rules, so only Lord Howe, which shifts by half an hour, is checked exactly.
         assert!(name != "lord-howe" || times == allowed, "{zone}: {times:?}");
     }
     node.stop().await;
@@ -194,14 +194,14 @@ async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_agai
     let emails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
     walk(&node, at(day + 10 * HOUR)).await;
     emails(3);
-    // The same body again, and time that passes: nothing more on that day.
+    // The same body is created again, and time passes: no more emails on that day.
     for _ in 0..3 {
         let again = node.schedules().create_schedule(creation(body.clone())).await.expect("the same").into_inner();
         assert!(!again.created);
         walk(&node, by(HOUR)).await;
     }
     emails(3);
-    // One that is triggered is one occurrence, however often its request comes.
+    // A trigger is one occurrence, however often its request is repeated.
     let (name, request_id) = ("morning".to_owned(), "by-hand".to_owned());
     let trigger = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
     for _ in 0..3 {
@@ -230,10 +230,10 @@ async fn after_any_outage_what_fired_and_what_was_explained_is_what_was_expected
         create(&node, name, when::Pattern::Every(every), "UTC", policies).await;
     }
     let begun = now(&node).await;
-    // Each ends five minutes after an instant, and is as long as it is said to be.
+    // Each outage ends five minutes after an instant.
     for outage in [MINUTE, 11 * MINUTE, 23 * HOUR, 4 * DAY] {
         let end = (now(&node).await + outage).div_euclid(EVERY) * EVERY + EVERY + 5 * MINUTE;
-        // One of a minute leaps over an instant all the same.
+        // The outage of a minute is moved so that it contains an instant.
         let begin = if outage == MINUTE { end - 5 * MINUTE - MINUTE / 2 } else { end - outage };
         walk(&node, at(begin)).await;
         let mut before = BTreeMap::new();
@@ -294,14 +294,14 @@ async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() 
     let explain = || ExplainRequest { run: by_hand.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     node.runs().explain(explain()).await.expect("a story");
 
-    // Day by day; the first day's runs are older than a day then.
+    // The clock advances day by day, until the first day's runs are older than their retention of a day.
     walk(&node, at(day + 3 * DAY)).await;
     let run = node.until(&by_hand, |run| run.pruned_index.is_some()).await;
     assert_eq!((run.state(), run.counts.map(|counts| counts.sent)), (RunState::Finished, Some(1)), "{run:?}");
     let gone = node.runs().explain(explain()).await.expect_err("pruned");
     assert!(gone.message().contains("was pruned on"), "{gone:?}");
 
-    // A repeated request gets the same run, and no instant at or below the last opens again.
+    // A repeated request gets the same run, and no pruned instant opens again.
     let emails = node.sink.accepted_count();
     assert_eq!(emails, 4, "by hand, and at nine on three days");
     let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
@@ -357,7 +357,7 @@ async fn email_that_waited_is_dated_by_its_claim() {
     jump(&node, by(5 * HOUR)).await;
     let relay = Relay { name: "late".to_owned(), pool: "elsewhere".to_owned(), ..node.relay() };
     node.relays().add_relay(AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() }).await.expect("added");
-    // What found no relay comes back after half a minute.
+    // Recipients that found no relay are tried again after half a minute.
     jump(&node, by(MINUTE)).await;
     node.until(&run.run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
     let date = dates(&node, "late")[0].as_second();

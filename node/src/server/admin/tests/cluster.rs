@@ -1,4 +1,4 @@
-//! A cluster is made once, and its status always answers.
+//! A cluster is initialized once, and its status is always available.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use super::node::{PATIENCE, creation, founder, reason, yearly};
 use crate::server::admin::{Admin, serve};
 
-/// How long a caller waits for an answer that will not come.
+/// Timeout of a call that cannot get an answer.
 const SHORT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +55,7 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let mut cluster = ClusterServiceClient::new(other.channel.clone());
     let wrong = cluster.init_cluster(request.clone()).await.expect_err("no address");
     assert_eq!(wrong.message(), "peers[1]: \"nowhere\" is not an address; write HOST:PORT, such as 10.0.0.2:7601");
-    // The port of the API of a node, where the one for its peers is meant.
+    // The port of a node's API is not the port for its peers.
     let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let listener = tokio::net::TcpListener::bind(loopback).await.expect("a port");
     let admin_port = listener.local_addr().expect("an address").to_string();
@@ -64,7 +64,7 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let mistaken = InitClusterRequest { peers: vec![admin_port], ..InitClusterRequest::default() };
     let mistaken = cluster.init_cluster(mistaken).await.expect_err("no peer port");
     assert!(mistaken.message().contains("answers, but is no peer port"), "{mistaken:?}");
-    // No process listens there: not a mistake in the request.
+    // No process listens on that port. The request itself is valid.
     let silent = InitClusterRequest { peers: vec!["127.0.0.1:1".to_owned()], ..InitClusterRequest::default() };
     let silent = cluster.init_cluster(silent).await.expect_err("no peer answers");
     assert_eq!(reason(&silent), (Code::Unavailable, "NO_QUORUM".to_owned()));
@@ -91,7 +91,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
         };
         tokio::time::timeout(PATIENCE, leads).await.expect("a leader");
     }
-    // Reads and writes work on both, whichever leads.
+    // Reads and writes work on both nodes, whichever one leads.
     for node in [&one, &two] {
         let mut schedules = ScheduleServiceClient::new(node.channel.clone());
         let listed = schedules.list_schedules(ListSchedulesRequest::default());
@@ -113,7 +113,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     let moved = cluster.transfer_leader(TransferLeaderRequest::default()).await.expect("moved").into_inner();
     assert_ne!(moved.leader, status.leader);
 
-    // Half of a cluster answers nothing that could be wrong, and says how it stands.
+    // One of two nodes refuses fresh reads and writes, but it still returns the status.
     assert!(two.context.replica.shutdown(Instant::now() + PATIENCE).await);
     let mut schedules = ScheduleServiceClient::new(one.channel.clone());
     let mut fresh = Request::new(ListSchedulesRequest::default());

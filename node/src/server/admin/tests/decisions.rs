@@ -1,4 +1,4 @@
-//! What operators do when something is not as it should be.
+//! Decisions of operators: pause and cancel runs, resolve doubts, requeue dead letters, add and take back opt-outs.
 
 use reveille_proto::admin::v1::{
     AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, DoubtGroup, ExplainRequest,
@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::node::{node, reason};
 
-/// What the events of a story are.
+/// Returns the names of the events in a recipient's history.
 fn told(story: &ExplainResponse) -> Vec<&str> {
     story.events.iter().map(|event| event.what.as_str()).collect()
 }
@@ -103,7 +103,7 @@ async fn an_opt_out_holds_when_it_is_answered_and_a_repeat_names_the_first() {
     assert_eq!(story.events.first().map(|event| (event.what.as_str(), event.index)), Some(("opted out", index)));
     assert_eq!(node.sink.accepted_count(), 1);
 
-    // Taken back for a reason, and what comes then is sent.
+    // Taking back an opt-out needs a reason. The next email to the recipient is sent.
     let back = |recipient: &str, reason: &str| TakeBackOptOutRequest {
         recipient: recipient.to_owned(),
         reason: reason.to_owned(),

@@ -1,4 +1,4 @@
-//! An email's way from the schedule to the mailbox, and the story of it.
+//! Emails from the schedule to the mailbox, and their history.
 
 use prost_types::Timestamp;
 use reveille_proto::admin::v1::{
@@ -37,7 +37,7 @@ async fn what_falls_due_is_sent_once_and_every_step_is_explained() {
     assert_eq!((last.state(), counts.sent, last.audience), (RunState::Finished, 2, 2), "{last:?}");
     assert_eq!(node.sink.accepted_count(), 2);
 
-    // The run by its schedule and instant, in UTC and as clocks in Berlin show it.
+    // A run can be named by its schedule and its instant, in UTC or in local time of Berlin.
     let nominal = jiff::Timestamp::from_second(at.seconds).expect("an instant");
     let local = nominal.to_zoned(jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone")).datetime();
     for name in [format!("campaign@{nominal}"), format!("campaign@{local}"), run.run.clone()] {

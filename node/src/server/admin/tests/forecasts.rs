@@ -1,4 +1,4 @@
-//! The forecast of a campaign: which bound decides when it ends, and that a launch by a pool without a relay is refused.
+//! Forecasts of campaigns: which limit decides the end. A launch is refused if its pool has no relay.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn relay_with(node: &Node, rate_per_second: f64) {
     node.relays().add_relay(request).await.expect("replaced");
 }
 
-/// What a launch would say, by the bound that it names, and its only warning where there is one.
+/// Returns the limit, whether the campaign fits, and the only warning, from the dry run of a launch.
 async fn told(node: &Node, due: Option<prost_types::Timestamp>) -> (ForecastBound, bool, Option<String>) {
     let request = LaunchCampaignRequest {
         name: "spring".into(),
@@ -99,7 +99,7 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
     node.relays().add_relay(AddRelayRequest { relay, ..AddRelayRequest::default() }).await.expect("added");
     let first = launched(&node, "spring", None).await.expect("launched");
     assert_eq!(first.state(), CampaignState::Launched);
-    // What was launched stays so, and says it again: no second answer comes of a relay that has gone.
+    // A repeated launch gets the same answer, even after the relay is removed.
     node.relays().remove_relay(RemoveRelayRequest { name: "bulk".into() }).await.expect("removed");
     let again = launched(&node, "spring", None).await.expect("the same launch");
     assert_eq!(again.launched_at, first.launched_at);
@@ -158,7 +158,8 @@ async fn the_end_of_an_open_one_keeps_to_the_warm_up_of_its_pool() {
         assert!(Instant::now() < until, "nothing goes: {campaign:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    // Of 300, the last 50 wait for the day after tomorrow at least, however fast the first 50 went.
+    // Of 300 recipients, the last 50 must wait until the day after tomorrow at least, at whatever speed the first 50
+    // were sent.
     let ends = open.progress.and_then(|progress| progress.ends).expect("an end");
     assert!(ends.seconds > at(SignedDuration::from_hours(24)).seconds, "{open:?}");
     node.stop().await;

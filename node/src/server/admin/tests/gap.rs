@@ -1,4 +1,4 @@
-//! At most one email within a `min_gap`, however many clients ask and how often (P17).
+//! At most one email within a `min_gap`, however many clients trigger runs, and however often (P17).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ async fn trigger(node: &Node, name: &str, request_id: &str) -> Result<Run, Statu
     Ok(node.schedules().trigger_schedule(request).await?.into_inner().run.expect("a run"))
 }
 
-/// Would it open? Nothing does.
+/// Returns the result of a trigger's dry run.
 async fn would_trigger(node: &Node, name: &str) -> Result<Run, Status> {
     let (name, request_id) = (name.to_owned(), "look".to_owned());
     let request = TriggerScheduleRequest { name, request_id, validate_only: true, ..TriggerScheduleRequest::default() };
@@ -51,14 +51,14 @@ async fn twenty_hours_refuse_at_nineteen_fifty_nine_and_allow_at_twenty() {
         assert!(refused.message().contains(&format!("the last one in run {run}")), "{refused:?}");
         assert!(refused.message().contains(&format!("allowed at {minute}")), "{refused:?}");
     }
-    // A dry run says the same, with the same words.
+    // A dry run gives the same error message.
     let said = trigger(&node, "report", "late").await.expect_err("too early").message().to_owned();
     assert_eq!(would_trigger(&node, "report").await.expect_err("too early").message(), said);
-    // The first one again is what it was.
+    // A repeated request returns the first run.
     assert_eq!(trigger(&node, "report", "first").await.expect("the same").run, first.run);
     walk(&node, at(due.seconds + 20 * HOUR + i64::from(due.nanos > 0))).await;
     would_trigger(&node, "report").await.expect("it would open");
-    // One that was refused is no occurrence: its request may come again.
+    // A refused trigger is not an occurrence, so its request id can be used again.
     trigger(&node, "report", "early").await.expect("twenty hours later");
     walk(&node, by(MINUTE)).await;
     assert_eq!(node.sink.accepted_count(), 2);
@@ -68,7 +68,7 @@ async fn twenty_hours_refuse_at_nineteen_fifty_nine_and_allow_at_twenty() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_triggers_at_once_are_one_mail() {
     let node = Arc::new(node_with_test_clock("").await);
-    // With one request id, nothing else holds them apart.
+    // With one request id, no `min_gap` is needed: all triggers are the same occurrence.
     for (name, overlap, gap, ids) in [
         ("same-id", Overlap::Allow, 0, 1),
         ("beside", Overlap::Allow, 20, TRIGGERS),
@@ -86,7 +86,7 @@ async fn a_thousand_triggers_at_once_are_one_mail() {
         runs.sort();
         runs.dedup();
         assert!(!runs.is_empty() && (ids > 1 || runs.len() == 1), "{name}: {runs:?}");
-        // A recipient that waited for another run's row is tried again with the next wave.
+        // A recipient that waited for another run's claim is tried again with the next wave.
         walk(&node, by(2 * MINUTE)).await;
         assert_eq!(node.sink.accepted_count() - before, 1, "{name}");
         for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
@@ -117,7 +117,7 @@ async fn a_daily_schedule_mails_once_a_day_whatever_is_invoked() {
     walk(&node, at(day + DAY + 10 * HOUR)).await;
     assert_eq!(node.sink.accepted_count(), 2, "and the next day again");
 
-    // A change of the pattern does not change the gap; its effect is shown with the next instants.
+    // A change of the pattern does not change the gap. Its effect is shown with the next instants.
     let update = |policies, pattern, paths: &[&str]| UpdateScheduleRequest {
         schedule: Some(ScheduleBody {
             name: "morning".to_owned(),

@@ -1,4 +1,4 @@
-//! A window after each instant (`jitter`): what is shown before is what happens.
+//! Jitter: each run opens at the time within its window that was shown before.
 
 use prost_types::Duration;
 use reveille_proto::admin::v1::{

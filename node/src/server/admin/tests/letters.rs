@@ -1,4 +1,4 @@
-//! Dead letters by the hundred: counted by reason, sent again by another pool, left where their run is cancelled.
+//! Hundreds of dead letters: counted by reason, requeued to another pool, left alone if their run is cancelled.
 
 use reveille_proto::admin::v1::{
     AddRelayRequest, CancelRunRequest, CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest,

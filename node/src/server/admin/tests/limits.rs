@@ -1,4 +1,4 @@
-//! Relays that throttle, have a daily quota or defer: this uses up no attempts and loses no recipient.
+//! Relays that throttle, have a daily quota or defer. This uses up no attempts and loses no recipient.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
 use super::clock::{HOUR, by, walk};
 use super::node::{Node, PATIENCE, creation, node_with_test_clock, yearly};
 
-/// A run whose recipients have one attempt.
+/// Opens a run whose recipients have one attempt.
 async fn opened(node: &Node, name: &str, recipients: &[&str]) -> String {
     opened_with(node, name, recipients, 1).await
 }
@@ -31,7 +31,7 @@ async fn shown(node: &Node, run: &str) -> (Run, RunCounts) {
     (run, counts)
 }
 
-/// What befell a recipient: what, and the detail.
+/// Returns the events of a recipient: name and detail.
 async fn story(node: &Node, run: &str, recipient: &str) -> Vec<(String, String)> {
     let request = ExplainRequest { run: run.to_owned(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(request).await.expect("a story").into_inner();

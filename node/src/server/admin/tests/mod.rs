@@ -1,4 +1,4 @@
-//! The whole API over real gRPC, on a cluster of one node that sends to a mailbox in the same process.
+//! Tests of the whole API over real gRPC, on a one-node cluster that sends to a mailbox in the same process.
 
 mod audiences;
 mod campaign_faults;

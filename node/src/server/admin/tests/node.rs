@@ -1,4 +1,4 @@
-//! A node of one, its API, and the mailbox that it sends to.
+//! A one-node cluster, its API, and the mailbox that it sends to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,21 +48,21 @@ use tonic_types::StatusExt;
 
 use crate::server::admin::{Admin, serve};
 
-/// Far beyond what any step takes, so that a loaded machine fails no test.
+/// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Where its recipients opt out.
+/// URL of the unsubscribe page.
 pub const UNSUBSCRIBE: &str = "https://news.example.org/u";
-/// Emails whose text the mailbox keeps: those of three schedules in a year.
+/// Maximum number of emails whose text the mailbox keeps: those of three schedules in a year.
 const EMAILS_KEPT: usize = 2_000;
 
-/// The machine's clocks, with a wall clock that can be set.
+/// The clocks of the machine, but the wall clock can be set.
 #[derive(Debug, Default)]
 pub struct SetClock {
     ahead_ms: AtomicI64,
 }
 
 impl SetClock {
-    /// An operator corrects the clock: no time passes.
+    /// Sets the wall clock ahead, as an operator does to correct it. The monotonic clock does not change.
     pub fn set_ahead(&self, by: Duration) {
         self.ahead_ms.store(by.as_millis() as i64, Ordering::Relaxed);
     }
@@ -82,7 +82,7 @@ impl Clock for SetClock {
     }
 }
 
-/// A node before there is a cluster, with its API.
+/// A node without a cluster, with its API.
 pub struct Founder {
     pub context: Arc<NodeContext>,
     pub channel: Channel,
@@ -130,7 +130,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     Founder { context, channel, leading, stop, folder }
 }
 
-/// A cluster of one that works, and a mailbox as its relay.
+/// A one-node cluster with running actors, and a mailbox as its relay.
 pub struct Node {
     pub channel: Channel,
     pub sink: Sink,
@@ -140,7 +140,7 @@ pub struct Node {
 }
 
 impl Founder {
-    /// Starts its actors; the cluster was made.
+    /// Starts the actors. The cluster must be initialized.
     pub async fn work(self, faults: &str) -> Node {
         let options = lifecycle::RuntimeOptions {
             name: "node-1".to_owned(),
@@ -165,23 +165,23 @@ impl Founder {
     }
 }
 
-/// A cluster of one, made and at work.
+/// Starts a one-node cluster.
 pub async fn node(faults: &str) -> Node {
     made(founder(1).await, faults, InitClusterRequest::default()).await
 }
 
-/// The same, whose wall clock can be set.
+/// Starts a one-node cluster whose wall clock can be set.
 pub async fn node_by(clock: &Arc<SetClock>) -> Node {
     made(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", InitClusterRequest::default()).await
 }
 
-/// The same with a clock that is moved by hand.
+/// Starts a one-node cluster with a test clock.
 pub async fn node_with_test_clock(faults: &str) -> Node {
     made(founder(1).await, faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
 }
 
-/// The same with a clock that is moved by hand, in its fourth life: each of the others died with one of the
-/// recipients of a run in its hands. So it rests (P12).
+/// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation died with a claim
+/// of one recipient of a run. So the node is in crash backoff (P12).
 pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
     const DEATHS: u64 = 3;
     let founder = founder_by(1, DEATHS + 1, Arc::new(SystemClock)).await;
@@ -233,7 +233,7 @@ clients!(
 );
 
 impl Node {
-    /// The mailbox, as a relay.
+    /// Returns the mailbox as a relay.
     pub fn relay(&self) -> Relay {
         let (host, port) = (self.sink.address().ip().to_string(), u32::from(self.sink.address().port()));
         Relay { name: "mailbox".to_owned(), host, port, tls: RelayTls::None.into(), ..Relay::default() }
@@ -250,7 +250,7 @@ impl Node {
         triggered.run.expect("a run")
     }
 
-    /// The run, once it is as it is waited for.
+    /// Waits until the condition holds for the run, and returns the run.
     pub async fn until(&self, run: &str, is_so: impl Fn(&Run) -> bool) -> Run {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -264,7 +264,7 @@ impl Node {
         }
     }
 
-    /// The first run of a schedule, once there is one.
+    /// Waits until the schedule has a run, and returns the first one.
     pub async fn first_run(&self, schedule: &str) -> Run {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -278,17 +278,17 @@ impl Node {
         }
     }
 
-    /// What its actors share.
+    /// Returns the state that the actors share.
     pub fn context(&self) -> &NodeContext {
         &self.station.as_ref().expect("it is at work").context
     }
 
-    /// The same, to be kept.
+    /// Returns the same state as an owned reference.
     pub fn shared_context(&self) -> Arc<NodeContext> {
         Arc::clone(&self.station.as_ref().expect("it is at work").context)
     }
 
-    /// The API takes its leave; the actors go on.
+    /// Stops the API. The actors continue.
     pub fn close(&self) {
         self.stop.cancel();
     }
@@ -306,7 +306,7 @@ impl Node {
 
 /// Creates a schedule and opens a run of it.
 async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleResponse, TriggerScheduleResponse) {
-    // A request id is one body's (P17), so each schedule has one of its own.
+    // A request id belongs to one body (P17), so each schedule has a different one.
     let (tenant, name, request_id) = (String::new(), body.name.clone(), format!("once-{}", body.name));
     let mut schedules = ScheduleServiceClient::new(channel.clone());
     let created = schedules.create_schedule(creation(body)).await.expect("created").into_inner();
@@ -314,7 +314,7 @@ async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleRespons
     (created, schedules.trigger_schedule(request).await.expect("triggered").into_inner())
 }
 
-/// A body that fires once a year.
+/// Returns a body that fires once a year.
 pub fn yearly(name: &str, recipients: &[&str]) -> ScheduleBody {
     let recipient = |address: &&str| Recipient { address: (*address).to_owned(), values: Vec::new() };
     ScheduleBody {
@@ -336,7 +336,7 @@ pub fn creation(body: ScheduleBody) -> CreateScheduleRequest {
     CreateScheduleRequest { schedule: Some(body), request_id: String::new(), validate_only: false }
 }
 
-/// Code and reason of a refusal.
+/// Returns code and reason of an error.
 pub fn reason(status: &Status) -> (Code, String) {
     let info = status.get_details_error_info().map(|info| info.reason);
     (status.code(), info.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What becomes of an instant while the former run is not finished (P16), as its owner sees it.
+//! The overlap policies (P16): instants that are due while the previous run is not finished.
 
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CancelRunRequest, CancelledRun, CatchUp, Event, ExplainRequest, GetScheduleRequest,
@@ -15,7 +15,7 @@ fn every(seconds: i64) -> Option<When> {
     Some(When { pattern: Some(when::Pattern::Every(every)) })
 }
 
-/// A schedule of every minute whose mail no relay takes.
+/// Creates a schedule that fires every minute into a pool without a relay.
 async fn stuck(node: &Node, name: &str, overlap: Overlap) {
     let body = ScheduleBody {
         when: every(MINUTE),
@@ -31,7 +31,7 @@ async fn history(node: &Node, name: &str) -> Vec<HistoryEntry> {
     node.schedules().list_schedule_history(request).await.expect("a history").into_inner().entries
 }
 
-/// Outcomes, latest first.
+/// Returns the outcomes of a schedule's instants, latest first.
 async fn outcomes(node: &Node, name: &str) -> Vec<HistoryOutcome> {
     history(node, name).await.iter().map(HistoryEntry::outcome).collect()
 }
@@ -49,7 +49,7 @@ async fn runs(node: &Node, name: &str) -> Vec<Run> {
     runs
 }
 
-/// What became of the first recipient of a run.
+/// Returns the events of a run's first recipient.
 async fn story(node: &Node, run: &str) -> Vec<Event> {
     let (run, recipient) = (run.to_owned(), "#0".to_owned());
     let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
@@ -73,7 +73,7 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     ] {
         stuck(&node, name, overlap).await;
     }
-    // Three or four instants come; the first opens in each.
+    // Three or four instants are due. Each schedule opens the first one.
     walk(&node, by(3 * MINUTE + 30)).await;
     use HistoryOutcome::{Coalesced, Fired, Skipped, Waiting};
 
@@ -101,7 +101,7 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     let (last, former) = states.split_last().expect("runs");
     assert!(*last == RunState::Open && former.len() >= 2, "{states:?}");
     assert!(former.iter().all(|state| *state == RunState::Cancelled), "{states:?}");
-    // By which policy, and for which run, is said wherever it is seen.
+    // The policy and the new run are named wherever the cancelled run is shown.
     let why = format!("overlap: {} opened, and overlap is cancel_other", cancelling[1].run);
     assert_eq!(cancelling[0].reason, why);
     assert_eq!(history(&node, "cancelling").await.last().map(|entry| entry.reason.clone()), Some(why.clone()));
@@ -109,7 +109,7 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     assert_eq!(told.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
-    // The run is over: the latest waiting instant opens at once, and the others are recorded as skipped.
+    // When the run is over, the latest waiting instant opens at once, and the others are recorded as skipped.
     let cancel = CancelRunRequest { run: first.run.clone(), ..CancelRunRequest::default() };
     node.runs().cancel_run(cancel).await.expect("cancelled");
     walk(&node, by(1)).await;
@@ -117,7 +117,7 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     assert_eq!(told.last_chunk(), Some(&[Coalesced, Fired]), "{told:?}");
     let opened = runs(&node, "buffering").await;
     assert_eq!((opened.len(), opened[1].state()), (2, RunState::Open), "{opened:?}");
-    // It was on time, and opened late: for the run that stood in its way.
+    // The instant was on time, but opened late because of the run that it waited for.
     assert_eq!((opened[1].cause(), &opened[1].waited_for), (RunCause::Due, &first.run));
     let known = history(&node, "buffering").await;
     let why = known.iter().find(|entry| entry.run == opened[1].run).map(|entry| entry.reason.clone());
@@ -128,7 +128,7 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     node.stop().await;
 }
 
-/// What an outage went over is late, in its turn too: each says so, and for which run it waited.
+/// Instants that an outage missed are late, also when they wait for a run: each has both reasons.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_missed_is_late_though_it_waits_its_turn() {
     let node = node_with_test_clock("").await;
@@ -162,7 +162,7 @@ async fn what_was_missed_is_late_though_it_waits_its_turn() {
     node.stop().await;
 }
 
-/// 96 instants are more than the dry run checks at once.
+/// A dry run checks instants in batches of 64, and these are 96.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_inside_its_own_gap_opens_what_its_dry_run_counts() {
     let node = node("").await;

@@ -1,4 +1,4 @@
-//! Pools over the API: warmed up, and that mail keeps to the day's cap.
+//! Pools over the API: warm-up plans, and that emails stay within the cap of the day.
 
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::{

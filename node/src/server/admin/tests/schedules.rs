@@ -1,4 +1,4 @@
-//! A schedule's life as its owner sees it.
+//! Schedules over the API, from creation to deletion.
 
 use std::time::{Duration, Instant};
 
@@ -149,7 +149,7 @@ async fn lists_of_schedules_and_runs_are_chosen_by_labels_page_by_page() {
     let wrong = node.schedules().list_schedules(wrong).await.expect_err("no value of a label");
     assert_eq!(reason(&wrong), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
 
-    // A schedule that is gone has no labels; an edit counts for the runs of before.
+    // A deleted schedule has no labels. A change of labels also applies to earlier runs.
     let delete = DeleteScheduleRequest { name: "e".to_owned(), ..DeleteScheduleRequest::default() };
     node.schedules().delete_schedule(delete).await.expect("deleted");
     assert_eq!(runs("!team").await, ["e", "d"]);
@@ -230,7 +230,7 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
         let run =
             node.schedules().trigger_schedule(trigger(id)).await.expect("triggered").into_inner().run.expect("a run");
         assert_eq!((run.cause(), run.nominal), (RunCause::Trigger, format!("trigger {id}")));
-        // Another one beside it is not allowed.
+        // A second run while the first is not finished would be refused.
         node.until(&run.run, |run| run.finished_index.is_some()).await;
         runs.push(run.run);
     }
@@ -302,7 +302,7 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
     let nothing = node.schedules().backfill_schedule(request(0, "", false)).await.expect("nothing").into_inner();
     assert_eq!((nothing.opened, nothing.opened_before), (0, 4));
 
-    // A repeated request gets the first answer whole: a client that lost it still learns where the rest begins.
+    // A repeated request gets the whole first answer. So a client that lost it still learns where the rest begins.
     let again = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("stored").into_inner();
     assert_eq!(again, first);
     let more = || BackfillScheduleRequest { from: at("2019-01-01T00:00:00Z"), ..request(0, "more", false) };
@@ -328,7 +328,7 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
     node.stop().await;
 }
 
-/// I7. That both looks fall around the entry is chance, so there are many years.
+/// A repeated request gets one answer (I7). The two requests overlap only by chance, so the test covers many years.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backfill_that_is_asked_twice_at_once_is_answered_once() {
     let node = node("").await;

@@ -1,4 +1,4 @@
-//! A test mail: by the cluster's own road, once, and with the relay's own words.
+//! Test emails: sent once, in the same way as all emails, and with the relay's reply.
 
 use reveille_proto::admin::v1::{
     AddOptOutRequest, ExplainRequest, ExplainResponse, ListRunsRequest, ListSchedulesRequest, RecipientState, RunCause,
@@ -17,7 +17,7 @@ fn mail(id: &str, to: &str) -> SendTestRequest {
     }
 }
 
-/// Sends it, and its story once it has one.
+/// Sends a test email, and returns its history once it is settled.
 async fn sent(node: &Node, request: SendTestRequest) -> ExplainResponse {
     let answer = node.schedules().send_test(request).await.expect("opened").into_inner();
     let run = answer.run.expect("a run").run;

@@ -1,4 +1,4 @@
-//! What is too large is refused in words, before it costs anything.
+//! Requests that are too large are refused with a clear error, before they cost anything.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 
 use super::node::{creation, node, reason, yearly};
 
-/// A body whose subject has so many bytes.
+/// Returns a body whose subject has `bytes` bytes.
 fn with_subject(bytes: usize) -> ScheduleBody {
     let body = yearly("report", &["ada@example.net"]);
     let content = body.content.map(|content| Content { subject: "x".repeat(bytes), ..content });
@@ -35,7 +35,7 @@ async fn a_request_above_its_bound_is_refused_by_field_or_as_a_whole() {
 async fn bytes_that_are_no_message_are_an_invalid_argument() {
     let node = node("").await;
     let call = async |kind: &str| {
-        // A gRPC frame of three bytes: field 1 says that five bytes follow, and one does.
+        // A gRPC frame with three bytes: field 1 announces five bytes, but only one follows.
         let frame = vec![0, 0, 0, 0, 3, 0x0a, 5, 1];
         let request = Request::post("http://node/reveille.admin.v1.RelayService/AddRelay")
             .header("content-type", kind)

@@ -1,4 +1,4 @@
-//! A recipient whose address is beyond ASCII, in a pool where not every relay offers SMTPUTF8.
+//! Recipients with non-ASCII addresses, in a pool where not every relay offers SMTPUTF8.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::node::{Node, creation, node, yearly};
 
-/// A relay that offers nothing, and what it was asked.
+/// A relay without extensions. It counts its sessions and the emails that it was offered.
 struct Bare {
     port: u32,
     sessions: Arc<AtomicUsize>,
@@ -76,7 +76,7 @@ async fn remove(node: &Node, name: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relay_without_smtputf8_leaves_recipient_to_another_relay_of_the_pool() {
     let (node, bare) = (node("").await, Bare::start().await);
-    // It is asked first by nearly every email.
+    // Its weight makes it the first choice for nearly every email.
     add(&node, Relay { weight: 100, ..bare.relay() }).await;
     let recipients = ["zo\u{eb}@x.example", "\u{e9}va@x.example", "\u{e5}sa@x.example"];
     let run = node.triggered("news", &recipients, "").await;
@@ -106,7 +106,7 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     node.stop().await;
 }
 
-/// It may offer SMTPUTF8 to the next session: only an answer to EHLO is evidence that it does not.
+/// The relay may offer SMTPUTF8 to the next session. Only a successful reply to EHLO proves that it does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relay_that_refuses_ehlo_makes_recipient_wait() {
     let (node, bare) = (node("").await, Bare::saying_to_ehlo("502 5.5.1 not now\r\n").await);

@@ -1,4 +1,4 @@
-//! Tenants over the API: their bounds, and that mail keeps to them.
+//! Tenants over the API: their limits, and that emails stay within them.
 
 use std::time::Instant;
 
@@ -98,7 +98,7 @@ async fn tenant_rate_is_kept_and_explain_says_so() {
     put(&node, paced(2.0)).await.expect("set");
     let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;
     assert_eq!(done.counts.map(|counts| counts.sent), Some(9));
-    // A bucket holds two seconds at most.
+    // The token bucket holds two seconds at most.
     assert!(begun.elapsed().as_secs_f64() >= (9.0 - 4.0) / 2.0 - 0.1, "{:?}", begun.elapsed());
     node.stop().await;
 }

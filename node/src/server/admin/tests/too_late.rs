@@ -1,4 +1,4 @@
-//! A campaign and an outage (P16): caught up late, once and at its rate, or not at all; and a deadline in its middle.
+//! Campaigns and outages (P16): sent late once at the rate for late emails, not sent at all, or expired in the middle.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn lasting(seconds: i64) -> Option<prost_types::Duration> {
     Some(prost_types::Duration { seconds, nanos: 0 })
 }
 
-/// It is 8:55, and a campaign is launched for nine; answers the first second of that day.
+/// Launches a campaign for 09:00 at 08:55, and returns the first second of that day.
 async fn launched_for_nine(node: &Node, policies: Policies) -> i64 {
     let day = coming_day(node).await;
     walk(node, at(day + 8 * HOUR)).await;
@@ -40,7 +40,7 @@ async fn relay_with(node: &Node, relay: Relay) {
     node.relays().add_relay(request).await.expect("replaced");
 }
 
-/// Its one instant, as the history tells of it.
+/// Returns the campaign's only instant from its history.
 async fn history(node: &Node) -> HistoryEntry {
     let request = ListScheduleHistoryRequest { name: "spring".into(), ..ListScheduleHistoryRequest::default() };
     let history = node.schedules().list_schedule_history(request).await.expect("a history").into_inner().entries;
@@ -48,7 +48,7 @@ async fn history(node: &Node) -> HistoryEntry {
     history[0].clone()
 }
 
-/// Each recipient got it once.
+/// Checks that each recipient got exactly one email.
 fn all_arrived_once(node: &Node) {
     let emails = node.sink.emails();
     let recipients: BTreeSet<&str> = emails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
@@ -72,13 +72,13 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
     let told = history(&node).await;
     assert_eq!((told.outcome(), &told.reason), (HistoryOutcome::Fired, &done.reason));
     all_arrived_once(&node);
-    // What two seconds bring may be saved up; a busy machine is only slower.
+    // The token bucket may hold two seconds. A busy machine is only slower.
     let mut arrived: Vec<u64> = node.sink.emails().iter().map(|(_, mail)| mail.accept_monotonic_us).collect();
     arrived.sort_unstable();
     let took = Duration::from_micros(arrived[arrived.len() - 1] - arrived[0]);
     assert!(took >= Duration::from_secs(u64::from(RECIPIENTS / LATE_RATE - 2) - 1), "paced: {took:?}");
 
-    // Hours later: nothing more, and a second launch warns of nothing that is over.
+    // Hours later no more emails are sent, and a second launch has no warnings about the past.
     walk(&node, at(day + NINE + 3 * HOUR)).await;
     let request = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
     let again = node.campaigns().launch_campaign(request).await.expect("the same launch").into_inner();
@@ -104,7 +104,7 @@ async fn after_a_long_outage_nothing_is_sent_and_each_recipient_has_a_reason() {
     let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
     assert_eq!((runs.len(), node.sink.accepted_count()), (0, 0));
 
-    // It may be launched for an instant that is to come, and is sent then.
+    // The campaign can be launched for a future instant, and is sent then.
     launched(&node, "spring", Some(instant(day + NINE + 5 * HOUR))).await.expect("launched anew");
     walk(&node, at(day + NINE + 6 * HOUR)).await;
     assert_eq!(status(&node, "spring").await.state(), CampaignState::Finished);
@@ -115,7 +115,7 @@ async fn after_a_long_outage_nothing_is_sent_and_each_recipient_has_a_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_in_the_middle_expires_the_rest_and_counts_it() {
     let node = node_with_test_clock("").await;
-    // All of it would take a minute and more.
+    // Sending to all recipients would take more than a minute.
     relay_with(&node, Relay { rate_per_second: 4.0, ..node.relay() }).await;
     let day = launched_for_nine(&node, Policies { finish_by: lasting(HOUR), ..Policies::default() }).await;
     let under_way = async {

@@ -1,4 +1,4 @@
-//! An update of a schedule: what is named changes, once, and on what was read.
+//! Updates of a schedule: only the named fields change, once, and only on the version that was read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +28,12 @@ fn cron(expression: &str) -> ScheduleBody {
 async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedule) {
     let answer = node.schedules().update_schedule(request).await.expect("an update").into_inner();
     let UpdateScheduleResponse { schedule, former, .. } = answer;
-    // `now` differs in each answer.
+    // `now` differs between answers.
     let but_for_now = |schedule: Option<Schedule>| Schedule { now: None, ..schedule.expect("a schedule") };
     (but_for_now(former), but_for_now(schedule))
 }
 
-/// `H` is drawn once from tenant and name: what it came to is shown, and no other change moves it.
+/// `H` is derived once from tenant and name. Its value is shown, and no other change moves it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drawn_place_stays_through_updates() {
     let node = node("").await;
@@ -83,7 +83,7 @@ async fn what_is_named_changes_and_an_open_run_keeps_what_it_opened_with() {
     assert_eq!((attempts(&former), attempts(&changed)), (Some(5), Some(2)));
     assert_ne!(changed.etag, former.etag);
 
-    // The open run waits in the pool that it opened with; the next one goes out, with the new subject.
+    // The open run stays in the pool with which it opened. The next run is sent with the new subject.
     let second = trigger(&node, "second").await;
     node.until(&second, |run| run.finished_index.is_some()).await;
     let waiting = node.until(&run.run, |_| true).await;
@@ -116,13 +116,13 @@ async fn a_stale_etag_is_a_conflict_that_names_the_present_one() {
     assert_eq!(reason(&stale), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
     assert!(stale.message().contains(&first.etag) && stale.message().contains(&former.etag), "{}", stale.message());
 
-    // The same request again is the first one, whatever the etag is by now; under its id is no other.
+    // A repeated request gets the first answer, whatever the etag is now. Another request with its id is refused.
     let (_, again) = done(&node, priority(7, &former.etag, "mine")).await;
     assert_eq!((again.priority, &again.etag), (7, &first.etag));
     let reused = node.schedules().update_schedule(priority(9, "", "mine")).await.expect_err("another change");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
 
-    // An update without effect is no change, and no etag becomes stale by it.
+    // An update without effect is not a change, so etags stay valid.
     let (_, same) = done(&node, priority(7, "", "")).await;
     assert_eq!(same, again);
     node.stop().await;
@@ -162,11 +162,11 @@ async fn a_clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
     let clock = Arc::new(SetClock::default());
     let node = node_by(&clock).await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
-    // Ledger time follows by a thousandth and is behind for hours.
+    // Ledger time follows the clock by a thousandth, so it is behind for hours.
     clock.set_ahead(Duration::from_secs(30));
     let (_, changed) = done(&node, update(&["when"], cron("0 9 * * *"))).await;
     assert!(changed.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next);
-    // With an etag it is the same: the schedule has not changed.
+    // The same holds with an etag, because the schedule has not changed.
     let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["when"], cron("0 10 * * *")) };
     let (_, changed) = done(&node, with_etag).await;
     assert!(changed.next.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next);

@@ -1,4 +1,4 @@
-//! The end of a rolling upgrade over the API.
+//! Finishing a rolling upgrade over the API.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ async fn finish_names_the_node_that_is_in_the_way() {
     let done = cluster.finish_upgrade(FinishUpgradeRequest::default()).await.expect("nothing to do").into_inner();
     assert_eq!(done, FinishUpgradeResponse { level: LEVEL, raised: false });
 
-    // A node of the next release comes up beside it.
+    // A node with the next release starts.
     let holder = ClaimOwner { node: NodeId(9), incarnation: Incarnation(1) };
     let up = NodeUp { owner: holder, name: "node-9".to_owned(), level: LEVEL + 1, process_nonce: 9 };
     node.context().replica.propose(&Command::NodeUp(up), Instant::now() + PATIENCE).await.expect("an answer");
