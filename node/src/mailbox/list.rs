@@ -19,7 +19,7 @@ const MAX_PER_PAGE: usize = 1_000;
 /// Parameters of the query string.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Asked {
-    /// Part of the recipient's address, ASCII case ignored.
+    /// Part of the recipient's address. ASCII case is ignored. Empty for all recipients.
     #[serde(default)]
     recipient: String,
     /// Page number from 1; page 1 has the newest emails.

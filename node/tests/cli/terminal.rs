@@ -17,9 +17,9 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Ended {
     /// Its exit code.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Its output on stdout.
     pub stdout: String,
-    /// What it said beside it.
+    /// Its output on stderr.
     pub stderr: String,
 }
 

@@ -1,4 +1,4 @@
-//! `reveille cluster upgrade …`.
+//! `cluster upgrade …`: requests and output.
 
 use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
 use serde_json::json;

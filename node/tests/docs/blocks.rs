@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A block.
+/// A fenced block.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Line number of the fence within the page, from 1.

@@ -238,7 +238,7 @@ pub fn no_test_clock() -> ApiError {
     not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
 }
 
-/// Another client changed this schedule first.
+/// Another client changed the schedule after this client had read it.
 pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).next(format!("reveille schedule show {name}"))
 }

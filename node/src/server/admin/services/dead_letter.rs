@@ -26,7 +26,7 @@ const LIST: &str = "dead-letters";
 /// Maximum number of dead letters that one entry moves, so that it does not delay other entries.
 const BATCH: i32 = 1_000;
 
-/// A dead letter and the audience of its run.
+/// Key, audience of the run, and the dead letter itself.
 type Letter = (DeadLetterKey, Hash, DeadLetter);
 
 /// Dead letters with the same reason, among all that a page has read.
