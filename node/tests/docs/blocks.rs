@@ -3,7 +3,7 @@
 //! The words after the language of a fence name the purpose. Readers do not see them:
 //!
 //! - `console`: commands after `$ `, each with its output. The exit code must be 0, unless the output has `error:` or
-//! the fence has `exit=1`. With `any-number`, other numbers in the output are accepted
+//!   the fence has `exit=1`. With `any-number`, other numbers in the output are accepted
 //! - `sh`: commands only; each must succeed
 //! - any language and `file=NAME`: a file of that name
 //! - any language and `not-run: WHY`: cannot run in a test; counted and listed

@@ -11,7 +11,8 @@
 //!
 //! Reading order: this page, [`listen`], [`error`] with [`refusal`], [`reads`], [`writes`], then one file per service.
 //! [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
-//! recipients, and [`label_selector`] selects schedules.
+//! recipients, and [`label_selector`] selects schedules. [`blobs`] reads contents and recipients, and [`explain`]
+//! returns the history of a recipient.
 
 mod blobs;
 mod deadline;
