@@ -89,7 +89,8 @@ impl Admin {
         found
     }
 
-    /// Returns the addresses as the user wrote them. For a recipient that this node does not have, returns its number.
+    /// Returns the addresses as the user wrote them. For a recipient that this node does not have, returns `#` and its
+    /// number.
     pub(crate) async fn addresses(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<String> {
         let found = self.recipients(blobs, wanted).await.into_iter();
         let address = |(recipient, (_, number)): (Option<Recipient>, &(Hash, u32))| {

@@ -39,7 +39,7 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 const REQUESTS_MAX: usize = 128;
 /// Maximum number of open streams on one connection, including watched runs.
 const STREAMS_MAX: u32 = 256;
-/// A connection is closed if it does not answer a ping within `PONG_WITHIN`.
+/// Interval of keep-alive pings. A connection that does not answer one within `PONG_WITHIN` is closed.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// The only call without the time limit of all calls, because a client stream is answered after its last piece.
