@@ -1,59 +1,59 @@
-//! Effects: what the other parts of a node may have to do after an entry was applied. Each variant names who acts.
+//! Effects: what other parts of a node may have to do after an entry was applied. Each variant names the part.
 //!
-//! An effect is a hint that saves a search. An actor that lost some finds the same work by reading the state.
+//! An effect is a hint that saves a search. An actor that misses an effect finds the same work in the state.
 
 use crate::model::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
 
-/// What applying one entry asks of the world.
+/// What the other parts of a node may have to do after an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The node named in it builds its term; every other node drops the one it had.
+    /// For the named node: it begins its leadership. Every other node ends its own.
     EpochBegan {
         /// The epoch.
         epoch: Epoch,
         /// Its leader.
         leader: ClaimOwner,
     },
-    /// The node named in it may hold claims from here on.
+    /// For the named node: it may hold claims from now on.
     NodeUp(ClaimOwner),
     /// For the leader's timer: the due time of this schedule changed.
     DueChanged {
-        /// Which schedule.
+        /// The schedule.
         schedule: ScheduleId,
-        /// The next due time; none if the schedule left the due index.
+        /// Its next due time; `None` if the schedule left the due index.
         due: Option<Time>,
     },
-    /// The leader's dispatcher: there is something to claim here, now or when a wave comes in.
+    /// For the leader's dispatcher: this page has recipients to claim, now or when a retry bucket is reached.
     WorkAppeared(RunId),
-    /// The owner's claim workers: a claim to process.
+    /// For the owner's claim workers: there is a claim to process.
     ClaimGranted {
-        /// The row.
+        /// Fence of the claim.
         fence: Fence,
-        /// Who works it.
+        /// Owner of the claim.
         owner: ClaimOwner,
     },
-    /// The owner's claim workers and the leader's dispatcher: nothing is claimed in this claim any more.
+    /// For the owner's claim workers and the leader's dispatcher: nothing is claimed in this claim any more.
     ClaimClosed {
-        /// The row.
+        /// Fence of the claim.
         fence: Fence,
-        /// Who worked it.
+        /// Owner of the claim.
         owner: ClaimOwner,
     },
-    /// All claim workers: read the claims of this page again before the next step.
+    /// For all claim workers: read the claims of this page again before the next step.
     RunChanged(RunId),
-    /// All claim workers: nothing is sent to these recipients any more.
+    /// For all claim workers: nothing is sent to these recipients any more.
     OptedOut {
-        /// Tenant.
+        /// Tenant of the recipients.
         tenant: String,
-        /// Address keys.
+        /// Their address keys.
         keys: Vec<String>,
     },
-    /// Every node's relay pools: the table of relays changed.
+    /// For the relay pools of each node: the table of relays changed.
     RelaysChanged,
-    /// Observers: nothing is pending or claimed in this run any more.
+    /// For observers: nothing is pending or claimed in this run any more.
     RunFinished(RunId),
-    /// Every node: an operator should look (log it, count it).
+    /// For each node: an operator should read this text; it is logged and counted.
     Alarm(String),
-    /// The leader's timer, dispatcher and auditor: ledger time was moved by hand to this (P19).
+    /// For the leader's timer, dispatcher and auditor: the test clock moved ledger time to this (P19).
     ClockMoved(Time),
 }

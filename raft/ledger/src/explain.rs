@@ -8,38 +8,37 @@ use crate::model::{
 /// What happened to a recipient, in the order of log indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipientExplanation {
-    /// Where it stands now.
+    /// Its present state.
     pub state: RecipientState,
     /// Its claims, oldest first.
     pub claims: Vec<ClaimExplanation>,
-    /// What befell it without a claim's doing, by log index.
+    /// Events of the run that concern it, by log index.
     pub run_events: Vec<(u64, RunEvent)>,
-    /// When its next attempt may be, where it waits.
+    /// When its next attempt may begin; `None` if it does not wait.
     pub waits_until: Option<Time>,
-    /// Basic code of the last answer that deferred it, while it waits or after it expired.
+    /// Basic code of the last answer that deferred it. Only while it waits or after it expired.
     pub deferred: Option<u16>,
-    /// Its dead letter.
+    /// Its dead letter; `None` if it is not dead.
     pub dead: Option<DeadLetter>,
-    /// The run less than the `min_gap` away that keeps it from its mail, or makes it wait (P17).
+    /// A run within `min_gap` that keeps it from its email or makes it wait (P17).
     pub kept_apart_by: Option<RunId>,
 }
 
-/// One claim that held the recipient.
+/// One claim that contains the recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimExplanation {
-    /// The claim; its index is the log index of the claim.
+    /// Fence of the claim; its index is the log index of the claim.
     pub fence: Fence,
-    /// Who worked it.
+    /// Owner of the claim.
     pub owner: ClaimOwner,
-    /// When it was claimed.
+    /// Ledger time of the claim.
     pub claimed_at: Time,
-    /// What became of the recipient in this claim, in the order of log indices; nothing yet where it is still
-    /// claimed.
+    /// What happened to the recipient in this claim, in the order of log indices. Empty while it is still claimed.
     pub history: Vec<ClaimEvent>,
 }
 
 impl Ledger {
-    /// The story of recipient `number` of `run`; none when there is no such recipient.
+    /// Returns the history of recipient `number` of `run`; `None` if there is no such recipient.
     pub fn story(&self, run: RunId, number: u32) -> Option<RecipientExplanation> {
         let (page, chunk, slot) = self.slot_of(run, number)?;
         let slots = self.chunks.get(&(page, chunk))?;

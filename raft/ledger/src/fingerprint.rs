@@ -1,15 +1,14 @@
-//! The hash of a value that stays the same when a release adds a field (P23).
+//! Fingerprints: hashes of values that stay the same when a release adds a field (P23).
 //!
-//! Replicated state holds hashes: of request bodies, by which a repeated request is known, and of contents and lists,
-//! by which they are kept. During a rolling upgrade two releases compute them for the same entry and must agree. So a
-//! hash is not taken of stored bytes, in which every field has a place, but of a canonical form with two rules, as in
-//! Protocol Buffers: a field is known by its name, and a field with its empty value (`None`, zero, `false`, no
-//! elements, no text, or a struct of such fields) is left out. A field that is added with an empty default changes no
-//! hash. A field or variant that is renamed keeps its former name with `#[serde(rename)]`;
+//! Replicated state contains hashes of request bodies, by which a repeated request is recognised, and of contents and
+//! lists. During a rolling upgrade two releases compute them for the same entry and must agree. So the hash is that of
+//! a canonical form, with two rules as in Protocol Buffers. A field is identified by its name. A field with its empty
+//! value (`None`, zero, `false`, no elements, no text, or a struct of such fields) is left out. So a new field with an
+//! empty default changes no hash. A renamed field or variant keeps its former name with `#[serde(rename)]`;
 //! `tests/format.txt` records the fingerprint of each command.
 //!
-//! Integers are written without their width, so that a wider type has the same hash. Elements of lists and tuples are
-//! never left out. Each value begins with a tag and strings with their length: different forms are different bytes.
+//! Integers have no width, so a wider type has the same hash. Elements of lists and tuples are never left out. Each
+//! value begins with a tag and strings with their length, so different forms are different bytes.
 
 use std::fmt::Display;
 
@@ -32,18 +31,18 @@ const STRUCT: u8 = 11;
 const VARIANT: u8 = 12;
 const END: u8 = 13;
 
-/// The fingerprint of a value.
+/// Returns the fingerprint of a value.
 pub fn fingerprint<T: Serialize + ?Sized>(value: &T) -> Hash {
     let mut form = Form(Vec::new());
-    // Plain data in memory: no `Serialize` of ours refuses, and `Form` refuses nothing.
+    // This cannot fail: no `Serialize` of the crate fails, and `Form` accepts everything.
     let _ = value.serialize(&mut form);
     Hash::of(&form.0)
 }
 
-/// The canonical form, as it grows. Serializing a value answers whether the value is empty.
+/// The canonical form under construction. Serializing a value returns whether the value is empty.
 struct Form(Vec<u8>);
 
-/// What serde asks for; never made.
+/// The error type that serde requires; it never occurs.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Never(String);
@@ -62,7 +61,7 @@ impl Form {
         Ok(is_empty)
     }
 
-    /// LEB128.
+    /// Appends a number in LEB128.
     fn put_number(&mut self, mut value: u128) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -104,7 +103,7 @@ impl Form {
 struct Group<'a> {
     form: &'a mut Form,
     is_empty: bool,
-    /// The group is what a variant holds: its name makes it a value even without a field.
+    /// True if the group is the content of a variant. A variant is a value even without a field.
     of_variant: bool,
 }
 
@@ -268,7 +267,7 @@ impl<'a> ser::Serializer for &'a mut Form {
     }
 }
 
-/// What serde asks of each kind of group: elements in order, or fields by name.
+/// Implements serde's trait for each kind of group: elements in order, or fields by name.
 macro_rules! groups {
     ($($kind:ident { $($method:ident($($name:ident: &'static str)?) => $put:ident),+ })*) => {$(
         impl ser::$kind for Group<'_> {

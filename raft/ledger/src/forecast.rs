@@ -1,39 +1,39 @@
-//! When a number of emails would be sent, by the limits that operators set (P7, P16): the rates of a pool's relays,
+//! Forecasts when a number of emails is sent, by the limits that operators set (P7, P16): the rates of a pool's relays,
 //! the tenant's rate, and the caps of a warm-up.
 //!
-//! Arithmetic about the state in whole numbers, so it is the same on every node. It knows nothing of how fast a relay
-//! really answers, of a tenant's concurrency, which is no rate, and of what else waits for the same relays.
+//! It is integer arithmetic on the state, so it is the same on every node. It does not consider the real speed of a
+//! relay, the tenant's concurrency (which is not a rate), or other emails for the same relays.
 
 use crate::model::{Campaign, Day, FINISH_MS_MAX, HOUR_MS, Ledger, PoolRow, Relay, Time};
 
-/// The least time that a campaign gets to be sent, unless the user chose another (P16). Milliseconds.
+/// Shortest deadline of a campaign, unless the user chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
-/// Thousandths of a mail a second, times milliseconds, are so many of a mail.
+/// Converts units: rates are in thousandths of an email a second, and times in milliseconds.
 const MILLI_MS: u64 = 1_000_000;
 
-/// What is to be sent.
+/// The emails to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct ForecastRequest<'a> {
-    /// Whose it is.
+    /// Tenant of the emails.
     pub tenant: &'a str,
-    /// The relays by which it goes.
+    /// Pool of relays that sends them.
     pub pool: &'a str,
-    /// Emails.
+    /// Number of emails.
     pub rows: u32,
-    /// Its instant.
+    /// Instant at which they are due.
     pub due: Time,
 }
 
-/// What it is that makes it take so long.
+/// The limit that decides how long it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForecastLimit {
-    /// No relay is in the pool: nothing is sent.
+    /// The pool has no relay, so nothing is sent.
     NoRelay,
     /// There is no limit.
     Nothing,
     /// The rates of the pool's relays together.
     Relays,
-    /// The rates that they have for what is late.
+    /// The rates of the pool's relays for late emails, together.
     LateRates,
     /// The tenant's rate.
     Tenant,
@@ -41,25 +41,25 @@ pub enum ForecastLimit {
     WarmUp,
 }
 
-/// What the bounds make of it.
+/// The result of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// When it can begin.
+    /// When sending can begin.
     pub begins: Time,
-    /// It begins so late that it goes as what is late does.
+    /// True if it begins so late that the rates for late emails apply.
     pub is_late: bool,
-    /// What decides when it ends.
+    /// The limit that decides when it ends.
     pub bound: ForecastLimit,
-    /// The least of the rates, in thousandths of a mail a second; none where there is no rate.
+    /// The lowest of the rates, in thousandths of an email a second; `None` if there is no rate limit.
     pub rate_milli: Option<u64>,
-    /// How many more the pool's warm-up lets go on the day on which it begins; none where there is no cap.
+    /// Number of emails that the warm-up still allows on the first day; `None` if there is no cap.
     pub room: Option<u32>,
-    /// When the last one would be sent; none where nothing bounds it, or nothing is sent.
+    /// When the last email is sent; `None` if there is no limit, or nothing is sent.
     pub ends: Option<Time>,
 }
 
 impl Ledger {
-    /// When a task would be sent that begins at its instant, or `now` where that is over.
+    /// Forecasts emails that begin at their instant, or at `now` if that has passed.
     pub fn forecast(&self, task: &ForecastRequest<'_>, now: Time) -> Forecast {
         let begins = task.due.max(now);
         let is_late = begins.since_ms(task.due) > self.limits().on_time_ms;
@@ -96,14 +96,14 @@ impl Ledger {
         Forecast { begins, is_late, bound, rate_milli, room, ends }
     }
 
-    /// When so many more would be sent by a pool that sends so many a second, within the caps of its warm-up; none where
-    /// it has none.
+    /// Returns when `rows` more emails of a pool are sent at this rate, within the caps of its warm-up. `None` if the
+    /// pool has no settings.
     pub fn ends_within_caps(&self, pool: &str, rows: u64, rate_milli: u64, now: Time) -> Option<Time> {
         let warm_up = self.pools().get(&pool.to_owned())?;
         Some(ends_within(|day| self.room_on(day, (pool, warm_up), now), rows, now, Some(rate_milli)))
     }
 
-    /// What a day's cap leaves of it, as far as is known now.
+    /// Number of emails that a day's cap still allows, as known now; `None` if there is no cap.
     fn room_on(&self, day: Day, (pool, warm_up): (&str, &PoolRow), now: Time) -> Option<u32> {
         match day == Day::of(now) {
             true => self.room_today(pool, now),
@@ -111,8 +111,8 @@ impl Ledger {
         }
     }
 
-    /// P16: how long after its instant a campaign of so many recipients may be sent: as the user chose, or twice what
-    /// the bounds make of it, and four hours at least. Milliseconds.
+    /// Deadline of a campaign after its instant (P16): as the user chose, or twice the forecast, and at least four
+    /// hours. Milliseconds.
     pub fn finish_by_ms_of(&self, tenant: &str, campaign: &Campaign, rows: u32, now: Time) -> i64 {
         if campaign.finish_by_given {
             return campaign.policies.finish_by_ms;
@@ -123,13 +123,13 @@ impl Ledger {
         takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
     }
 
-    /// P16: late emails a second by a pool, in thousandths, at most; none where one of its relays has no bound, and 0
-    /// where it has no relay.
+    /// Rate limit of a pool for late emails, in thousandths of an email a second (P16). `None` if one of its relays has
+    /// no limit; 0 if it has no relay.
     pub fn late_rate_milli(&self, pool: &str) -> Option<u64> {
         self.sum_of_relays(pool, Relay::late_bound_milli)
     }
 
-    /// The same for emails that are on time.
+    /// Rate limit of a pool for emails on time.
     fn rate_milli(&self, pool: &str) -> Option<u64> {
         self.sum_of_relays(pool, |relay| Some(relay.rate_milli).filter(|rate| *rate > 0))
     }
@@ -141,18 +141,18 @@ impl Ledger {
     }
 }
 
-/// What a day's cap leaves of it, if nothing else was sent that day.
+/// Number of emails that a day's cap still allows, if nothing else is sent on that day.
 fn room(warm_up: &PoolRow, day: Day) -> Option<u32> {
     Some(warm_up.cap(day)?.saturating_sub(warm_up.spent(day)))
 }
 
-/// Without a rate it takes no time.
+/// Time to send `rows` emails at a rate, in milliseconds; 0 without a rate.
 fn takes_ms(rows: u64, rate_milli: Option<u64>) -> i64 {
     let takes_ms = rate_milli.map_or(0, |rate| rows.saturating_mul(MILLI_MS).div_ceil(rate.max(1)));
     i64::try_from(takes_ms).unwrap_or(i64::MAX)
 }
 
-/// Day by day, up to each cap; no plan has more than 400 days.
+/// Adds up day by day, each up to its cap. A warm-up has at most 400 days.
 fn ends_within(room: impl Fn(Day) -> Option<u32>, rows: u64, begins: Time, rate_milli: Option<u64>) -> Time {
     let (mut at, mut left) = (begins, rows);
     loop {

@@ -1,69 +1,68 @@
 //! Bugs that can be injected, to prove that the judge finds them: one at a time, by name, for the lifetime of a
 //! process.
 //!
-//! A build without the feature `injected-bugs`, such as every release, contains none of them: [`is`] is a constant
-//! false. With the feature the variable [`VARIABLE`] names the bug. It is read once, so `apply` stays pure within a
-//! process.
+//! A build without the feature `injected-bugs`, such as every release, has none of them: [`is`] is a constant false.
+//! With the feature the variable [`VARIABLE`] names the bug. It is read once, so `apply` stays pure within a process.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Names the bug that a process has.
+/// Name of the variable that selects the bug.
 pub const VARIABLE: &str = "REVEILLE_INJECTED_BUG";
 
-/// Can this build have one?
+/// True if this build contains the bugs.
 pub const COMPILED: bool = cfg!(feature = "injected-bugs");
 
-/// A bug. Each names the rule that it breaks; `docs/reliability.md` tells what caught it.
+/// A bug. Each names the rule that it breaks; `docs/reliability.md` says how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// P4: a leader's claim workers send what is pending, and its claim comes afterwards.
+    /// A leader's claim workers send pending recipients, and claim them afterwards (P4).
     ClaimAfterSend,
-    /// P13: `apply` takes entries of any epoch.
+    /// `apply` accepts entries of any epoch (P13).
     NoEpochCheck,
-    /// A node with a history votes at once, whatever its former life had promised to a leader.
+    /// A node with a history votes at once, whatever its former process had promised to a leader.
     NoStartupDelay,
-    /// P14: what a lost owner had claimed is pending again, not in doubt.
+    /// Recipients claimed by a lost owner become pending again instead of in doubt (P14).
     SendAgain,
-    /// P15: an opt-out, a pause and a cancel are answered before any gate was asked.
+    /// An opt-out, a pause and a cancel are answered before any gate was asked (P15).
     AnswerBeforeBarrier,
-    /// P5, P11: `begin` is journaled when the answer is there, not before the terminator.
+    /// `begin` is written to the journal after the answer, instead of before the final dot (P5, P11).
     JournalAfterAct,
-    /// P11: a journal that is gone is read as one in which nothing was begun.
+    /// A lost journal is read as one without any `begin` (P11).
     TrustLostJournal,
     /// A proposal is answered when it is submitted, not when it is committed.
     AckBeforeCommit,
-    /// P8, P13: the timer of a deposed leader fires: it asks the current leader until it gets an answer, without
-    /// its epoch, and the plan is not compared.
+    /// The timer of a deposed leader fires (P8, P13). It asks the current leader until it gets an answer, without its
+    /// epoch, and the plan is not compared.
     TimerTrustsLeader,
-    /// A local time that comes twice fires twice, whatever the policy says.
+    /// A local time that occurs twice fires twice, whatever the policy.
     OverlapTwice,
-    /// A sync of the log is reported and not done.
+    /// A sync of the log is reported but not done.
     FsyncLies,
-    /// Of two neighbours in an inline audience each gets the content of the other.
+    /// Of two neighbours in an inline audience, each gets the content of the other.
     SwapContents,
     /// A node that lost its leader asks for votes only after 15 s.
     NoElection,
-    /// P25: each voter uses a relay's whole rate.
+    /// Each voter uses the whole rate of a relay (P25).
     WholeBudget,
-    /// P12: a node may hold claimed what the ledger allows at the very most, however slow its relays are.
+    /// A node may hold as many claimed recipients as the ledger allows at most, however slow its relays are (P12).
     NoClaimCap,
-    /// P6: a run is paused when half of its recipients were sent to.
+    /// A run is paused when emails to half of its recipients were sent (P6).
     PauseForNothing,
-    /// P25: a pool that is warmed up has no cap.
+    /// The warm-up of a pool has no cap (P25).
     NoWarmUpCap,
-    /// P25: a tenant is claimed as if it had no rate.
+    /// Recipients of a tenant are claimed as if it had no rate (P25).
     NoTenantRate,
-    /// P17: no run looks at the runs beside it.
+    /// No run considers the runs within `min_gap` (P17).
     NoMinGap,
-    /// P4: the policy `resend` acts however many attempts there were.
+    /// The policy `resend` acts after any number of attempts (P4).
     NoMaxAttempts,
-    /// P12: the last recipient of a row is kept claimed for a minute without a hand-off, and then given back.
+    /// The last recipient of a claim stays claimed for a minute without a hand-off, and is then released (P12).
     IdleClaim,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 21] = [
         Bug::ClaimAfterSend,
         Bug::NoEpochCheck,
@@ -88,7 +87,7 @@ impl Bug {
         Bug::IdleClaim,
     ];
 
-    /// As the variable names it.
+    /// Name of the bug as the variable has it.
     pub const fn name(self) -> &'static str {
         match self {
             Bug::ClaimAfterSend => "claim-after-send",
@@ -122,7 +121,7 @@ impl fmt::Display for Bug {
     }
 }
 
-/// A word that names no bug.
+/// A text that names no bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no injected bug")]
 pub struct NoSuchBug(String);
@@ -135,15 +134,15 @@ impl FromStr for Bug {
     }
 }
 
-/// Has this process that bug?
+/// True if this process has the bug.
 #[cfg(not(feature = "injected-bugs"))]
 #[inline(always)]
 pub const fn is(_bug: Bug) -> bool {
     false
 }
 
-/// Has this process that bug? An unknown name in the variable is a mistake, and no bug is
-/// worse than another one: the process ends.
+/// True if this process has the bug. An unknown name in the variable ends the process: running without the intended bug
+/// would be worse.
 #[cfg(feature = "injected-bugs")]
 pub fn is(bug: Bug) -> bool {
     use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! The pure core of Reveille: what may be asked, what comes of it, and what must always be true.
+//! The pure core of Reveille: its commands, their results, and the invariants of the state.
 #![doc = include_str!("essay.md")]
 
 mod apply;

@@ -1,4 +1,4 @@
-//! What must be true of claims: of those that are open, and of those that are closed and lie packed.
+//! Invariants of open claims, and of closed claims in their blocks.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use crate::model::{
     RunId,
 };
 
-/// What was read of sheets of closed claims. A sheet that is the same as then says the same; of one that is not, it is
-/// read again. It holds a copy of each block of the state that was checked last.
+/// Results for the blocks of closed claims that were read last. A block that has not changed has the same results; a
+/// changed block is read again. It holds a copy of each block.
 #[derive(Debug, Default)]
 pub struct CheckedState {
     blocks: BTreeMap<ClosedClaimKey, Told>,
 }
 
-/// What the claims of one sheet say, whatever else the state is.
+/// Results for the claims of one block. They depend on nothing else in the state.
 #[derive(Debug, Default)]
 struct Told {
     block: ClosedClaimBlock,
     fences: Vec<Fence>,
-    /// Slots that its claims accepted; in the second set those that were accepted twice, and so on.
+    /// Slots that its claims accepted. The second set has slots that were accepted twice, and so on.
     sent: Vec<Bitmap>,
     wrong: Vec<InvariantViolation>,
 }
 
 impl CheckedState {
-    /// Reads what it does not know yet, and forgets what is no longer there.
+    /// Reads blocks that are new or changed, and forgets blocks that are gone.
     pub(super) fn read(&mut self, ledger: &Ledger) {
         self.blocks.retain(|place, _| ledger.closed_claim_blocks().contains(place));
         for (place, block) in ledger.closed_claim_blocks().iter() {
@@ -49,7 +49,7 @@ impl Told {
     }
 }
 
-/// Counts each of `slots` once more.
+/// Counts one more accept for each of `slots`.
 fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
     let mut slots = slots.clone();
     for known in counted.iter_mut() {
@@ -62,7 +62,7 @@ fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
     }
 }
 
-/// Every accept that a claim has seen is a sent recipient, a known duplicate or a contradiction (P14).
+/// Each accept of a claim is a sent recipient, a known duplicate or a contradiction (P14).
 pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
     let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
@@ -88,7 +88,7 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
     }
 }
 
-/// A recipient that is claimed or in doubt is so in exactly one open claim, and claims hold no others (P4).
+/// A recipient that is claimed or in doubt is in exactly one open claim, and claims have no other recipients (P4).
 pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
     for (fence, claim) in ledger.claims().iter() {
@@ -117,7 +117,7 @@ pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P4: a closed claim lies on the sheet on which it is looked for, and is not open too.
+/// A closed claim is in the block in which it is searched, and is not open (P4).
 pub(super) fn check_closed(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut former = None;
     for ((page, chunk, first), told) in &seen.blocks {
@@ -139,7 +139,7 @@ fn check_claim(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>)
     check_moments(fence, claim, found);
 }
 
-/// The history of a claim covers each recipient that is not claimed in it any more, and agrees with its sets (P4).
+/// The history of a claim covers each recipient that is no longer claimed in it, and agrees with its sets (P4).
 fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
     let bounded = claim.history.iter().len() <= CLAIM_EVENTS_MAX;
     report(found, "P4", bounded, || format!("row {fence} keeps {} moments", claim.history.iter().len()));

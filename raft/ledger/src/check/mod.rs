@@ -1,6 +1,6 @@
-//! All invariants of the state in one function. Every level of test and the auditor use it.
+//! All invariants of the state in one function. All kinds of tests and the auditor use it.
 //!
-//! It trusts no index: whatever is derived is computed again from the rows.
+//! It uses no index: derived values are computed again from the rows.
 
 mod claims;
 
@@ -14,23 +14,23 @@ use crate::storage::ROW_BYTES_MAX;
 
 pub use claims::CheckedState;
 
-/// A rule that the state breaks: a fault of the ledger, never of its users.
+/// A rule that the state breaks. It is a bug of the ledger, never an error of a user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}: {what}")]
 pub struct InvariantViolation {
-    /// The rule's number.
+    /// Number of the rule.
     pub rule: &'static str,
     /// What is wrong, and where.
     pub what: String,
 }
 
-/// Every rule that the state breaks; none in a sound one. Costs a walk over the state.
+/// Returns the rules that the state breaks; empty for a sound state. Reads the whole state.
 pub fn check(ledger: &Ledger) -> Vec<InvariantViolation> {
     check_again(ledger, &mut CheckedState::default())
 }
 
-/// The same for repeated checks, also of replicas: what was read of closed claims, which are most of a
-/// state and change no more, is read once.
+/// Like [`check`], for repeated checks, also of several replicas. Closed claims are most of a state and rarely change,
+/// so unchanged ones are read only once.
 pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantViolation> {
     let mut found = Vec::new();
     seen.read(ledger);
@@ -56,7 +56,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
     found
 }
 
-/// P15: an opt-out holds or was taken back.
+/// An opt-out is either in force or taken back (P15).
 fn check_opt_outs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (place, _) in ledger.taken_back().iter() {
         report(found, "P15", !ledger.opted_out().contains(place), || format!("{place:?} has opted out, and has not"));
@@ -69,7 +69,7 @@ fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, 
     }
 }
 
-/// P1: the states of a run are disjoint, together its audience, and counted right.
+/// The states of a run's recipients are disjoint, cover its audience, and are counted correctly (P1).
 fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<InvariantViolation>) {
     let mut first = 0;
     for run in &page.runs {
@@ -117,7 +117,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
     }
 }
 
-/// While a canary is undecided its counts are right, and no other recipient was claimed (P6).
+/// While a canary is undecided, its counts are correct, and no other recipient was claimed (P6).
 fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<InvariantViolation>) {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return };
     let (mut undecided, mut bad, mut others) = (0, 0, 0);
@@ -189,7 +189,7 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
     report(found, "P12", open.is_empty(), || format!("chunk {number} of {id}: {open:?} are closed, and suspects"));
 }
 
-/// P7: each run stands in the history under its name, so no name has opened twice.
+/// Each run is in the history under its name, so no name has opened twice (P7).
 fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, _, run) in ledger.runs() {
         let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
@@ -214,8 +214,8 @@ fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// No recipient is claimed in two runs within the gap of both (P17). A plan opens within its window (P8).
-/// window. P16: it remembers what stood in the way of its next instant, and of no other.
+/// No recipient is claimed in two runs within the gap of both (P17). A plan opens within its window (P8), and keeps
+/// facts about a blocking run only for its next instant (P16).
 fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (one, other) in ledger.claimed_beside() {
         report(found, "P17", false, || format!("a recipient is claimed in {one} and in {other}, inside the min_gap"));
@@ -229,7 +229,7 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P8: the due index is what the schedules say.
+/// The indexes agree with the rows (P8 and others).
 fn check_due(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let derived = ledger.derive();
     report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
@@ -263,7 +263,7 @@ fn check_due(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
 }
 
-/// A run's content and audience are there as long as the run is.
+/// The content and audience of a schedule, run, audience or campaign are stored, with the right reference counts (P20).
 fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut references: BTreeMap<Hash, u64> = BTreeMap::new();
     let schedules = ledger.schedules().iter().map(|(_, schedule)| (schedule.content, schedule.audience));
@@ -281,7 +281,7 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
 }
 
-/// A seal is sound, stands under its own name, and its users have the same number of recipients (P20).
+/// A seal is valid, is stored under its own name, and its users have the same number of recipients (P20).
 fn check_audiences(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for ((_, name), audience) in ledger.audiences().iter() {
         let seal = ledger.seal(&audience.seal);
@@ -303,7 +303,7 @@ fn check_audiences(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P7: a campaign opens once for ever, and what it has made of itself is there as long as it is.
+/// A campaign opens at most once, and its schedule exists as long as the campaign (P7).
 fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for ((tenant, name), campaign) in ledger.campaigns().iter() {
         let Some(id) = campaign.stage.schedule() else { continue };
@@ -327,7 +327,7 @@ fn check_tenants(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P25: a warm-up has a cap for each of its days, if it was not taken away, and has spent nothing in days to come.
+/// A warm-up has a cap above 0 for each of its days, and no count for a later day (P25).
 fn check_pools(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let today = Day::of(ledger.head().now);
     for (pool, warm_up) in ledger.pools().iter() {
@@ -336,7 +336,7 @@ fn check_pools(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// P24: a run is there, or a summary of it, and the name stands for both; nothing else is left of what was pruned.
+/// A run exists, or its summary, and the name stays for both. Nothing else remains of a pruned run (P24).
 fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, summary) in ledger.summaries().iter() {
         report(found, "P24", ledger.run(*id).is_none(), || format!("{id} is there, and a summary of it"));

@@ -143,8 +143,8 @@ pub struct SendTest {
     pub content: Content,
     /// Audience with one recipient.
     pub audience: Audience,
-    /// Policies of the run, with one attempt and `overlap = allow`. They are in the command because the defaults of two
-    /// releases may differ.
+    /// Policies of the run; `apply` sets `max_attempts` to 1 and `overlap` to `allow`. They are in the command because
+    /// the defaults of two releases may differ.
     pub policies: Policies,
 }
 

@@ -1,4 +1,4 @@
-//! Which occurrences of a stretch of the past a backfill opens (P7).
+//! Computes which occurrences of a past range a backfill opens (P7).
 
 use super::catch_up::STEPS_MAX;
 use super::timing::Calendar;
@@ -6,22 +6,22 @@ use crate::calendar::{self, Step};
 use crate::command::Opening;
 use crate::model::{Nominal, OpeningCause, Schedule, Time};
 
-/// Steps of a calendar that one backfill looks at.
+/// Steps of a calendar that one backfill considers at most.
 const LOOK_MAX: usize = 65_536;
 
-/// What a backfill of a range comes to.
+/// The result of a backfill of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackfillRange {
-    /// What opens, oldest first.
+    /// Occurrences to open, oldest first.
     pub openings: Vec<Opening>,
-    /// Occurrences of the range that have opened before.
+    /// Number of occurrences of the range that have opened before.
     pub known: u32,
-    /// The range was not read to its end: the rest begins here.
+    /// Where the rest of the range begins; `None` if the range was read to its end.
     pub rest: Option<Time>,
 }
 
-/// Looks at `from` to `to`, both included, as far as the plan has left it behind: what `is_known` has not seen
-/// opens, at most `most` of it, and has as long to be sent as one on time.
+/// Returns the occurrences from `from` to `to`, both inclusive, that the plan has passed and `is_known` does not know.
+/// At most `most` of them open; each may be sent for all of `finish_by`, like one on time.
 pub fn range(
     schedule: &Schedule,
     calendar: Calendar<'_>,

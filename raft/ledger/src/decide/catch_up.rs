@@ -1,6 +1,6 @@
-//! From a schedule's plan and the time of day to the fire that a leader proposes (P8, P16).
+//! Computes the fire that a leader proposes, from the plan of a schedule and the present time (P8, P16).
 //!
-//! Every instant that has come since the plan last moved is either opened or explained, in one entry.
+//! Each due instant of the plan is either opened or explained, in one entry.
 
 use super::timing::{Calendar, Jitter, JudgedInstant, Zone, first, tell};
 
@@ -13,25 +13,24 @@ use crate::model::{
     CatchUp, FINISH_MS_MIN, Ledger, NextInstant, Nominal, OpeningCause, Schedule, ScheduleId, Time, UnopenedReason,
 };
 
-/// Instants that one fire looks at; the rest follows in the next.
+/// Instants that one fire considers at most; the next fires consider the rest.
 pub const STEPS_MAX: usize = 1_024;
 
-/// The fire that moves a schedule's plan to `now`; none when nothing is due, or the schedule does not fire.
+/// Returns the fire that moves a schedule's plan to `now`. `None` if nothing is due, or the schedule does not fire.
 ///
-/// Of a long outage it looks at [`STEPS_MAX`] instants; the fires after it look at the rest. The rules may
-/// have changed since the plan's next instant was computed: an instant that has moved or gone is explained.
-/// What waits for a run stays in the plan, and there is no fire where all of it does.
+/// After a long outage a fire considers [`STEPS_MAX`] instants, and the next fires consider the rest. The zone's rules
+/// may have changed since the plan's next instant was computed: an instant that was moved or removed is explained.
+/// Instants that wait for a run stay in the plan; if all of them wait, there is no fire.
 pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
     plan(ledger, id, Calendar { pattern, zone }, now, |place| place)
 }
 
-/// The same for an edit that leaves the timing: what is due opens now at the latest, wherever its place in the
-/// window is.
+/// Like [`plan_fire`], for an edit that ends the timing: a due instant opens now at the latest, whatever its jitter.
 pub fn plan_leave(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
     plan(ledger, id, Calendar { pattern, zone }, now, |place| place.min(now))
 }
 
-/// `waits`: when what has its place then opens.
+/// Computes the fire. `waits` maps the planned opening time of an instant to the time at which it opens.
 fn plan(
     ledger: &Ledger,
     id: ScheduleId,
@@ -56,12 +55,12 @@ fn plan(
     };
     let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
     let opens_at = |firing: &Firing| match Nominal::from(firing.nominal) == next.nominal {
-        // The plan has its place, whatever rules it is by.
+        // The plan has the opening time of its next instant, which may come from former rules.
         true => opens(next),
         false => waits(Time::from(firing.instant).plus_ms(jitter.place_ms(calendar, dst, firing))),
     };
     let mut judged = judge(ledger, (id, schedule), (&found, more_to_come), (now, opens_at));
-    // Only the last one can be before its place, since that lies before the next instant.
+    // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
     let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
     let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
     let kept = overlap::fit(schedule.policies.overlap, is_busy, next.due, judged.get_mut(..ripe).unwrap_or_default());
@@ -108,7 +107,7 @@ fn plan(
     (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
 }
 
-/// Each step by itself; nothing of a run that stands in the way but that what was not missed has waited for it.
+/// Judges each step. Of runs that block the schedule it uses only one fact: an instant that waited was not missed.
 fn judge(
     ledger: &Ledger,
     (id, schedule): (ScheduleId, &Schedule),
@@ -120,7 +119,7 @@ fn judge(
         Step::Absent(_) => step.instant().into(),
     };
     let steps: Vec<(&Step, Time)> = steps.iter().map(|step| (step, opens_at(step))).collect();
-    // An instant that stands for others opens now, so one before its place in the window does not count yet.
+    // An instant that replaces others opens now. So one that still waits for its jitter is no candidate.
     let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
     let latest = steps.iter().rposition(is_ripe).filter(|_| !more_to_come);
     let (held, on_time_ms) = (ledger.held_up(id, now), ledger.limits().on_time_ms);
@@ -142,18 +141,18 @@ fn judge(
     steps.into_iter().enumerate().map(judge).collect()
 }
 
-/// Why an instant is late, as far as the plan knows.
+/// Why an instant is late.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// It is on time, or no leader was there.
+    /// It is on time, or there was no leader.
     None,
-    /// A run stood in its way (`buffer_one`): it was not missed.
+    /// It waited for a run (`buffer_one`), so it was not missed.
     ForRun,
-    /// It came in a pause, or in an outage that is longer than an instant on time may be late ([`Limits::on_time_ms`]).
+    /// It was due in a pause, or in an outage longer than [`Limits::on_time_ms`].
     Missed,
 }
 
-/// P16: does an instant open, and as what; or why not.
+/// Decides whether an instant opens, and with which cause; or why it does not open (P16).
 fn verdict(
     schedule: &Schedule,
     (late_ms, on_time_ms): (i64, i64),
@@ -172,19 +171,19 @@ fn verdict(
     }
 }
 
-/// `finish_by`, at most until the next occurrence that is still to come opens; and from now on ten minutes at least, or
-/// all of `finish_by` where that is less.
+/// Returns the deadline: `finish_by` after the instant, but not after the next occurrence opens. It leaves at least ten
+/// minutes from now, or all of `finish_by` if that is shorter.
 fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&NextInstant>) -> Time {
     let wanted = due.plus_ms(schedule.policies.finish_by_ms);
     let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
     until_next.max(now.plus_ms(FINISH_MS_MIN.min(schedule.policies.finish_by_ms)))
 }
 
-/// Instants that did not open for one reason, with none in between that did, are one range: an outage of hours
-/// takes some bytes.
+/// Collects consecutive instants that did not open for the same reason into one range. So an outage of hours takes a
+/// few bytes.
 #[derive(Default)]
 struct Ranges {
-    /// What had opened when the last range began.
+    /// Number of openings when the last range began.
     opened: usize,
     last: Option<Nominal>,
 }
@@ -198,7 +197,7 @@ impl Ranges {
     }
 }
 
-/// The last allowed run is the last one that opens; nothing comes after it.
+/// Ends the fire at the last run that `max_runs` allows. The plan then has no next instant.
 fn stop_at_max_runs(schedule: &Schedule, fire: &mut Fire) {
     let Some(most) = schedule.max_runs else { return };
     let left = most.saturating_sub(schedule.plan.opened) as usize;

@@ -1,48 +1,49 @@
-//! What a schedule's other timing does to its plan (P8): computed where an edit is proposed, checked by
-//! `apply`.
+//! Computes how a new timing changes a schedule's plan (P8). The proposer of an edit calls it; `apply` checks the
+//! result.
 
 use super::timing::{Calendar, Jitter, first, tell};
 use crate::calendar::{self, Step, When};
 use crate::command::{ExplainedRange, Fire, TimingChange};
 use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, Time, UnopenedReason};
 
-/// Missed instants that one edit counts; as many as a schedule by the minute misses in six weeks.
+/// Missed instants that one edit considers: what a schedule with one instant a minute misses in six weeks.
 const MISSED_MAX: u64 = 65_536;
 
-/// Another timing, as it is asked for.
+/// A new timing, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedTiming {
-    /// When it fires.
+    /// When it fires: its pattern or instant.
     pub when: When,
-    /// IANA name of the zone.
+    /// IANA name of the time zone.
     pub zone: String,
     /// No instant before this fires.
     pub start: Option<Time>,
     /// No instant after this fires.
     pub end: Option<Time>,
-    /// Occurrences that open at most, those before the edit among them.
+    /// Largest number of occurrences that open, with those before the edit; `None`: no limit.
     pub max_runs: Option<u32>,
-    /// The policies: of the calendar, and of the window.
+    /// Policies of the calendar and of the jitter window.
     pub policies: Policies,
 }
 
-/// Why an edit has to wait.
+/// Why an edit must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotYet {
-    /// So many instants are due that one entry does not settle them; the timer is at it.
+    /// More instants are due than one entry can settle; the timer is working on them.
     #[error("the schedule is catching up with missed instants; try again in a moment")]
     CatchingUp,
-    /// More instants were missed than an edit explains.
+    /// More instants were missed than an edit can explain.
     #[error("more than 65,536 instants were missed since it stopped; resume it first")]
     TooMuchMissed,
 }
 
-/// The change of a schedule's timing at `through`. `due` is the fire that moves its plan there, of a schedule
-/// that fires and is due, and `waits` for no run (`overlap`); what waits is explained. `former` is none where its
-/// zone is not known any more. `has_opened` knows the names of its runs.
+/// Computes the change of a schedule's timing at `through`.
 ///
-/// # Errors
-/// When what is due or was missed does not fit into the entry.
+/// `due` is the fire that moves the plan there, for an active schedule with due instants. If `waits`, the due instants
+/// wait for a run (`overlap`), and they are explained instead. `former` is `None` if its time zone is no longer known.
+/// `has_opened` knows the names of the schedule's runs.
+///
+/// # Errors Fails if the due or missed instants do not fit into the entry.
 pub fn retime(
     schedule: &Schedule,
     due: Option<Fire>,
@@ -78,9 +79,9 @@ pub fn retime(
     })
 }
 
-/// What a schedule that does not fire has missed up to `through`, or what waits there: as a rule one range, which
-/// begins after names that have opened already. Such names exist after an edit of the zone: nine o'clock falls due
-/// again, later. They stay on record as runs.
+/// Returns the instants up to `through` that an inactive schedule missed, or that wait for a run; usually one range.
+/// Names that have opened already come first. They exist after an edit of the zone: nine o'clock is due again, later.
+/// These names keep their runs.
 fn missed(
     schedule: &Schedule,
     former: Option<Calendar<'_>>,
@@ -110,7 +111,7 @@ fn missed(
             return Err(NotYet::TooMuchMissed);
         }
         match pattern.period_ms() {
-            // Counted, not walked through: there can be millions of them.
+            // There can be millions of them, so they are counted by arithmetic.
             Some(period_ms) => {
                 let first = later.first.map(|firing| firing.nominal.into());
                 first.into_iter().for_each(|first| tell(&mut ranges, &mut last, first, UnopenedReason::Edited));

@@ -1,6 +1,6 @@
-//! What the leader computes before it proposes: when schedules fire, and what happens to missed instants.
+//! Computations of the leader before it proposes: when schedules fire, and what happens to missed instants.
 //!
-//! Pure, but it uses the rules of time zones, so `apply` never calls it (P2): its results travel in the entry.
+//! They are pure, but they use the rules of time zones. So `apply` never calls them (P2); the entry has their results.
 
 pub mod backfill;
 pub mod catch_up;

@@ -1,7 +1,7 @@
-//! Finds what is old enough to be pruned (P24), one batch at a time, so that no scan of the state is long.
+//! Finds rows that are old enough to be pruned (P24), one batch at a time, so that no scan of the state is long.
 //!
 //! The leader's auditor calls it and keeps a [`PruneCursor`] between two batches. Without the cursor the scan begins
-//! again. `apply` checks whatever is named here.
+//! again. `apply` checks each named row again.
 
 use std::ops::Bound;
 
@@ -9,15 +9,15 @@ use crate::apply::history_kept_until;
 use crate::command::Prune;
 use crate::model::{Ledger, Nominal, RunId, ScheduleId, Time};
 
-/// Runs that one entry prunes; a page that is larger goes alone.
+/// Runs that one entry prunes at most; a page with more runs has its own entry.
 pub const RUNS_MAX: usize = 1_000;
-/// Rows of the history, and summaries, that one entry takes: names of at most 128 bytes, so far below the
-/// bound of an entry.
+/// Rows of the history, and summaries, that one entry removes at most. A name has at most 128 bytes, so this is far
+/// below the limit of an entry.
 const NAMES_MAX: usize = 1_000;
-/// Pages, summaries and rows of the history that one look goes over.
+/// Pages, summaries and rows of the history that one call reads at most.
 const LOOK_MAX: usize = 4_096;
 
-/// Where the last look ended; the default begins anew.
+/// Where the last call stopped. The default begins a new scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneCursor {
     page: Option<RunId>,
@@ -25,7 +25,7 @@ pub struct PruneCursor {
     history: Option<(ScheduleId, Nominal)>,
 }
 
-/// Goes on from `place`: what may go by `now`, and where to go on; none when the scan is complete.
+/// Returns the rows after `place` that may be removed by `now`, and where to continue. `None`: the scan is complete.
 pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Option<PruneCursor>) {
     let mut prune = Prune::default();
     let mut next = place.clone();
@@ -67,7 +67,7 @@ pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Op
 }
 
 impl Prune {
-    /// Does it name nothing?
+    /// True if there is nothing to prune.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty() && self.summaries.is_empty() && self.history.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Which schedules another release of the zone database concerns, and what it makes of them (I10).
+//! Finds schedules whose next instant another release of the time zone database changes, and plans them again (I10).
 //!
 //! The leader's timer calls it for a limited number of schedules, so that the read lock is short. It remembers the last
 //! one, and starts again from the first at the end: a node with another release may create a schedule at any time.
@@ -10,13 +10,13 @@ use crate::calendar::Pattern;
 use crate::command::Replan;
 use crate::model::{Ledger, Schedule, ScheduleId, Time};
 
-/// Schedules that one entry replans: some 200 bytes each, far below the bound of an entry.
+/// Schedules that one entry replans at most: about 200 bytes each, far below the limit of an entry.
 pub const REPLANS_MAX: usize = 256;
-/// Schedules that one look goes over.
+/// Schedules that one call reads at most.
 const LOOK_MAX: usize = 4_096;
 
-/// Goes on after `place`: schedules whose next instant is still to come at `now` and was computed with another
-/// release than `tzdb`; and where to go on, none when the scan is complete.
+/// Returns schedules after `place` whose next instant is after `now` and was computed with another release than `tzdb`;
+/// and where to continue. `None`: the scan is complete.
 pub fn outdated(
     ledger: &Ledger,
     place: Option<ScheduleId>,
@@ -39,7 +39,7 @@ pub fn outdated(
     (found, None)
 }
 
-/// The plan of a schedule by these rules; none when nothing is planned.
+/// Plans a schedule again with these rules; `None` if it has no next instant.
 pub fn replan(id: ScheduleId, schedule: &Schedule, pattern: &Pattern, zone: &Zone) -> Option<Replan> {
     let plan = &schedule.plan;
     let (bounds, jitter) = ((schedule.start, schedule.end), Jitter::of(schedule));

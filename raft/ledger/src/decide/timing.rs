@@ -1,4 +1,5 @@
-//! What the other files here share: a pattern with its zone, the window of a schedule, the first instant after another.
+//! Shared by the files of this folder: a pattern with its zone, the jitter of a schedule, the first instant after
+//! another.
 
 use std::time::Duration;
 
@@ -9,21 +10,21 @@ use crate::command::ExplainedRange;
 use crate::model::instant_range::distance_ms;
 use crate::model::{InstantRange, NextInstant, Nominal, OpeningCause, Schedule, Time, UnopenedReason};
 
-/// A pattern, and the rules by which it is read.
+/// A pattern with the zone in which it is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar<'a> {
-    /// When it fires.
+    /// The compiled pattern.
     pub pattern: &'a Pattern,
-    /// The zone's rules.
+    /// The zone with its rules.
     pub zone: &'a Zone,
 }
 
-/// A zone's rules and the version of the database that they come from.
+/// Rules of a zone, and the version of the database that they come from.
 #[derive(Clone, Debug)]
 pub struct Zone {
-    /// The rules.
+    /// Rules of the zone.
     pub rules: TimeZone,
-    /// The database's version.
+    /// Version of the database.
     pub tzdb: String,
 }
 
@@ -39,28 +40,28 @@ impl From<calendar::CalendarName> for Nominal {
     }
 }
 
-/// The window of a schedule, and whose: what places in it hang on.
+/// The jitter window of a schedule, and the names that seed the delays in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Jitter<'a> {
-    /// Tenant.
+    /// Tenant of the schedule.
     pub tenant: &'a str,
     /// Name of the schedule.
     pub name: &'a str,
-    /// Its `jitter`. Milliseconds.
+    /// Length of the window (`jitter`). Milliseconds.
     pub window_ms: i64,
 }
 
 impl<'a> Jitter<'a> {
-    /// No window at all.
+    /// No jitter.
     pub const NONE: Jitter<'static> = Jitter { tenant: "", name: "", window_ms: 0 };
 
-    /// A schedule's own.
+    /// Returns the jitter of a schedule.
     pub fn of(schedule: &'a Schedule) -> Jitter<'a> {
         Jitter { tenant: &schedule.tenant, name: &schedule.name, window_ms: schedule.policies.jitter_ms }
     }
 
-    /// How long after its instant an occurrence opens, always before the next instant of the calendar. Whole
-    /// milliseconds.
+    /// Delay of an occurrence after its instant, in milliseconds. It always ends before the next instant of the
+    /// calendar.
     pub fn place_ms(&self, calendar: Calendar<'_>, dst: &calendar::DstPolicies, firing: &Firing) -> i64 {
         let Some(window) = u64::try_from(self.window_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis) else {
             return 0;
@@ -72,7 +73,7 @@ impl<'a> Jitter<'a> {
     }
 }
 
-/// The first instant of a schedule after `after`, within its `start` and `end`.
+/// Returns the first instant of a schedule after `after`, within its `start` and `end`.
 pub fn first(
     pattern: &Pattern,
     zone: &Zone,
@@ -88,17 +89,17 @@ pub fn first(
     end.is_none_or(|end| due <= end).then(|| NextInstant { nominal: firing.nominal.into(), due, jitter_ms })
 }
 
-/// A step, and what P16 makes of it.
+/// An instant, and whether it opens (P16).
 pub(super) struct JudgedInstant {
     pub nominal: Nominal,
     pub due: Time,
-    /// With its place in the window.
+    /// When it opens, with its jitter.
     pub opens: Time,
     pub verdict: Result<OpeningCause, UnopenedReason>,
 }
 
-/// Says of one instant more why it does not open: in the last range where it goes on after `last`, and has the
-/// same reason, in one of its own else. Names that go back, as clocks do, are in two.
+/// Adds one explained instant. It extends the last range if it follows `last` and has the same reason; otherwise it
+/// begins a new range. Names that go back, when the clocks go back, begin a new range.
 pub(super) fn tell(
     ranges: &mut Vec<ExplainedRange>,
     last: &mut Option<Nominal>,

@@ -4,7 +4,7 @@ use crate::model::{Access, DAY_MS, MINUTE_MS, Relay, Tenant};
 /// Ten o'clock on a day long after 1970.
 const TEN: Time = Time(20_000 * DAY_MS + 10 * HOUR_MS);
 
-/// A ledger whose pool `bulk` has relays of these rates and late rates, in emails a second; zero is no bound.
+/// Returns a ledger whose pool `bulk` has relays with these rates and late rates, in emails a second; 0 is no limit.
 fn ledger(rates: &[(u64, u64)]) -> Ledger {
     let mut ledger = Ledger::default();
     for (number, (rate, late)) in rates.iter().enumerate() {
@@ -30,7 +30,7 @@ fn with_tenant(mut ledger: Ledger, rate: u64) -> Ledger {
     ledger
 }
 
-/// Warmed up since that day, of which so many are spent.
+/// Adds a warm-up that begins today, with `spent` emails sent today.
 fn warmed(mut ledger: Ledger, caps: &[u32], spent: u32) -> Ledger {
     let today = Day::of(TEN);
     let warm_up = PoolRow { first: today, caps: caps.to_vec(), day: today, spent, reveille_headers: true, index: 1 };
@@ -42,7 +42,7 @@ fn task(rows: u32) -> ForecastRequest<'static> {
     ForecastRequest { tenant: "acme", pool: "bulk", rows, due: TEN }
 }
 
-/// What bounds it, and how long it takes in milliseconds.
+/// Returns the limit that decides, and how long sending takes in milliseconds.
 fn told(ledger: &Ledger, rows: u32, now: Time) -> (ForecastLimit, Option<i64>) {
     let Forecast { begins, bound, ends, .. } = ledger.forecast(&task(rows), now);
     (bound, ends.map(|ends| ends.since_ms(begins)))
@@ -102,12 +102,12 @@ fn what_a_cap_leaves_goes_on_the_days_after() {
         "the rest at the relays' rate"
     );
 
-    // From a second before midnight on, the rate and not the cap is what lets no more go today.
+    // In the last second before midnight the rate limits today's emails, and not the cap.
     let late = ForecastRequest { due: TEN.plus_ms(fourteen_hours - 1_000), ..task(100) };
     let told = paced.forecast(&late, TEN);
     assert_eq!((told.bound, told.room, told.ends), (ForecastLimit::Relays, Some(100), Some(late.due.plus_ms(100_000))));
 
-    // A campaign for another day is not bounded by what was sent today.
+    // A campaign for another day does not depend on what was sent today.
     let tomorrow = ForecastRequest { due: TEN.plus_ms(DAY_MS), ..task(200) };
     let told = warmed(ledger(&[(0, 0)]), &[100, 200], 100).forecast(&tomorrow, TEN);
     assert_eq!((told.bound, told.room), (ForecastLimit::Nothing, Some(200)));

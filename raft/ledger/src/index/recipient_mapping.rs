@@ -1,19 +1,20 @@
 //! Maps the recipients of one list to their numbers in another (P17), because an edit of an audience changes the
 //! numbers.
 //!
-//! Lists are immutable, so a mapping is valid as long as both lists are kept. It is made on first use and never stored.
+//! Lists never change, so a mapping is valid as long as both lists are kept. It is made on first use and never stored.
 
 use std::collections::BTreeMap;
 
 use crate::model::{Hash, Recipient, Recipients};
 
-/// Numbers that are kept in all tables; they take four bytes each. Beyond that all are forgotten, and made again.
+/// Numbers that all mappings keep at most; a number takes four bytes. Beyond this all mappings are dropped and made
+/// again.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 
-/// For each recipient of one list its number in another, by address key.
+/// For each recipient of one list: its number in the other list, found by address key.
 pub(crate) type RecipientMapping = Vec<Option<u16>>;
 
-/// Tables by the hashes of their lists: whose numbers, and into which.
+/// Mappings, by the hashes of the own and the other list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecipientMappings {
     mappings: BTreeMap<(Hash, Hash), RecipientMapping>,
@@ -34,14 +35,14 @@ impl RecipientMappings {
         self.numbers -= former.map_or(0, |former| former.len());
     }
 
-    /// Keeps what was made elsewhere.
+    /// Adds mappings that were made elsewhere.
     pub fn take(&mut self, made: RecipientMappings) {
         for ((own, other), mapping) in made.mappings {
             self.put(own, other, mapping);
         }
     }
 
-    /// A list is gone.
+    /// Removes the mappings of a list that is gone.
     pub fn forget(&mut self, list: &Hash) {
         self.mappings.retain(|(own, other), _| own != list && other != list);
         self.numbers = self.mappings.values().map(Vec::len).sum();
@@ -52,8 +53,7 @@ impl RecipientMappings {
     }
 }
 
-/// Makes a mapping. It is empty for a list that cannot be read and for a sealed one, since a schedule to such a
-/// list has no `min_gap`.
+/// Makes a mapping. It has no numbers for an unreadable or sealed list: a schedule with such a list has no `min_gap`.
 pub(crate) fn map_recipients(own: Option<&[u8]>, other: Option<&[u8]>) -> RecipientMapping {
     let list = |blob: Option<&[u8]>| match blob.and_then(Recipients::from_blob) {
         Some(Recipients::Inline(audience)) => audience.recipients,

@@ -1,12 +1,12 @@
-//! Stored values begin with the version of their form (P23).
+//! Forms of stored values: each value begins with the version of its form (P23).
 //!
-//! postcard has neither field names nor an optional tail: a struct with one more field cannot read what was written
-//! before. So each stored row, each log entry and each kept content begins with a byte that names its form. All are in
-//! form [`FORM`] in this release.
+//! postcard has neither field names nor optional fields at the end: a struct with one more field cannot read older
+//! bytes. So each stored row, log entry and content begins with a byte that names its form. In this release all are in
+//! form [`FORM`].
 //!
-//! A release that changes a stored row keeps the former struct as a type of its own with a conversion, and implements
-//! [`RowForm`] by hand: it reads both forms, and writes the former one until the ledger's level is raised. A changed
-//! command is a new variant of `Command` with its level. `next_level` does both for a level that only tests have.
+//! A release that changes a stored row keeps the former struct as a type with a conversion, and implements [`RowForm`]
+//! by hand. It reads both forms, and writes the former one until the ledger's level is raised. A changed command is a
+//! new variant of `Command` with its level. `next_level` does both for a level that exists only in tests.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,40 +21,38 @@ pub const FORM: u8 = 1;
 
 /// A value that is stored as a row.
 pub trait RowForm: Serialize + DeserializeOwned {
-    /// The row's bytes in a ledger of this level.
+    /// Encodes the row in the form of this ledger level.
     fn to_row(&self, _level: u32) -> Vec<u8> {
         encode(self)
     }
 
-    /// How many bytes [`RowForm::to_row`] gives; by default without making them.
+    /// Length of [`RowForm::to_row`] in bytes. The default does not encode the row.
     fn row_len(&self, _level: u32) -> usize {
-        // Plain data in memory: postcard has nothing to refuse there.
+        // Postcard cannot fail here: the data is plain and in memory.
         1 + postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default()).unwrap_or_default()
     }
 
-    /// Reads a row that was written at any level.
+    /// Decodes a row that was written at any level.
     ///
-    /// # Errors
-    /// As [`decode`].
+    /// # Errors As [`decode`].
     fn from_row(bytes: &[u8]) -> Result<Self, Unreadable> {
         decode(bytes)
     }
 }
 
-/// The bytes of a value, with the version of its form.
+/// Encodes a value, with the version of its form.
 pub fn encode<V: Serialize + ?Sized>(value: &V) -> Vec<u8> {
     encode_as(FORM, value)
 }
 
 pub(crate) fn encode_as<V: Serialize + ?Sized>(form: u8, value: &V) -> Vec<u8> {
-    // Plain data in memory: postcard has nothing to refuse there.
+    // Postcard cannot fail here: the data is plain and in memory.
     postcard::to_extend(value, vec![form]).unwrap_or_default()
 }
 
-/// Reads what [`encode`] wrote.
+/// Decodes bytes of [`encode`].
 ///
-/// # Errors
-/// Another form, an unknown ordinal, or bytes missing or left over.
+/// # Errors Fails if the form or an ordinal is unknown, or bytes are missing or left over.
 pub fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
     decode_as(FORM, bytes)
 }

@@ -1,13 +1,13 @@
-//! Keys as bytes. They keep the order of the tables (big-endian numbers, escaped strings), so that rows of one
-//! kind and of neighbouring numbers lie together.
+//! Keys as bytes. They keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind
+//! with close numbers are neighbours.
 
 use crate::model::{Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
 
 /// A key that keeps its order as bytes.
 pub trait TableKey: Sized {
-    /// Appends it.
+    /// Appends the key to `out`.
     fn put(&self, out: &mut Vec<u8>);
-    /// Takes one from the front; none where there is none.
+    /// Removes a key from the front of `bytes`; `None` if there is no valid key.
     fn take(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -32,7 +32,7 @@ macro_rules! number_keys {
 number_keys!(u8, u32, u64);
 
 impl TableKey for i64 {
-    /// The sign bit is turned over, so that negative numbers come first.
+    /// The sign bit is inverted, so that negative numbers come first.
     fn put(&self, out: &mut Vec<u8>) {
         (*self as u64 ^ 1 << 63).put(out);
     }
@@ -42,7 +42,7 @@ impl TableKey for i64 {
 }
 
 impl TableKey for String {
-    /// A zero octet is written as 0 255, the end as 0 0.
+    /// A zero octet is written as 0 255, and the end as 0 0.
     fn put(&self, out: &mut Vec<u8>) {
         for octet in self.bytes() {
             out.push(octet);

@@ -1,6 +1,6 @@
-//! A level that no release has, so that tests can upgrade to it (P23).
+//! A level that exists only in tests, so that they can upgrade to it (P23).
 //!
-//! It has one of each change that a release may bring: a row with one more field, a number of `apply`, a command.
+//! It has one change of each kind that a release may make: a row with one more field, a limit of `apply`, a command.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::model::{CrashHistory, Incarnation, LEVEL_1, Limits, Node};
 use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
 use crate::storage::level::KNOWN;
 
-/// A claim takes up to 512 recipients.
+/// A claim may have up to 512 recipients.
 pub(crate) const LIMITS: Limits = Limits { slice: 512, ..LEVEL_1 };
 
 const NODE_FORM: u8 = FORM + 1;
@@ -34,7 +34,7 @@ impl From<NodeOfForm1> for Node {
 }
 
 impl From<Node> for NodeOfForm1 {
-    /// `apply` sets no `up_at` before the level is raised, so nothing is lost.
+    /// `apply` does not set `up_at` before the level is raised, so no value is lost.
     fn from(node: Node) -> NodeOfForm1 {
         let Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: _ } = node;
         NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost }

@@ -1,8 +1,7 @@
-//! The state as rows of bytes: the content of snapshots, and of the state hash.
+//! The state as rows of bytes: the content of snapshots and of the state hash.
 //!
-//! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind and of
-//! neighbouring numbers lie together. Values are postcard behind the version of their form. Equal states
-//! are equal rows, byte for byte.
+//! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind with close numbers
+//! are neighbours. Values are in postcard after the version of their form. Equal states have equal rows, byte for byte.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +14,8 @@ use crate::model::{
 use crate::storage::form::{RowForm, Unreadable};
 use crate::storage::{Table, TableKey};
 
-/// The size of a row, at most: a snapshot's chunk holds a row whole, and travels in one message between nodes, so a
-/// larger row would leave a follower without a snapshot. Bytes.
+/// Size of a row at most, in bytes. A chunk of a snapshot has complete rows and fits into one message between nodes. So
+/// a larger row would leave a follower without a snapshot.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
@@ -49,18 +48,18 @@ fn restore<K: TableKey + Ord, V: RowForm>(
     Ok(())
 }
 
-/// The one list of tables and their tags: writing, reading and hashing all go by it.
+/// The only list of tables and their tags; writing, reading and hashing use it.
 macro_rules! tables {
     ($($tag:literal => $table:ident),* $(,)?) => {
         impl Ledger {
-            /// All rows, in the order of their keys and in the forms of the ledger's level.
+            /// Iterates over all rows, in the order of their keys and in the forms of the ledger's level.
             pub fn all_rows(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
                 let level = self.head.level;
                 std::iter::once((vec![HEAD], self.head.to_row(level)))
                     $(.chain(rows($tag, level, &self.$table)))*
             }
 
-            /// How many rows there are.
+            /// Number of rows.
             pub fn row_count(&self) -> usize {
                 1 $(+ self.$table.len())*
             }
@@ -98,7 +97,7 @@ tables! {
     19 => pools,
 }
 
-/// Their rows have had one form only.
+/// Types whose rows have had only one form.
 macro_rules! of_one_form {
     ($($value:ty),* $(,)?) => { $(impl RowForm for $value {})* };
 }
@@ -120,7 +119,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Hash of all rows: equal on every replica at an equal index (I11). Costs a walk over the state.
+    /// Hash of all rows: equal on every replica at an equal index (I11). Reads the whole state.
     pub fn state_hash(&self) -> Hash {
         let mut hasher = blake3::Hasher::new();
         for (key, value) in self.all_rows() {
@@ -130,12 +129,12 @@ impl Ledger {
         Hash(*hasher.finalize().as_bytes())
     }
 
-    /// The size of the largest row. Costs a walk over the state.
+    /// Size of the largest row, in bytes. Reads the whole state.
     pub(crate) fn largest_row(&self) -> usize {
         self.all_rows().map(|(_, value)| value.len()).max().unwrap_or(0)
     }
 
-    /// What is computed from the rows and never stored.
+    /// Computes the secondary indexes from the rows.
     pub(crate) fn derive(&self) -> Derived {
         let mailed = self.runs().filter(|(_, _, run)| run.counts.has_emails());
         let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.has_emails());

@@ -16,27 +16,27 @@ impl<K, V> Default for Table<K, V> {
 }
 
 impl<K: Ord, V> Table<K, V> {
-    /// The row of `key`.
+    /// Returns the row of `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.rows.get(key)
     }
 
-    /// The row of `key`, to be changed.
+    /// Returns the row of `key` for changes.
     pub fn edit(&mut self, key: &K) -> Option<&mut V> {
         self.rows.get_mut(key)
     }
 
-    /// Puts a row, in place of a former one.
+    /// Adds a row, or replaces and returns the former one.
     pub fn put(&mut self, key: K, row: V) -> Option<V> {
         self.rows.insert(key, row)
     }
 
-    /// Takes a row away.
+    /// Removes and returns a row.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         self.rows.remove(key)
     }
 
-    /// Is there such a row?
+    /// True if there is a row of `key`.
     pub fn contains(&self, key: &K) -> bool {
         self.rows.contains_key(key)
     }
@@ -46,22 +46,22 @@ impl<K: Ord, V> Table<K, V> {
         self.rows.len()
     }
 
-    /// No row at all?
+    /// True if there is no row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// All rows in order.
+    /// Iterates over all rows, in order.
     pub fn iter(&self) -> btree_map::Iter<'_, K, V> {
         self.rows.iter()
     }
 
-    /// Rows within bounds, in order.
+    /// Iterates over the rows within `bounds`, in order.
     pub fn range<R: RangeBounds<K>>(&self, bounds: R) -> btree_map::Range<'_, K, V> {
         self.rows.range(bounds)
     }
 
-    /// The lowest key.
+    /// Returns the row with the lowest key.
     pub fn first(&self) -> Option<(&K, &V)> {
         self.rows.first_key_value()
     }
