@@ -1,5 +1,5 @@
-//! `reveille apply` and `reveille diff`: reads all documents, then takes one after the other: what would change,
-//! and with `apply` the change, made on what was seen.
+//! `reveille apply` and `reveille diff`. Both read all documents before the first request. Then they compute the
+//! changes one document after the other. `apply` makes each change based on the state that it compared with.
 
 mod beside;
 mod plan;
@@ -18,13 +18,13 @@ pub(super) use plan::compared;
 use read::Asked;
 use step::Plan;
 
-/// An error names this many failures; the others are counted.
+/// Limit of failures that an error lists; the rest is only counted.
 const FAILURES_SHOWN: usize = 10;
 
-/// Applies documents, or says what that would do.
+/// Applies the documents. With `--dry-run` it only reports what would change.
 pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, &what.manifest).await?;
-    // One document is checked before it is made anyway.
+    // A first pass checks all documents. A single document needs none: its plan fails before anything is changed.
     let mut done = match asked.len() > 1 || what.dry_run {
         true => take(desk, &asked, false).await,
         false => Vec::new(),
@@ -36,7 +36,7 @@ pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(),
     let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
     list(desk, &views, |view| view.outcome.is_well())?;
     let verdict = verdict(&done, is_made);
-    // With -o json an error is alone on stderr.
+    // With `-o json`, stderr holds only the error object.
     if verdict.is_ok() || desk.terminal.format() != Format::Json {
         talk(desk, &views);
         if !is_made {
@@ -46,7 +46,7 @@ pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(),
     verdict
 }
 
-/// Says what applying would change.
+/// Prints what `apply` would change.
 pub async fn diff(desk: &Desk<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, what).await?;
     let done = take(desk, &asked, false).await;
@@ -66,15 +66,16 @@ pub async fn diff(desk: &Desk<'_>, tenant: &str, what: &ManifestFiles) -> Result
     Ok(())
 }
 
-/// What became of a document.
+/// Result for one document.
 struct Done {
     view: AppliedView,
-    /// As a document, all of it.
+    /// The whole document as YAML, from which the difference is printed.
     whole: String,
     failure: Option<Failure>,
 }
 
-/// One after the other. A failure that the others would meet too ends the asking.
+/// Plans the documents in order, and makes each change if `make` is set. Stops at a failure that all other documents
+/// would meet too.
 async fn take(desk: &Desk<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
     let mut all: Vec<Done> = Vec::with_capacity(asked.len());
     let mut stopped = false;
@@ -120,7 +121,7 @@ fn view(asked: &Asked) -> AppliedView {
     }
 }
 
-/// All of them; with `-o name` those that are meant alone.
+/// Prints all documents. `-o name` prints only the names of those for which `named` is true.
 fn list(desk: &Desk<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
     if desk.terminal.format() != Format::Name {
         return desk.terminal.list(views);
@@ -144,7 +145,8 @@ fn talk(desk: &Desk<'_>, views: &[AppliedView]) {
     desk.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "document"), counts.join(", ")));
 }
 
-/// One that failed tells itself. Of several some may be made: then it is partly done.
+/// Returns the error of the command, if a document failed. A single document returns its own failure. With several
+/// documents, the exit code is "partly done" if at least one was applied.
 fn verdict(done: &[Done], is_made: bool) -> Result<(), Stop> {
     let failed: Vec<(&Done, &Failure)> =
         done.iter().filter_map(|one| one.failure.as_ref().map(|failure| (one, failure))).collect();
@@ -167,7 +169,7 @@ fn verdict(done: &[Done], is_made: bool) -> Result<(), Stop> {
         true => (Exit::Partly, "PARTLY_DONE".into()),
         false => (first.exit, first.reason.clone()),
     };
-    // What ended the asking came last; it says how to go on, and under which id.
+    // The failure that stopped the pass is the last one. Its next step and request id are those of the command.
     let last = failed.last().map_or(*first, |(_, failure)| *failure);
     let next = last.next.clone().filter(|_| last.concerns_all());
     let again = || match is_partly {

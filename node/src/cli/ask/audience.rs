@@ -1,4 +1,4 @@
-//! `reveille audience …`.
+//! Implements `reveille audience …`.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::cli::view::audience::AudienceView;
 use crate::cli::view::relay::RemovedView;
 use crate::format;
 
-/// How far it is, is said this often.
+/// Interval of progress lines.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
@@ -42,7 +42,8 @@ async fn generate(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result
     result
 }
 
-/// With one node, which has all members write. It may be asked again: what is written is not written twice.
+/// Asks one node, which lets all members write the parts. The request may be repeated: a part that exists is not
+/// written again.
 async fn write(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
     let GenerateArgs { name, recipients, seed, columns } = args;
     let request_id = desk.client.request_id().to_owned();
@@ -57,7 +58,7 @@ async fn write(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result<()
                 if let Some(audience) = word.audience {
                     return desk.terminal.show(&AudienceView::from(audience));
                 }
-                // With -o json an error is alone on stderr.
+                // With `-o json`, stderr holds only the error object.
                 if said.elapsed() >= SAY_EVERY && desk.terminal.format() == Format::Table {
                     said = Instant::now();
                     let parts = format::counted(word.parts.into(), "part");

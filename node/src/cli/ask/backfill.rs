@@ -1,4 +1,4 @@
-//! `reveille schedule backfill`: what would open is counted, confirmed, and opened.
+//! `reveille schedule backfill`: counts the occurrences that would open, asks for confirmation, and opens them.
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
@@ -11,10 +11,10 @@ use crate::cli::instant::{text, to_wire};
 use crate::cli::view::backfill::BackfillView;
 use crate::format;
 
-/// Occurrences that one command opens, where it does not say how many.
+/// Limit of occurrences that one command opens, if `--max` does not give one.
 const MAX: u32 = 1_000;
 
-/// Opens them, or counts what would open.
+/// Opens the occurrences, or only counts them with `--dry-run`.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
     let request = BackfillScheduleRequest {
         tenant,
@@ -38,7 +38,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<
     told(desk, &args, answer)
 }
 
-/// What a backfill would open, in words.
+/// Returns what a backfill would open, in words.
 fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
     let never = format::counted((looked.opened + looked.inside_gap).into(), "occurrence");
     let mut rest = format!("{} opened before", format::count(looked.opened_before.into()));
@@ -48,14 +48,14 @@ fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
     format!("{never} of {} between {} and {} never opened ({rest})", args.name, args.from, args.to)
 }
 
-/// Prints what opened, or would. A rest is an error where no number was asked for.
+/// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
 fn told(desk: &Desk<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
     let rest = text(answer.rest.as_ref());
     desk.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
     let Some(rest) = rest else { return Ok(()) };
     let next = format!("reveille schedule backfill {} --from {rest} --to {}", args.name, args.to);
     if args.max.is_some() {
-        // As many as were asked for: that there are more is no error.
+        // The user chose the number with `--max`, so a remainder is no error.
         desk.terminal.say(&format!("next: {next}"));
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `reveille campaign …`.
+//! Implements `reveille campaign …`.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::cli::view::barrier::BarrierView;
 use crate::cli::view::campaign::CampaignView;
 use crate::cli::view::relay::RemovedView;
 
-/// How often the campaign is read until its run exists.
+/// Interval at which the campaign is read until its run exists.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
@@ -74,7 +74,7 @@ async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Re
     Ok(())
 }
 
-/// What the flags ask for; without the id of a request.
+/// Returns the request that the flags describe, without a request id.
 pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
     let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
     let schedule = ScheduleBody {
@@ -110,7 +110,7 @@ async fn pause(desk: &Desk<'_>, question: PauseCampaignRequest) -> Result<(), St
     desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
 }
 
-/// Asked once: what paused it since would be taken back with it.
+/// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
 async fn resume(desk: &Desk<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_campaign(question).await };
     let answer = desk.client.ask(Nature::Once, question, call).await?;
@@ -130,7 +130,7 @@ async fn cancel(desk: &Desk<'_>, question: CancelCampaignRequest) -> Result<(), 
     Ok(())
 }
 
-/// Until its run is there, once a second; then as the run is watched.
+/// Reads the campaign once a second until its run exists, then watches the run.
 async fn watch(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let (began, mut said) = (Instant::now(), None);
     loop {
@@ -201,7 +201,8 @@ async fn delete(desk: &Desk<'_>, question: DeleteCampaignRequest) -> Result<(), 
     desk.removed(RemovedView { name, index: answer.index, dry_run })
 }
 
-/// What is asked before it is forgotten: its run is still known, and for 30 days refuses the same again (P20).
+/// Returns the question before a campaign is forgotten. Its run stays known and refuses an equal campaign for 30 days
+/// (P20).
 fn forgets(name: &str) -> String {
     format!("Forget campaign {name}? Created again, it can be sent again: within 30 days only with --again.")
 }

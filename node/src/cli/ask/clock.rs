@@ -1,4 +1,4 @@
-//! `reveille clock …`: the test clock of a cluster that was made with one.
+//! `reveille clock …`: the test clock of a cluster that was created with one.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{duration_to_wire, to_wire};
 use crate::cli::view::clock::{AdvancedView, ClockView};
 
-/// What to do about a walk that was cut short.
+/// Next step after an advance that was interrupted.
 const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTANT";
-/// Where a walk stands is said this often.
+/// Interval of progress lines.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: ClockArgs) -> Result<(), Stop> {
     match args.command {
         ClockCommand::Show(watch) => desk.one(watch, async || get(desk).await).await,
@@ -49,8 +49,8 @@ async fn advance(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     result
 }
 
-/// One node advances the clock, also over fail-overs. A lost connection ends the call: read where the clock stands
-/// then, and continue with `--to`.
+/// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
+/// clock with `show`, and continues with `--to`.
 async fn walk(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).advance_clock(question).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
@@ -66,7 +66,7 @@ async fn walk(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
                 let seconds = begun.elapsed().as_millis() as f64 / 1_000.0;
                 return desk.terminal.show(&AdvancedView::from(&word).after(seconds));
             }
-            // With -o json an error is alone on stderr.
+            // With `-o json`, stderr holds only the error object.
             Ok(Some(word)) if said.elapsed() >= SAY_EVERY && desk.terminal.format() == Format::Table => {
                 said = Instant::now();
                 desk.terminal.say(&AdvancedView::from(&word).standing());

@@ -1,4 +1,4 @@
-//! `reveille cluster …`.
+//! Implements `reveille cluster …`.
 
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient as Service;
 use reveille_proto::admin::v1::{
@@ -13,11 +13,11 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 
-/// Of a cluster without peers.
+/// Warning for a cluster that is created without peers.
 const ALONE: &str = "a cluster of this node alone: the others of a larger one are named with --peer, or in its `join`; and \
                      a node that lost its folder does not come back into its cluster like this, but makes a rival of it";
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
         ClusterCommand::Init { peers, test_clock, dry_run } => init(desk, peers, test_clock, dry_run).await,
@@ -36,7 +36,8 @@ async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_on
     let request_id = desk.client.request_id().to_owned();
     let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
-    // A cluster of one is seldom meant, and a node that belonged to one cluster and makes another is a rival to it.
+    // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
+    // rival.
     let look = InitClusterRequest { validate_only: true, ..question.clone() };
     let looked = desk.client.ask(Nature::Read, look, call).await?;
     let alone = !looked.existed && looked.members.len() == 1;
@@ -93,7 +94,7 @@ async fn upgrade(desk: &Desk<'_>) -> Result<Seen<UpgradeView>, Failure> {
     Ok(Seen { view, freshness: None, remarks })
 }
 
-/// The level that is confirmed is the one that was seen, whatever a node announces meanwhile.
+/// Raises the ledger to the level that the user confirmed, even if nodes announce a higher one meanwhile.
 async fn finish_upgrade(desk: &Desk<'_>) -> Result<(), Stop> {
     let seen = upgrade(desk).await?.view;
     let level = seen.can_rise_to().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `reveille completion` and `reveille man`: written from the tree of commands without a request, so that neither
-//! can differ from `--help`.
+//! `reveille completion` and `reveille man`. Both are generated from the tree of commands, without a request, so that
+//! they cannot differ from `--help`.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ use crate::cli::args::{Cli, CompletionArgs, ManArgs};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::completion::{PagesView, ScriptView};
 
-/// Prints the script for a shell.
+/// Prints the completion script for a shell.
 pub fn run(desk: &Desk<'_>, args: &CompletionArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
     desk.terminal.show(&ScriptView { of: args.shell.to_string(), script: text(script) })
 }
 
-/// Prints the first page, or writes all of them.
+/// Prints the first man page, or writes all pages to a folder.
 pub fn man(desk: &Desk<'_>, args: &ManArgs) -> Result<(), Stop> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();

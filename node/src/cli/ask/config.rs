@@ -1,4 +1,4 @@
-//! `reveille config …`: reads and writes one file; makes no request.
+//! `reveille config …`: reads and writes one file, and makes no request.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenView};
 use crate::server::config::{ConfigError, ConfigLayer, Settings, keys, sample};
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
     match args.command {
         ConfigCommand::Init { file } if file.as_os_str() == "-" => desk.terminal.show(&SampleView { text: sample() }),
@@ -61,7 +61,7 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
              the full name, such as {hello_name}.example.com"
         ));
     }
-    // Where that folder is made is said by the nearest one above it that is there.
+    // The folder may not exist yet. Its nearest existing ancestor tells on which file system it will be created.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
         && folder::judge_journal(folder).is_some()
     {
@@ -80,7 +80,7 @@ fn show(desk: &Desk<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
     desk.terminal.show(&EffectiveView::new(effective, args.origin))
 }
 
-/// A configuration that is refused, as a command fails: exit code 2, with the place and the next step.
+/// Converts a configuration error into a command failure: exit code 2, the place and the next step.
 pub(super) fn failure(error: ConfigError) -> Failure {
     let usage = |field: String, message: String, next: &str| Failure {
         exit: Exit::Usage,

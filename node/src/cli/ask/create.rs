@@ -1,4 +1,4 @@
-//! `reveille schedule create`: reads the files, asks the cluster, shows the next instants.
+//! `reveille schedule create`: reads the files, sends the request, and prints the next instants.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::cli::recipients::{self, Recipients};
 use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
 use crate::format;
 
-/// Creates it.
+/// Creates the schedule.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
     let recipients = recipients(&args.recipients)?;
     let (given, dry_run) = (args.recipients.clone(), args.dry_run);
@@ -32,7 +32,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<()
     desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
 }
 
-/// The body that the flags ask for; reads the files of its content.
+/// Builds the body that the flags describe; reads the content's files.
 pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
     let labels = labels(args.labels)?;
     Ok(ScheduleBody {
@@ -53,7 +53,7 @@ pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) ->
     })
 }
 
-/// A key may occur once: of two values none can be preferred.
+/// Returns the labels as a map. Fails if a key occurs twice, because neither value can be preferred.
 pub(super) fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
     let mut labels = BTreeMap::new();
     for (key, value) in pairs {
@@ -65,7 +65,8 @@ pub(super) fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, St
     Ok(labels)
 }
 
-/// From the command line or the file; with bad rows nothing is created, unless they may be left out.
+/// Reads the recipients from the command line or from a file. Fails if the file has bad rows, unless `--skip-bad-rows`
+/// leaves them out.
 pub(super) fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
     if let Some(listed) = &args.listed {
         return Ok(listed.clone());
@@ -110,12 +111,12 @@ pub(super) fn content(args: ContentArgs) -> Result<Content, Failure> {
     })
 }
 
-/// A template: from a file, or as it stands.
+/// Returns a template: the file's text, or the inline text.
 pub(super) fn part(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<String>, Failure> {
     file.map_or(Ok(inline), |path| template(&path).map(Some))
 }
 
-/// Reads a template: UTF-8, with or without a byte order mark.
+/// Reads a template file: UTF-8, with or without a byte order mark.
 fn template(path: &Path) -> Result<String, Failure> {
     let place = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
@@ -132,10 +133,10 @@ fn template(path: &Path) -> Result<String, Failure> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// Before the place of a recipient in a request.
+/// Prefix of a recipient's index in the field path of a request.
 const IN_REQUEST: &str = "schedule.audience.recipients[";
 
-/// A recipient that the cluster refuses is named by its line in the file, not by its place in the request.
+/// Replaces a recipient's index in the request by its line in the file, so that the user can find it.
 pub(super) fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
     let line_of = |place: &str| recipients.lines.get(place.parse::<usize>().ok()?);
     let line = failure.field.as_deref().and_then(|field| {
@@ -151,7 +152,7 @@ pub(super) fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &R
     }
 }
 
-/// The message with `line 7` where it had the path to a recipient, or to a part of one.
+/// Returns the message with text such as `line 7` in place of the field path of a recipient or of one of its parts.
 fn by_line(message: &str, line_of: impl Fn(&str) -> Option<String>) -> String {
     let mut pieces = message.split(IN_REQUEST);
     let mut told = pieces.next().unwrap_or_default().to_owned();

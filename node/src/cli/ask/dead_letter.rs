@@ -1,4 +1,4 @@
-//! `reveille dead-letter …`.
+//! Implements `reveille dead-letter …`.
 
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient as Service;
 use reveille_proto::admin::v1::{
@@ -20,7 +20,7 @@ use crate::cli::view::dead_letter::{DeadLetterView, Groups};
 use crate::cli::view::moved::MovedView;
 use crate::format;
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
@@ -77,7 +77,7 @@ async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-/// A reason is compared as text: a mistyped reason matches no dead letter, so the command says so.
+/// A reason is compared as text, so a mistyped reason matches no dead letter. This warns the user.
 fn warn_of_unknown_reason(desk: &Desk<'_>, filter: &LetterFilter) {
     if let Some(reason) = &filter.reason
         && desk.terminal.format() == Format::Table
@@ -87,7 +87,7 @@ fn warn_of_unknown_reason(desk: &Desk<'_>, filter: &LetterFilter) {
     }
 }
 
-/// Adds up what the pages counted.
+/// Counts the dead letters by group, as the sum over all pages.
 async fn count(desk: &Desk<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
     let client = desk.patient_client();
     let (filter, stale) = (Some(to_filter(filter)), desk.stale);
@@ -108,18 +108,18 @@ async fn count(desk: &Desk<'_>, tenant: String, run: String, filter: &LetterFilt
     }
 }
 
-/// What one page moved, or would move.
+/// Result of one page: what it moved, or would move.
 struct Batch {
     moved: u64,
     index: u64,
-    /// Left out: their runs are cancelled.
+    /// Recipients left out because their run is cancelled.
     cancelled: u64,
-    /// Left out: they got another email less than the min gap away.
+    /// Recipients left out because they got another email less than the min gap away.
     inside_gap: u64,
     next: String,
 }
 
-/// What all pages moved, or would move.
+/// Sum over all pages.
 #[derive(Default)]
 struct Total {
     moved: u64,
@@ -128,7 +128,7 @@ struct Total {
     inside_gap: u64,
 }
 
-/// Asks page by page until there are no more. A failure in the middle says what was done before it.
+/// Requests page after page until the last one. A failure in the middle names how many were moved before it.
 async fn total<Fut>(verb: &str, page: impl Fn(String) -> Fut) -> Result<Total, Failure>
 where
     Fut: Future<Output = Result<Batch, Failure>>,
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// Which dead letters a verb means, in words; refused where none are named.
+/// Returns in words which dead letters the arguments select. Fails if they select none.
 fn selection(letters: &Letters) -> Result<String, Failure> {
     let filter = &letters.filter;
     let run = letters.run.as_deref();
@@ -245,16 +245,16 @@ async fn discard(desk: &Desk<'_>, tenant: String, args: DiscardArgs) -> Result<(
     carry_out(desk, &letters, act, asked).await
 }
 
-/// What is done to them, in words.
+/// The action of a subcommand, and its texts.
 struct Act {
     verb: &'static str,
     question: String,
     words: String,
-    /// Is it asked before it is done?
+    /// True if the command asks for confirmation first.
     asks: bool,
 }
 
-/// Counts them, asks where that is due, does it, and says what came of it.
+/// Counts the dead letters, asks for confirmation if required, acts, and prints the result.
 async fn carry_out<Fut>(
     desk: &Desk<'_>,
     letters: &Letters,
@@ -271,7 +271,7 @@ where
         let counted = format!("{} {words}", format::counted(looked.moved, "dead letter"));
         let counted = counted.trim_end();
         if letters.dry_run || looked.moved == 0 && letters.recipients.is_empty() {
-            // With -o json an error is alone on stderr.
+            // With `-o json`, stderr holds only the error object.
             if desk.terminal.format() == Format::Table {
                 desk.terminal.say(counted);
             }
@@ -293,7 +293,7 @@ where
     left_out(done.cancelled, inside_gap)
 }
 
-/// How many moved. Named recipients that the gap kept back are reported by [`left_out`].
+/// Prints how many moved. [`left_out`] reports named recipients that the min gap kept back.
 fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
     match view.inside_gap {
         0 => desk.moved(named, view),
@@ -301,7 +301,8 @@ fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop>
     }
 }
 
-/// Recipients of a cancelled run, or with another email too near, stay dead letters: reported, and partly done.
+/// Fails with "partly done" if recipients stay dead letters: their run is cancelled, or another email is less than the
+/// min gap away.
 fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
     let left = |count: u64, why: &str| {
         let counted = format::counted(count, "dead letter");

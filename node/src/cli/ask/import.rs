@@ -1,9 +1,9 @@
-//! `reveille import crontab`: reads the file and this machine's zone, shows what each line becomes, and
-//! creates it.
+//! `reveille import crontab`: reads the file and this machine's zone, prints a schedule for each line, and creates the
+//! schedules.
 //!
-//! Each line is a creation of its own: one that the cluster refuses spoils no other. Its request id is made
-//! of the command's and of the body, so that the same `--request-id` never creates a line twice; and the
-//! same body under the same name is the same schedule anyway.
+//! Each line is a separate creation, so a line that the cluster refuses does not affect the others. The request id is
+//! derived from the command's id and the body: the same `--request-id` never creates a line twice. An equal body under
+//! an existing name changes nothing either.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,25 +30,25 @@ use crate::cli::view::instant::InstantView;
 use crate::format;
 use crate::server::admin::unfit;
 
-/// Longest crontab that is read; cron's own limit is far lower. Bytes.
+/// Limit of a crontab's size in bytes; cron's own limit is far lower.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Instants that are shown for each line.
 const INSTANTS_SHOWN: usize = 3;
-/// A schedule that comes more often than this deserves a word. Milliseconds.
+/// A schedule with a shorter interval than this gets a warning. Milliseconds.
 const OFTEN_MS: i64 = 10 * 60 * 1_000;
-/// How long a look at the relays may take.
+/// Time limit of the check that the pool has a relay.
 const POOL_LOOK: Duration = Duration::from_secs(2);
-/// The link that says this machine's zone, and Debian's file that names it.
+/// The link to this machine's zone. The next constant is Debian's file with the zone's name.
 const LOCALTIME: &str = "/etc/localtime";
 const TIMEZONE: &str = "/etc/timezone";
 
-/// A line on its way: what is shown of it, and what is asked for it.
+/// One line of the crontab: its output, and the schedule to create. `None` if nothing is created.
 struct Entry {
     view: ImportView,
     body: Option<ScheduleBody>,
 }
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: ImportArgs) -> Result<(), Stop> {
     match args.command {
         ImportCommand::Crontab(crontab) => import(desk, &args.tenant, &crontab).await,
@@ -76,7 +76,7 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
     }
 }
 
-/// Warns that the pool has no relay, where a cluster answers at once; a dry run needs none.
+/// Warns if the pool has no relay. Ignores a cluster that does not answer in time: a dry run needs none.
 async fn look_at_pool(desk: &Desk<'_>, pool: &str) {
     let listed = timeout(POOL_LOOK, desk.pages(u32::MAX, &|size, token| relay::page(desk, size, token))).await;
     if let Ok(Ok(relays)) = listed
@@ -87,7 +87,7 @@ async fn look_at_pool(desk: &Desk<'_>, pool: &str) {
     }
 }
 
-/// The file's bytes.
+/// Reads the file. Fails if it is larger than `FILE_BYTES_MAX`.
 async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let place = path.display().to_string();
     let refused =
@@ -123,7 +123,7 @@ fn choices(args: &CrontabArgs) -> Choices {
     }
 }
 
-/// `/usr/share/zoneinfo/Europe/Berlin` names its zone.
+/// Returns the zone that a link names, such as `/usr/share/zoneinfo/Europe/Berlin`.
 fn zone_of_link(link: &Path) -> Option<String> {
     let link = link.to_str()?;
     let (_, zone) = link.rsplit_once("zoneinfo/")?;
@@ -169,7 +169,7 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
     view.warnings = planned.warnings.clone();
     match upcoming(&planned, (tenant, args), zones, now) {
         Err(reason) => {
-            // Of a line that is not taken over, how it would be is beside the point.
+            // The line is not imported, so warnings about its schedule are irrelevant.
             (view.reason, view.warnings) = (Some(reason), Vec::new());
             return Entry { view, body: None };
         }
@@ -193,7 +193,7 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
     Entry { view, body: Some(body) }
 }
 
-/// What is wrong with a field that a flag fills, by the name of the flag.
+/// Replaces the API's field name by the flag that sets it.
 fn by_flags(message: &str) -> String {
     let Some((field, rest)) = message.split_once(": ") else { return message.to_owned() };
     let flag = field.strip_prefix("schedule.policies.").or_else(|| {
@@ -205,7 +205,8 @@ fn by_flags(message: &str) -> String {
 
 type Upcoming = (Vec<InstantView>, Vec<String>);
 
-/// The next instants, with what has none before them; or why there are none.
+/// Returns the next instants, and texts for local times before them that have no instant. Fails if there are none, with
+/// the reason.
 fn upcoming(
     planned: &Planned,
     (tenant, args): (&str, &CrontabArgs),
@@ -233,7 +234,7 @@ fn upcoming(
     Ok(preview::upcoming(calendar, &args.policies.dst.to_calendar(), jitter, now, INSTANTS_SHOWN))
 }
 
-/// A word about a schedule that would mail again and again within minutes.
+/// Returns a warning if the schedule would send again within minutes.
 fn often(next: &[InstantView]) -> Option<String> {
     let instants = next.iter().filter_map(|next| next.instant.parse::<Timestamp>().ok());
     let instants: Vec<i64> = instants.map(Timestamp::as_millisecond).collect();
@@ -271,7 +272,8 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
     }
 }
 
-/// Creates what can be created. The failure is one that the other lines would meet too: they are not asked for.
+/// Creates the schedules, after confirmation. Returns a failure that all other lines would meet too; these are then not
+/// requested.
 async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
     let count = entries.iter().filter(|entry| entry.body.is_some()).count();
     if count == 0 {
@@ -299,7 +301,7 @@ async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure
     Ok(stopped)
 }
 
-/// Creates it, or finds out what became of what was created before.
+/// Creates one schedule. If its name is taken, compares it with the schedule of that name.
 async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
     let mut named = desk.client.request_id().as_bytes().to_vec();
     named.extend(body.encode_to_vec());
@@ -321,7 +323,7 @@ fn print(desk: &Desk<'_>, views: &[ImportView]) -> Result<(), Stop> {
     desk.terminal.list(&well)
 }
 
-/// What stands under the table: counts, whose zone it is, and what is left to do.
+/// Prints the lines below the table: counts, the zone's origin, and the next step.
 fn talk(desk: &Desk<'_>, views: &[ImportView]) {
     const OUTCOMES: [Outcome; 8] = [
         Outcome::Planned,
@@ -352,7 +354,7 @@ fn talk(desk: &Desk<'_>, views: &[ImportView]) {
     }
 }
 
-/// A line that is no schedule now makes it partly done; when there is none that is, the file is of no use.
+/// Fails with "partly done" if some lines have no schedule now, and with a usage error if none has one.
 fn verdict(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop> {
     let missing: Vec<&ImportView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
     let Some(first) = missing.first() else { return Ok(()) };

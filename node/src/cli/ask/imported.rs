@@ -1,5 +1,5 @@
-//! Schedules of an earlier import: whether they still match their line of the crontab, and whether their
-//! placeholder text was replaced.
+//! Checks schedules of an earlier import: if they still match their line of the crontab, and if their placeholder text
+//! was replaced.
 
 use prost::Message as _;
 use reveille_ledger::ids::Hash;
@@ -10,10 +10,11 @@ use crate::cli::failure::Failure;
 use crate::cli::import::plan::{LABEL, PLACEHOLDER};
 use crate::cli::view::import::Outcome;
 
-/// Characters of a hash that tell one line from another.
+/// Length of the mark, in hexadecimal characters of the hash.
 const MARK_CHARACTERS: usize = 16;
 
-/// With the label that says of which line it was made. The line's place is no part of it: lines move.
+/// Returns the body with a label that identifies the line that it was made from. The line number is not part of it,
+/// because lines move.
 pub fn marked(body: ScheduleBody) -> ScheduleBody {
     let placeless = ScheduleBody { paused: None, ..body.clone() };
     let mark = Hash::of(&placeless.encode_to_vec()).to_string().chars().take(MARK_CHARACTERS).collect();
@@ -22,7 +23,7 @@ pub fn marked(body: ScheduleBody) -> ScheduleBody {
     body
 }
 
-/// What to say of a line whose name is taken, and why.
+/// Compares a body with the schedule that has its name. Returns the outcome for the line, and the reason.
 pub async fn judged(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
     let (answer, changes) = apply::compared(desk, body).await?;
     let label = format!("labels.{LABEL}");
@@ -49,7 +50,7 @@ pub async fn judged(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(Outcome, Op
     })
 }
 
-/// Says so where an imported schedule would send the placeholder, and answers whether it would.
+/// Warns if an imported schedule still has its placeholder text. Returns true if it has.
 pub async fn warn_of_placeholder(desk: &Desk<'_>, tenant: &str, of: &v1::Schedule) -> Result<bool, Failure> {
     if !of.labels.contains_key(LABEL) {
         return Ok(false);

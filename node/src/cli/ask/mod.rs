@@ -1,4 +1,4 @@
-//! One function a command: the question it asks, and what it prints of the answer.
+//! One function per command: it sends the requests and prints the answer.
 
 pub mod apply;
 pub mod audience;
@@ -55,31 +55,31 @@ use super::view::relay::RemovedView;
 use super::view::{Row, View};
 use screen::Scene;
 
-/// How long a command takes at most, unless `--timeout` says otherwise.
+/// Time limit of a command, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Said after a `--dry-run`.
+/// Message after a `--dry-run`.
 const CHECKED: &str = "checked; nothing was changed";
-/// Rows that one answer of a list brings.
+/// Rows requested per page.
 const PAGE_SIZE: u32 = 500;
 
-/// What every command has at hand.
+/// The context of a command: client, output and global flags.
 pub struct Desk<'a> {
-    /// The way to the cluster.
+    /// Client for the cluster's admin API.
     pub client: Client,
     /// Output to the user's terminal.
     pub terminal: &'a Terminal,
-    /// May reads be answered from local state?
+    /// True if reads may be answered from a node's local state.
     pub stale: bool,
-    /// Is something followed, and was some of it shown?
+    /// True if the command watches an object and has shown it at least once.
     watching: Cell<bool>,
     global: &'a Global,
 }
 
-/// What one look at the cluster gave.
+/// Result of one read.
 struct Seen<V> {
     view: V,
     freshness: Option<Freshness>,
-    /// What is to be said of it.
+    /// Remarks for the user, printed below the view.
     remarks: Vec<String>,
 }
 
@@ -89,15 +89,15 @@ impl<V> Seen<V> {
     }
 }
 
-/// Pages of a list, as one.
+/// Rows of several pages.
 struct Pages<R> {
     rows: Vec<R>,
-    /// Is there more than was wanted?
+    /// True if the list has more rows than the limit.
     more: bool,
     freshness: Option<Freshness>,
 }
 
-/// One page of a list, as the API gives it.
+/// One page of a list, as the API returns it.
 struct Page<R> {
     rows: Vec<R>,
     next: String,
@@ -105,26 +105,27 @@ struct Page<R> {
 }
 
 impl<R> Page<R> {
-    /// The same rows, shown in another way.
+    /// Returns the page with another view of each row.
     fn map<T>(self, show: impl Fn(R) -> T) -> Page<T> {
         Page { rows: self.rows.into_iter().map(show).collect(), next: self.next, freshness: self.freshness }
     }
 }
 
 impl<'a> Desk<'a> {
-    /// By the global flags.
+    /// Creates the context from the global flags.
     pub fn new(global: &'a Global, terminal: &'a Terminal) -> Desk<'a> {
         let request_id = global.request_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let client = Client::new(global.endpoint.clone(), Some(global.timeout.unwrap_or(WITHIN)), request_id);
         Desk { client, terminal, stale: global.stale, watching: Cell::new(false), global }
     }
 
-    /// A client for a command that goes on until it is interrupted, unless `--timeout` was given.
+    /// Returns a client without a default timeout, for a command that runs until it is done or interrupted. `--timeout`
+    /// still applies.
     fn patient_client(&self) -> Client {
         Client::new(self.global.endpoint.clone(), self.global.timeout, self.client.request_id().to_owned())
     }
 
-    /// A change that may be asked for twice; says its request id with `-v`.
+    /// Sends a change that may be repeated. Prints its request id with `-v`.
     async fn change<Q, A, F, Fut>(&self, question: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
@@ -135,7 +136,7 @@ impl<'a> Desk<'a> {
         self.client.ask(Nature::Repeatable, question, call).await
     }
 
-    /// Shows what a look at the cluster gives: once, or with `--watch` whenever it changed.
+    /// Shows the result of a read: once, or with `--watch` whenever it changes.
     async fn one<V: View>(&self, watch: Watch, look: impl AsyncFn() -> Result<Seen<V>, Failure>) -> Result<(), Stop> {
         if !watch.watch {
             let seen = look().await?;
@@ -153,7 +154,7 @@ impl<'a> Desk<'a> {
         Box::pin(follow::look_again(self, scene)).await
     }
 
-    /// The same for a list: reads pages until there are enough rows, or no more.
+    /// Shows a list: once, or with `--watch` whenever it changes. Reads pages up to the limit.
     async fn list<R, F, Fut>(&self, paging: Paging, page: F) -> Result<(), Stop>
     where
         R: Row,
@@ -180,7 +181,7 @@ impl<'a> Desk<'a> {
         Box::pin(follow::look_again(self, scene)).await
     }
 
-    /// Pages until there are enough rows, or no more.
+    /// Reads pages until the limit is reached or the list ends.
     async fn pages<R, F, Fut>(&self, limit: u32, page: &F) -> Result<Pages<R>, Failure>
     where
         F: Fn(i32, String) -> Fut,
@@ -194,7 +195,8 @@ impl<'a> Desk<'a> {
             let answer = page(i32::try_from(wanted).unwrap_or_default(), token.clone()).await?;
             pages.freshness = pages.freshness.or(answer.freshness);
             pages.rows.extend(answer.rows.into_iter().take(limit - pages.rows.len()));
-            // A page may be empty where a filter lets little through; one that leads to itself has no end.
+            // A filter may leave a page empty. A page token that points to its own page would loop for ever, so it ends
+            // the list.
             let is_over = answer.next.is_empty() || answer.next == token;
             pages.more = !answer.next.is_empty();
             token = answer.next;
@@ -204,19 +206,19 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// While a command polls, only the first answer reports how fresh it is.
+    /// Reports the freshness of the first answer only, because a watch reads every second.
     fn note_first(&self, first: &Cell<bool>, freshness: Option<&Freshness>) {
         if first.replace(false) {
             self.note(freshness);
         }
     }
 
-    /// Ctrl-C came.
+    /// Returns how the command ends after Ctrl-C.
     pub fn interrupted(&self) -> Stop {
         if self.watching.get() { Stop::Left } else { self.client.interrupted().into() }
     }
 
-    /// Says on stderr that an answer came from local state.
+    /// Reports on stderr that an answer came from local state.
     fn note(&self, freshness: Option<&Freshness>) {
         let Some(freshness) = freshness else { return };
         let age = freshness.age.as_ref().map(|age| format!(", {} old", format::duration(duration_ms(age))));
@@ -227,7 +229,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Says that nothing was done, where that was asked for.
+    /// Reports after a dry run that nothing was changed.
     fn checked(&self, dry_run: bool) {
         if dry_run {
             self.terminal.say(CHECKED);
@@ -241,7 +243,7 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Prints how many recipients a decision moved; fewer than were named is partly done.
+    /// Prints how many recipients a decision moved. Fails with "partly done" if they are fewer than were named.
     fn moved(&self, recipients: &[String], view: &MovedView) -> Result<(), Stop> {
         self.terminal.show(view)?;
         let named = recipients.len() as u64;
@@ -260,7 +262,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Which recipients a decision concerns, in words; refused where none are named.
+/// Returns in words which recipients a decision concerns. Fails if none are named.
 fn selection(picked: &Picked) -> Result<String, Failure> {
     Ok(match picked.recipients.as_slice() {
         [] if picked.all => format!("all of run {}", picked.run),

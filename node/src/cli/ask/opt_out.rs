@@ -1,4 +1,4 @@
-//! `reveille optout …`.
+//! Implements `reveille optout …`.
 
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Service;
 use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest, ListOptOutsRequest, TakeBackOptOutRequest};
@@ -10,7 +10,7 @@ use crate::cli::client::{Client, Nature};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView, TakenBackView};
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: OptOutArgs) -> Result<(), Stop> {
     let OptOutArgs { tenant, command } = args;
     match command {

@@ -1,4 +1,4 @@
-//! `reveille pool …`.
+//! Implements `reveille pool …`.
 
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient as Service;
 use reveille_proto::admin::v1::{Freshness, GetPoolRequest, ListPoolsRequest, Pool, RemovePoolRequest, SetPoolRequest};
@@ -11,7 +11,7 @@ use crate::cli::manifest::export;
 use crate::cli::view::pool::PoolView;
 use crate::cli::view::relay::RemovedView;
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: PoolArgs) -> Result<(), Stop> {
     match args.command {
         PoolCommand::Set(args) => set(desk, args).await,
@@ -60,7 +60,7 @@ async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     desk.one(watch, look).await
 }
 
-/// As the cluster has it.
+/// Reads the pool.
 pub(super) async fn get(desk: &Desk<'_>, name: String) -> Result<(Pool, Option<Freshness>), Failure> {
     let question = GetPoolRequest { name, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_pool(question).await };

@@ -1,4 +1,4 @@
-//! `reveille schedule preview`: the calendar alone, without a cluster.
+//! `reveille schedule preview`: computes instants locally, without a cluster.
 
 use jiff::{Timestamp, Zoned};
 use reveille_cluster::ops::zones::Zones;
@@ -11,12 +11,12 @@ use crate::cli::args::PreviewArgs;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::instant::InstantView;
 
-/// Absences that are named on stderr; the others are counted.
+/// Limit of local times without an instant that are named on stderr; the rest is only counted.
 const ABSENCES_SHOWN: usize = 10;
-/// Where the flags stand.
+/// Command that explains the flags.
 const HELP: &str = "reveille schedule preview --help";
 
-/// Prints the instants; names without one are explained on stderr.
+/// Prints the instants. Local times without an instant are explained on stderr.
 pub fn run(desk: &Desk<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
     let from = args.from.unwrap_or_else(|| Zoned::now().timestamp());
     let when = when(tenant, args, from)?;
@@ -33,7 +33,7 @@ pub fn run(desk: &Desk<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop
     desk.terminal.list(&instants)
 }
 
-/// What was asked for; `H` is drawn for the schedule that it would be.
+/// Returns the pattern that the flags describe. `H` is resolved by the schedule's tenant and name.
 fn when(tenant: &str, args: &PreviewArgs, from: Timestamp) -> Result<When, Failure> {
     let refused = |message: String| Failure::usage(args.when.flag(), message, HELP);
     match (&args.when.cron, &args.name) {
@@ -72,7 +72,7 @@ fn resolve(
     ))
 }
 
-/// The first `count` instants after `from`, and the names before them that have none, in words.
+/// Returns the first `count` instants after `from`, and in words the local times before them that have no instant.
 pub(super) fn upcoming(
     calendar: Calendar<'_>,
     policies: &DstPolicies,
@@ -92,7 +92,7 @@ pub(super) fn upcoming(
                     Time::from(firing.instant).plus_ms(place_ms).to_string()
                 }),
             }),
-            // What falls together with another instant stands in that one's remark.
+            // The remark of the other instant already names this local time.
             Step::Absent(absence) if matches!(absence.reason, AbsenceReason::FallsTogether { .. }) => {}
             Step::Absent(absence) => absences.push(format!("no instant for {}: {}", absence.nominal, absence.reason)),
         }

@@ -1,4 +1,4 @@
-//! `reveille relay …`.
+//! Implements `reveille relay …`.
 
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient as Service;
 use reveille_proto::admin::v1::{
@@ -12,7 +12,7 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
 use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
     match args.command {
         RelayCommand::Add(args) => add(desk, args).await,
@@ -25,7 +25,7 @@ pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
     }
 }
 
-/// The relay that the flags ask for.
+/// Returns the relay that the flags describe.
 pub(super) fn relay(args: AddRelayArgs) -> Relay {
     let tls = match args.tls {
         Tls::None => RelayTls::None,

@@ -1,4 +1,4 @@
-//! `reveille run …`, all but `watch`, and `reveille explain`.
+//! Implements `reveille run …` without `watch`, and `reveille explain`.
 
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient as Service;
@@ -19,10 +19,10 @@ use crate::cli::view::explain::StoryView;
 use crate::cli::view::run::RunView;
 use crate::cli::word::name as name_of;
 
-/// A cluster has some; where there are more, nothing is said of them.
+/// Limit of relays read for a hint. A cluster with more relays gets no hint.
 const RELAYS_LOOKED_AT: i32 = 100;
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
@@ -57,7 +57,7 @@ pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
     }
 }
 
-/// `reveille explain`.
+/// Implements `reveille explain`.
 pub async fn explain(desk: &Desk<'_>, args: ExplainArgs) -> Result<(), Stop> {
     let ExplainArgs { tenant, run, recipient, watch } = args;
     let question = ExplainRequest { tenant, run, recipient, stale: desk.stale };
@@ -90,7 +90,7 @@ async fn show(desk: &Desk<'_>, question: GetRunRequest) -> Result<Seen<RunView>,
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
     let (tenant, schedule) = (run.tenant.clone(), run.schedule.clone());
-    // With -o json an error is alone on stderr.
+    // With `-o json`, stderr holds only the error object.
     let hint = match waits && desk.terminal.format() == Format::Table {
         true => hint(desk, tenant, schedule).await,
         false => None,
@@ -98,8 +98,8 @@ async fn show(desk: &Desk<'_>, question: GetRunRequest) -> Result<Seen<RunView>,
     Ok(Seen { view: RunView::from(run), freshness: answer.freshness, remarks: hint.into_iter().collect() })
 }
 
-/// Says why a run waits, where no relay of its pool takes mail from the node that answers. A hint: the run is
-/// shown already, so whatever cannot be asked is passed over.
+/// Returns why a run waits, if no relay of its pool accepts email from the answering node. The run is already shown, so
+/// failed reads are ignored.
 async fn hint(desk: &Desk<'_>, tenant: String, name: String) -> Option<String> {
     let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
@@ -122,7 +122,7 @@ async fn pause(desk: &Desk<'_>, tenant: String, run: String, reason: String) -> 
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
 }
 
-/// Asked once: what paused the run since would be taken back with it.
+/// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
 async fn resume(desk: &Desk<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
     let answer = desk.client.ask(Nature::Once, question, call).await?;

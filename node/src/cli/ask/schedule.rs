@@ -1,4 +1,4 @@
-//! `reveille schedule …`, all but `backfill`, `create`, `update` and `preview`.
+//! Implements `reveille schedule …` without `backfill`, `create`, `update` and `preview`.
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
@@ -21,7 +21,7 @@ use crate::cli::view::schedule::{DeletedView, LabelledView, ResumeView, Schedule
 use crate::cli::word::name as name_of;
 use crate::format;
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
@@ -97,7 +97,7 @@ async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String, dr
     Ok(())
 }
 
-/// What was missed is shown before it is confirmed; the etag makes sure that it is still that.
+/// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
 async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
     let look = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
@@ -120,7 +120,7 @@ async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
     desk.terminal.show(&ResumeView::from(resumed))
 }
 
-/// What a resume does about the instants that fell into the pause.
+/// Returns in words what a resume does about the instants missed during the pause.
 fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
     let opens = format::counted(view.opens_count.into(), "run");
     let verb = if view.opens_count == 1 { "opens" } else { "open" };

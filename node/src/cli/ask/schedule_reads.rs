@@ -1,4 +1,4 @@
-//! Reads of schedules that several commands share, and the checks for a node that is older than the command.
+//! Reads of schedules that several commands share, and checks for nodes that are older than the command.
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{GetScheduleRequest, GetScheduleResponse, ListSchedulesRequest};
@@ -8,7 +8,7 @@ use crate::cli::client::Nature;
 use crate::cli::failure::Failure;
 use crate::cli::view::schedule::ScheduleView;
 
-/// What a node that knows no bodies did.
+/// End of the message about an older node, which does not send bodies.
 pub(super) const NO_BODY: &str = "it told no body";
 
 pub(super) async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
@@ -25,12 +25,12 @@ pub(super) async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result
     desk.client.ask(Nature::Read, question, call).await
 }
 
-/// A node that knows no selectors would tell of everything, and leaves out which it heeded.
+/// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.
 pub(super) fn heeded(asked: &str, told: &str) -> Result<(), Failure> {
     if asked.is_empty() || !told.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
 }
 
-/// A node that knows no bodies leaves them out, and so on.
+/// Failure because the node is older than this command and lacks a feature.
 pub(super) fn older(told: &str) -> Failure {
     let message = format!("the node is older than this command: {told}");
     Failure::general(message, "upgrade that node, or ask another with --endpoint")

@@ -1,5 +1,5 @@
-//! Where scenes of something that is followed go: a terminal is drawn over in place; elsewhere a table is
-//! printed again when its data changed, and with `-o json` one object a line.
+//! Prints scenes of a watched object. A terminal is redrawn in place. Elsewhere a table is printed again when its data
+//! changed; `-o json` prints one object per line.
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ use crate::cli::failure::Stop;
 use crate::cli::terminal::Terminal;
 use crate::cli::view::{Row, View, sheet};
 
-/// One look at what is followed.
+/// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scene {
-    /// For people.
+    /// Text for a table or a terminal.
     text: String,
-    /// For programs, each with its name.
+    /// Objects for `-o json`, each with its name.
     objects: Vec<(String, Value)>,
-    /// Fields that each object has as well.
+    /// Additional fields of each object.
     beside: Vec<(&'static str, Value)>,
     kind: Kind,
 }
@@ -27,23 +27,23 @@ enum Kind {
 }
 
 impl Scene {
-    /// One object, with what is to be said of it.
+    /// Scene of one object, with remarks below it.
     pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> Scene {
         let text = below(view.text(terminal.paints()), remarks);
         Scene::worded(view, text)
     }
 
-    /// One object, in other words.
+    /// Scene of one object with the given text.
     pub fn worded<V: View>(view: &V, text: String) -> Scene {
         Scene { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
     }
 
-    /// With what its view does not know, for programs. That alone makes no other scene of it.
+    /// Adds fields that the view does not have. A change of these fields alone does not print the scene again.
     pub fn beside<const N: usize>(self, fields: [(&'static str, Value); N]) -> Scene {
         Scene { beside: fields.into(), ..self }
     }
 
-    /// Rows of a list.
+    /// Scene of a list's rows.
     pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Scene {
         let text = match rows {
             [] => format!("no {}", R::NOUN),
@@ -55,7 +55,7 @@ impl Scene {
 }
 
 fn object<V: View>(view: &V) -> (String, Value) {
-    // Views are plain data with string keys: serde_json has nothing to refuse there.
+    // Cannot fail: views are plain data with string keys.
     (view.name(), serde_json::to_value(view).unwrap_or_default())
 }
 
@@ -63,34 +63,34 @@ fn below(text: String, remarks: &[String]) -> String {
     if remarks.is_empty() { text } else { format!("{text}\n\n{}", remarks.join("\n")) }
 }
 
-/// Shows scenes, one after the other.
+/// Prints one scene after another.
 pub struct Screen<'a> {
     terminal: &'a Terminal,
-    /// Is it drawn over in place?
+    /// True if the terminal is redrawn in place.
     live: bool,
-    /// Lines that stand there now.
+    /// Lines drawn at the end of the terminal, which the next scene replaces.
     drawn: u16,
     last: Option<Scene>,
 }
 
 impl<'a> Screen<'a> {
-    /// By what stdout is.
+    /// Creates a screen for this stdout.
     pub fn new(terminal: &'a Terminal) -> Screen<'a> {
         Screen { terminal, live: terminal.is_live(), drawn: 0, last: None }
     }
 
-    /// Has nothing been shown yet?
+    /// True if nothing has been shown yet.
     pub fn is_blank(&self) -> bool {
         self.last.is_none()
     }
 
-    /// A word on stderr; what was drawn stays above it.
+    /// Prints a message on stderr. The drawn scene stays above it.
     pub fn say(&mut self, text: &str) {
         self.terminal.say(text);
         self.drawn = 0;
     }
 
-    /// Shows what is other than in the last scene.
+    /// Shows the scene if it differs from the last one.
     pub fn show(&mut self, scene: Scene) -> Result<(), Stop> {
         let last = self.last.replace(scene);
         let Some(scene) = &self.last else { return Ok(()) };
@@ -120,12 +120,12 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// What stands between two scenes that are printed one below the other: an empty line, but between lines.
+/// Returns the separator between two printed scenes: an empty line, but nothing before a scene of one line.
 fn gap(is_another: bool, text: &str) -> &'static str {
     if is_another && text.contains('\n') { "\n" } else { "" }
 }
 
-/// Rows that came, changed or went, each with `change`: `added`, `changed` or `gone`.
+/// Returns the rows that were added, changed or removed, each with `change`: `added`, `changed` or `gone`.
 fn changes(before: &[(String, Value)], now: &[(String, Value)]) -> Vec<(String, Value)> {
     let has = |rows: &[(String, Value)], name: &str| rows.iter().any(|(known, _)| known == name);
     let told = |(name, value): &(String, Value), change: &str| {

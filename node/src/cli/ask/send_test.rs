@@ -1,7 +1,7 @@
-//! `reveille template send-test`: one email by the cluster's own road, and what became of it.
+//! `reveille template send-test`: sends one email through the cluster and prints its outcome.
 //!
-//! It is a run of its own (P3: there is one door out), which expires with the time that this command waits: what
-//! was not sent by then is never sent. So the outcome is known at the end, but for an email that is at the relay.
+//! The email is a run of its own, because there is no other way to send (P3). The run expires when the command's time
+//! limit ends. So the outcome is known at the end, unless the email is still in a dialogue with the relay.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::cli::instant::duration_to_wire;
 use crate::cli::view::send_test::{Outcome, SendTestView};
 use crate::format;
 
-/// How long the email may take, unless `--timeout` says otherwise.
+/// Time limit of the email, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(60);
-/// After its deadline: until the ledger says that it expired, and a relay that has it may have answered.
+/// Additional wait after the deadline: the ledger records the expiry, and a relay may still answer.
 const GRACE: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Interval between two reads.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The only recipient of its run.
+/// The run's only recipient.
 const FIRST: &str = "#0";
 
-/// Sends it, waits, and tells.
+/// Sends the email, waits for its outcome and prints it.
 pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
     let within = desk.global.timeout.unwrap_or(WITHIN);
     let end = Instant::now() + within + GRACE;
@@ -54,7 +54,7 @@ pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
     if dry_run {
         let view = SendTestView::checked(to, answer.opted_out);
         desk.terminal.show(&view)?;
-        // With -o json an error is alone on stderr.
+        // With `-o json`, stderr holds only the error object.
         desk.checked(!answer.opted_out);
         return ended(&view);
     }
@@ -82,7 +82,7 @@ async fn story(desk: &Desk<'_>, tenant: &str, run: &str) -> Result<ExplainRespon
     desk.client.ask(Nature::Read, question, call).await
 }
 
-/// The address, with the variables of that row.
+/// Returns an audience of the one address, with the variables of the chosen row.
 fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
     let alone = || Audience {
         recipients: vec![Recipient { address: args.to.clone(), values: Vec::new() }],
@@ -111,7 +111,7 @@ fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
     }
 }
 
-/// What the exit code says.
+/// Returns the error and exit code for the outcome.
 fn ended(view: &SendTestView) -> Result<(), Stop> {
     let run = view.run.as_deref().unwrap_or_default();
     let explain = format!("reveille explain {run} '{FIRST}'");

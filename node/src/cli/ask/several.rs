@@ -1,7 +1,8 @@
-//! `schedule pause -l` and `schedule resume -l`: what has to happen to all schedules with some labels at once.
+//! `schedule pause -l` and `schedule resume -l`: change all schedules with some labels at once.
 //!
-//! The cluster chooses, and the names are shown before anything is changed. Then each is asked for by its name:
-//! a schedule that gets a label in between was not shown, and is not changed. Bounded, so that the names can be read.
+//! The cluster selects the schedules, and the command shows their names before it changes any. It then changes each by
+//! name. A schedule that gets the label in between was not shown, and is not changed. The number is limited so that the
+//! user can read the names.
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
@@ -15,12 +16,12 @@ use crate::cli::view::schedule::ScheduleView;
 use crate::cli::view::several::{Outcome, PausedView, SeveralView};
 use crate::format;
 
-/// Schedules that one command changes.
+/// Limit of schedules that one command changes.
 const SEVERAL_MAX: u32 = 1_000;
 
-/// What happens to each of them.
+/// The change that is made to each schedule.
 pub enum Act {
-    /// With the reason.
+    /// Pause, with the reason.
     Pause(String),
     Resume,
 }
@@ -33,7 +34,7 @@ impl Act {
         }
     }
 
-    /// The state in which it is of use.
+    /// Returns the state that a schedule must be in for this change.
     fn acts_on(&self) -> &'static str {
         match self {
             Act::Pause(_) => "active",
@@ -49,7 +50,7 @@ impl Act {
     }
 }
 
-/// Chooses, shows, asks, and does it.
+/// Selects the schedules, shows them, asks for confirmation and changes them.
 pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dry_run: bool) -> Result<(), Stop> {
     let chosen = choose(desk, &tenant, &selector, &act).await?;
     let all = chosen.len() as u64;
@@ -68,7 +69,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
         return Ok(());
     }
     if rows.is_empty() {
-        // That they are left as they are was said; programs get their empty list.
+        // A message has already said that all are left unchanged. Programs get an empty list.
         return if desk.terminal.format() == Format::Table { Ok(()) } else { list(desk, &act, &rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
@@ -104,7 +105,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
     }
 }
 
-/// What became of each.
+/// Prints the outcome of each schedule.
 fn list(desk: &Desk<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
     match act {
         Act::Pause(_) => desk.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
@@ -116,7 +117,7 @@ fn capital(verb: &str) -> String {
     verb.get(..1).unwrap_or_default().to_uppercase() + verb.get(1..).unwrap_or_default()
 }
 
-/// All that have the labels; more than can be looked through are refused, and so are none.
+/// Returns the schedules with these labels. Fails if there are none, or more than `SEVERAL_MAX`.
 async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str, act: &Act) -> Result<Vec<ScheduleView>, Failure> {
     let question = ListSchedulesRequest {
         tenant: tenant.to_owned(),
@@ -147,7 +148,7 @@ async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str, act: &Act) -> Res
     Ok(chosen.rows)
 }
 
-/// What would become of one.
+/// Returns what the change would do to one schedule.
 async fn look(desk: &Desk<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
     match act {
         Act::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
@@ -178,7 +179,8 @@ async fn change(desk: &Desk<'_>, tenant: &str, act: &Act, row: &SeveralView) -> 
             desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
         }
         Act::Resume => {
-            // Made on what was shown: what was missed since then is a conflict, and told.
+            // The etag is of the state that was shown: if more was missed since then, the request fails with a
+            // conflict.
             let question = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
             let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
             desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())

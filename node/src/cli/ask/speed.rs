@@ -1,5 +1,5 @@
-//! How fast something goes that is watched, and when it is over: by what was seen of it lately, so that a pause or a
-//! slow hour is forgotten soon.
+//! Speed and remaining time of watched work. Only recent observations count, so that the effect of a pause or a slow
+//! hour ends soon.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use serde_json::{Value, json};
 
 use crate::format;
 
-/// Looks further back than this tell nothing of now.
+/// Window over which a speed is computed.
 const SPAN: Duration = Duration::from_secs(30);
-/// A change over less than this tells nothing.
+/// Shortest window from which a speed is computed.
 const SPAN_MIN: Duration = Duration::from_millis(500);
-/// Looks that are kept; they come four times a second at most.
+/// Limit of observations kept. They come at most four times a second.
 const LOOKS_MAX: usize = 128;
 
-/// What was seen lately: when, and how much of it was done by then.
+/// Recent observations: time since the first one, and the amount done by then.
 #[derive(Debug, Default)]
 pub struct Speed(VecDeque<(Duration, u64)>);
 
-/// How it goes.
+/// Speed and remaining time at one observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Goes {
-    /// So much more is done each second; none before that was seen for long enough.
+    /// Amount done per second. `None` until the window is long enough.
     per_second: Option<f64>,
-    /// How long the rest takes at that; none where nothing moves, or nothing is left.
+    /// Time that the rest takes at this speed. `None` if nothing moves, or nothing is left.
     eta: Option<Duration>,
     is_over: bool,
 }
 
 impl Speed {
-    /// Takes in how much is done of all of it, `elapsed` after the first look.
+    /// Records the amount done and the total, `elapsed` after the first observation. Returns the speed.
     pub fn look(&mut self, (done, all): (u64, u64), elapsed: Duration) -> Goes {
         self.0.push_back((elapsed, done));
         let is_old = |at: &Duration| elapsed.saturating_sub(*at) > SPAN;
@@ -48,7 +48,7 @@ impl Speed {
         Goes { per_second: Some(per_second), eta, is_over: left == 0 }
     }
 
-    /// It is paused: there is nothing to expect, and what was seen so far does not tell how it goes on.
+    /// Forgets all observations, because speed before a pause says nothing about the time after it.
     pub fn pause(&mut self) -> Goes {
         self.0.clear();
         Goes::default()
@@ -56,7 +56,7 @@ impl Speed {
 }
 
 impl Goes {
-    /// `3,912/s, over in 3h 12m`; empty while the speed is unknown, and after the end.
+    /// Returns text such as `3,912/s, over in 3h 12m`. It is empty while the speed is unknown, and when all is done.
     pub fn words(&self) -> String {
         let Some(per_second) = self.per_second.filter(|_| !self.is_over) else { return String::new() };
         let rate = format!("{}/s", format::rate(per_second));
@@ -66,7 +66,7 @@ impl Goes {
         }
     }
 
-    /// For programs; null while the speed is unknown.
+    /// Returns the fields for `-o json`. They are null while the speed is unknown.
     pub fn fields(&self) -> [(&'static str, Value); 2] {
         [("per_second", json!(self.per_second)), ("eta_ms", json!(self.eta_ms()))]
     }

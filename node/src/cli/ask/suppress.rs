@@ -1,7 +1,7 @@
-//! `reveille optout import`: a suppression list, a thousand addresses at a time.
+//! `reveille optout import`: imports a suppression list, a thousand addresses per request.
 //!
-//! Each thousand is one request that may be asked twice: opting out again changes nothing. So an import that was
-//! interrupted is finished by the same command.
+//! Each request may be repeated, because opting out again changes nothing. So the same command completes an interrupted
+//! import.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -22,28 +22,28 @@ use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
 use crate::format;
 
-/// Rows that cannot be used and are named one by one; the others are counted.
+/// Limit of unusable rows that `-o json` lists; the rest is only counted.
 const BAD_ROWS_NAMED: usize = 1_000;
-/// Of these, how many people see.
+/// Limit of unusable rows that the error message lists.
 const BAD_ROWS_SHOWN: usize = 20;
 const AGAIN: &str = "the same command again: recorded opt-outs stay";
 
-/// Rows of the file, as they travel from the thread that reads to the requests.
+/// Rows of the file that the reading thread hands to the requests.
 #[derive(Default)]
 struct Piece {
-    /// At most so many as one request takes.
+    /// Usable addresses, at most `OPT_OUTS_MAX`, the limit of one request.
     addresses: Vec<String>,
-    /// No more of them either.
+    /// Unusable rows, at most `OPT_OUTS_MAX`.
     bad: Vec<BadRow>,
-    /// Bytes of the file up to here.
+    /// Bytes of the file read up to here.
     bytes: u64,
 }
 
-/// Reads the file and sends it on; `--timeout` ends it, wherever it waits.
+/// Reads the file and sends its addresses. `--timeout` ends it at any point.
 pub(super) async fn run(desk: &Desk<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
     let (pieces, mut waiting) = mpsc::channel(1);
     let path = file.to_owned();
-    // A thread that is not joined: stdin may never return.
+    // The thread is not joined after a timeout, because a read of stdin may never return.
     let reader = std::thread::spawn(move || read(&path, |piece| pieces.blocking_send(piece).is_ok()));
     let bar = bar(desk, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
     let mut import = Import {
@@ -67,7 +67,7 @@ pub(super) async fn run(desk: &Desk<'_>, tenant: String, file: &Path, dry_run: b
     end(desk, import.view)
 }
 
-/// Reads the whole file piece by piece, until the receiver is gone.
+/// Reads the whole file piece by piece. Stops early if the receiver is gone.
 fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
     let name = file.display().to_string();
     let source: Box<dyn BufRead> = if file == Path::new("-") {
@@ -92,19 +92,19 @@ fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
             }
         }
     }
-    // Without a receiver the command has ended: the last piece is not needed.
+    // Without a receiver the command has already failed, so the last piece is not needed.
     let _ = take(Piece { bytes: list.bytes(), ..piece });
     Ok(())
 }
 
-/// The time that it was given is over.
+/// Failure because `--timeout` ended.
 fn late() -> Failure {
     let next = Some(AGAIN.to_owned());
     let message = "the time is over".to_owned();
     Failure { exit: Exit::TimedOut, reason: "TIMED_OUT".into(), message, next, ..Failure::default() }
 }
 
-/// What was done so far, and what comes next.
+/// The import's progress, and the request for the next piece.
 struct Import {
     client: Client,
     question: ImportOptOutsRequest,
@@ -112,7 +112,7 @@ struct Import {
 }
 
 impl Import {
-    /// Sends the addresses of a piece, and keeps what is to be told of the other rows.
+    /// Sends the addresses of a piece and records its unusable rows.
     async fn take(&mut self, piece: Piece, bar: &ProgressBar) -> Result<(), Failure> {
         self.view.bad_rows += piece.bad.len() as u64;
         let room = BAD_ROWS_NAMED.saturating_sub(self.view.bad.len());
@@ -135,7 +135,7 @@ impl Import {
         Ok(())
     }
 
-    /// A failure in the middle says what holds already.
+    /// Adds to a failure in the middle how many rows are already recorded.
     fn after(&self, failure: Failure) -> Failure {
         if self.view.rows == 0 || self.view.dry_run {
             return failure;
@@ -150,7 +150,7 @@ impl Import {
     }
 }
 
-/// On a terminal, how far the file is read.
+/// Returns a progress bar over the file's bytes. It is hidden unless stdout is a terminal.
 fn bar(desk: &Desk<'_>, length: u64) -> ProgressBar {
     if length == 0 || desk.terminal.format() != Format::Table || !desk.terminal.is_live() {
         return ProgressBar::hidden();

@@ -1,4 +1,5 @@
-//! `reveille template …`, all but `send-test`; `render` composes one email with the code of the sender and prints it.
+//! `reveille template …` without `send-test`. `render` composes one email with the same code as the nodes, and prints
+//! it.
 
 use std::path::PathBuf;
 
@@ -16,14 +17,14 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
 use crate::format;
 
-/// Sender and recipient where none is named.
+/// Sender and recipient, if the user names none.
 const SENDER: &str = "sender@example.com";
 const RECIPIENT: &str = "recipient@example.com";
-/// Ids that no mail has: no run opens at log index 0.
+/// Ids that no real email has: no run opens at log index 0.
 const RUN: RunId = RunId { index: 0, place: 0 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: TemplateArgs) -> Result<(), Stop> {
     match args.command {
         TemplateCommand::Render(args) => render(desk, *args),
@@ -47,7 +48,7 @@ fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
         reveille: Some((RUN, FENCE)),
         date: Timestamp::now().into(),
         boundary_seed: [0; 32],
-        // Only a node knows where it is.
+        // The base URL of unsubscribe links is part of a node's configuration.
         list_unsubscribe: None,
     };
     let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
@@ -67,7 +68,7 @@ fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
     })
 }
 
-/// The columns, and the recipient of that row.
+/// Returns the columns, and the recipient in the chosen row.
 fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient), Failure> {
     let named = |address: &str, values: Vec<String>| {
         let read =
@@ -108,7 +109,7 @@ fn content(args: ContentChange) -> Result<Content, Failure> {
     })
 }
 
-/// Where each field was said: a file, or a flag.
+/// Where the user gave each field: a file, or a flag.
 struct Places {
     text: Option<PathBuf>,
     html: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `reveille tenant …`.
+//! Implements `reveille tenant …`.
 
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient as Service;
 use reveille_proto::admin::v1::{
@@ -13,7 +13,7 @@ use crate::cli::manifest::export;
 use crate::cli::view::relay::RemovedView;
 use crate::cli::view::tenant::TenantView;
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: TenantArgs) -> Result<(), Stop> {
     match args.command {
         TenantCommand::Set(args) => set(desk, args).await,
@@ -57,7 +57,7 @@ async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     desk.one(watch, look).await
 }
 
-/// As the cluster has it.
+/// Reads the tenant.
 pub(super) async fn get(desk: &Desk<'_>, name: String) -> Result<(Tenant, Option<Freshness>), Failure> {
     let question = GetTenantRequest { name, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_tenant(question).await };

@@ -1,4 +1,4 @@
-//! `reveille schedule update`: reads, shows what changes, and changes it on what was read.
+//! `reveille schedule update`: reads the schedule, shows the changes, and makes them if the schedule is still the same.
 
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
@@ -14,7 +14,7 @@ use crate::cli::recipients::Recipients;
 use crate::cli::view::update::UpdateView;
 use crate::format;
 
-/// Changes it, or shows what would change.
+/// Updates the schedule. With `--dry-run` it only shows what would change.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
     let recipient_args = args.recipients.clone();
@@ -37,16 +37,17 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
         desk.terminal.say(super::CHECKED);
         return desk.terminal.show(&plan);
     }
-    // A table holds the same lines: people read them once.
+    // A table has the same lines, so that they are not printed twice.
     if desk.terminal.format() != Format::Table {
         plan.lines().iter().for_each(|line| desk.terminal.say(line));
     }
     let answer = desk.change(UpdateScheduleRequest { etag, ..request }, call).await.map_err(named)?;
-    // What the change was made on is what was shown: an answer that was stored tells no difference any more.
+    // Prints the plan that the update was based on: a stored answer, after a repeated request, no longer has the former
+    // values.
     desk.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))
 }
 
-/// The request, and the recipients where there are others.
+/// Returns the request, and the new recipients if the flags name any.
 fn request(
     desk: &Desk<'_>,
     tenant: String,
@@ -88,7 +89,7 @@ fn request(
     Ok((request, listed))
 }
 
-/// Where the API has what a flag says.
+/// Returns the API's field path for a flag of `--clear`.
 fn path_of(flag: &str) -> String {
     match flag {
         "start" | "end" | "labels" => flag.to_owned(),
@@ -102,7 +103,7 @@ fn path_of(flag: &str) -> String {
     }
 }
 
-/// What the flags change.
+/// Returns the field paths that the flags change.
 fn paths(args: &UpdateArgs) -> Vec<String> {
     let content = &args.content;
     let given = [
@@ -129,7 +130,7 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
     given.chain(when).chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
 }
 
-/// The parts that were given.
+/// Returns the content fields that the flags set.
 pub(super) fn content(args: ContentChange) -> Result<Content, Failure> {
     let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
     Ok(Content {

@@ -1,7 +1,7 @@
-//! `reveille audience import`: reads the list twice, sends the parts that are missing, has it sealed.
+//! `reveille audience import`: reads the list twice, sends the missing parts and requests the seal.
 //!
-//! Nothing of an import is kept but its parts, by hash, on the nodes. So whatever ends in between, here or there,
-//! the same command goes on: it asks of each part whether it is there.
+//! An import leaves only its parts on the nodes, named by hash. After an interruption anywhere, the same command
+//! continues: it asks for each part whether the nodes have it.
 
 mod progress;
 
@@ -31,32 +31,32 @@ use crate::cli::recipients::parts::{List, Part, Report, Survey};
 use crate::cli::view::audience::ImportView;
 use crate::format;
 
-/// Parts that travel at once: some twelve MB in memory here, and at most three of the largest.
+/// Parts sent at the same time: about 12 MB of memory here, and at most three parts of the largest size.
 const AT_ONCE: usize = 3;
-/// Bytes of one message.
+/// Bytes of one message of a part.
 const PIECE: usize = 512 * 1024;
-/// How far it is, is said this often.
+/// Interval of progress lines.
 const SAY_EVERY: Duration = Duration::from_secs(1);
-/// And this often where nothing has changed.
+/// Interval of progress lines while nothing changes.
 const REPEAT_EVERY: Duration = Duration::from_secs(10);
-/// A cluster that takes no part is asked again for this long: a node that restarts is back by then.
+/// Time limit of retries while the cluster accepts no part. A restarting node is back by then.
 const ENDURE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// One import.
 struct Import<'a> {
     desk: &'a Desk<'a>,
-    /// Tries each address once: retries are made and reported here.
+    /// Tries each address once per call: [`Import::enduring`] retries and reports.
     client: Client,
     tenant: String,
     args: ImportAudienceArgs,
     progress: Arc<Progress>,
 }
 
-/// Imports it.
+/// Imports the audience.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
     let (addresses, request_id) = (desk.global.endpoint.clone(), desk.client.request_id().to_owned());
-    // The time is counted here, so that its end can say what it waited for.
+    // The client has no timeout. It is applied below, so that its failure can name what the import waited for.
     let client = Client::new(addresses, None, request_id).of_one_round();
     let import = Import { desk, client, tenant, args, progress: Arc::default() };
     let Some(within) = desk.global.timeout else { return import.go().await };
@@ -68,7 +68,7 @@ impl Import<'_> {
     async fn go(&self) -> Result<(), Stop> {
         let (source, survey) = self.survey().await?;
         self.judge(&survey)?;
-        // A cluster that is not there at all is not waited for: this client has the patience of any command.
+        // For the first request, a client retries only as long as any command does, if no node answers.
         self.prepare(&self.desk.patient_client(), &survey, Vec::new()).await?;
         let survey = Arc::new(survey);
         let hashes = self.upload(source, &survey).await?;
@@ -77,7 +77,7 @@ impl Import<'_> {
         self.desk.terminal.show(&ImportView::new(audience, rows, refused, duplicates, self.progress.parts()))
     }
 
-    /// The second reading, and what comes of it on its way: the hashes of all parts.
+    /// Reads the list a second time and sends its parts. Returns the hashes of all parts.
     async fn upload(&self, mut source: Source, survey: &Arc<Survey>) -> Result<Vec<Vec<u8>>, Failure> {
         let all = survey.recipients.div_ceil(CHUNK);
         let (parts, waiting) = mpsc::channel::<Part>(1);
@@ -106,7 +106,7 @@ impl Import<'_> {
         }
     }
 
-    /// The first reading, in a thread of its own.
+    /// Reads the list a first time, on a blocking thread.
     async fn survey(&self) -> Result<(Source, Survey), Failure> {
         let report = self.args.report.as_deref().map(|report| Report::create(report, &self.args.file)).transpose()?;
         let mut source = Source { path: self.args.file.clone(), report, progress: Arc::clone(&self.progress) };
@@ -120,7 +120,7 @@ impl Import<'_> {
         self.telling(words, reading).await.map_err(failed)?
     }
 
-    /// May it go on? What is left out is said.
+    /// Fails if the list cannot be imported. Reports the rows that are left out.
     fn judge(&self, survey: &Survey) -> Result<(), Failure> {
         let place = self.args.file.display().to_string();
         if survey.refused > 0 && !self.args.skip_bad_rows {
@@ -154,7 +154,7 @@ impl Import<'_> {
         Failure::bad_rows(&self.args.file, "sealed", bad, Some(all))
     }
 
-    /// Brings one part after the other to the cluster, until there are no more.
+    /// Sends one part after another until the reader has no more.
     async fn send(
         &self,
         survey: &Survey,
@@ -171,7 +171,7 @@ impl Import<'_> {
         }
     }
 
-    /// Asks whether it is there, and sends it where it is not.
+    /// Sends a part unless a majority of nodes has it already.
     async fn send_one(&self, survey: &Survey, part: Arc<Part>) -> Result<(), Failure> {
         let brought = self.enduring(format!("part {}", part.number), async || {
             let missing = self.prepare(&self.client, survey, vec![part.hash.0.to_vec()]).await?;
@@ -185,7 +185,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Repeats the attempt while the cluster cannot take it, and reports the cause meanwhile.
+    /// Repeats the attempt while the cluster cannot accept it. Reports the cause meanwhile.
     async fn enduring<T>(&self, what: String, attempt: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
         let mut until = None;
         loop {
@@ -199,7 +199,7 @@ impl Import<'_> {
             if !matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut) {
                 return Err(failure);
             }
-            // An attempt itself may take minutes: patience is counted from the first that failed.
+            // One attempt may take minutes, so the time limit starts at the first failure.
             if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + ENDURE) {
                 return Err(self.progress.cut_short(failure));
             }
@@ -209,7 +209,7 @@ impl Import<'_> {
         }
     }
 
-    /// May it be sealed, and which of these parts have to be sent?
+    /// Checks that the audience may be sealed. Returns which of these parts are missing.
     async fn prepare(&self, client: &Client, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
@@ -247,7 +247,7 @@ impl Import<'_> {
         }
     }
 
-    /// Says once a second how far it is, where that has changed, until it is done.
+    /// Reports progress once a second while it changes, until the work is done.
     async fn telling<T>(&self, words: impl Fn() -> String, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let (mut said, mut at) = (String::new(), Instant::now());
@@ -263,7 +263,7 @@ impl Import<'_> {
         }
     }
 
-    /// With -o json an error is alone on stderr.
+    /// With `-o json`, stderr holds only the error object.
     fn say(&self, words: &str) {
         if self.desk.terminal.format() == Format::Table {
             self.desk.terminal.say(words);
@@ -271,7 +271,7 @@ impl Import<'_> {
     }
 }
 
-/// What both readings need, for a thread of its own.
+/// Inputs of both readings, which a blocking thread takes over.
 struct Source {
     path: PathBuf,
     report: Option<Report>,

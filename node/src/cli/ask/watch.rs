@@ -1,4 +1,4 @@
-//! `reveille run watch`: follows a run until nothing of it is pending, over lost connections and fail-overs.
+//! `reveille run watch`: shows a run until nothing in it is pending, across lost connections and fail-overs.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::cli::view::View;
 use crate::cli::view::run::RunView;
 use crate::format;
 
-/// Characters of the bar.
+/// Width of the progress bar in characters.
 const BAR_WIDTH: u64 = 40;
-/// A stream that ended early is asked for again after this.
+/// Delay before a stream that ended early is requested again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Follows it; with `--timeout` not longer than that.
+/// Watches the run until it is finished, or until `--timeout` ends.
 pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
     let question = WatchRunRequest { tenant, run, stale: desk.stale };
     let mut stream: Option<Streaming<WatchRunResponse>> = None;
@@ -39,7 +39,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
     };
     let next = async || loop {
         let Some(open) = &mut stream else {
-            // The time of the last question is over, if its stream lived long.
+            // The client's deadline is that of the last request, and may have passed while its stream was open.
             desk.client.give(WITHIN);
             let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
             stream = Some(desk.client.ask(Nature::Read, question.clone(), call).await?);
@@ -51,7 +51,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
             Err(status) if is_passing(&status) => status.message().to_owned(),
             Err(status) => return Err(Failure::of_status(&status)),
         };
-        // Another node, or the same in a moment, may know more; when none does, that is said.
+        // Another node, or the same one a moment later, may continue. If none does, the next request fails.
         desk.terminal.detail(&format!("the stream broke ({why}); asking again"));
         stream = None;
         sleep(AGAIN_AFTER).await;
@@ -75,9 +75,9 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
     }
 }
 
-/// A bar on a screen, and in the end the whole run; otherwise a sentence.
+/// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
 fn scene(desk: &Desk<'_>, view: &RunView, (goes, elapsed): (Goes, Duration), finished: bool) -> Scene {
-    // Why it is paused stands where the rate of what goes on does.
+    // The reason for a pause is shown in place of the speed.
     let words = match (view.is_paused(), view.reason()) {
         (true, Some(reason)) => format!("paused: {reason}"),
         (true, None) => "paused".to_owned(),

@@ -1,5 +1,5 @@
-//! Documents of what is beside schedules and relays: campaigns, which are drafted and never changed; a tenant's bounds and
-//! what is set of a pool, which are set as a whole.
+//! Plans and applies documents of campaigns, tenants and pools. Campaigns are drafted and never changed. Tenants and
+//! pools are set as a whole.
 
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
@@ -20,7 +20,8 @@ fn planned(step: Step, changes: Vec<Change>) -> Plan {
     Plan { step, changes, notes: Vec::new() }
 }
 
-/// A draft is frozen: the same again is the same, and anything else is refused, with the way on.
+/// Plans a campaign document. A draft cannot change: an equal document changes nothing, and the cluster refuses a
+/// different one and names the next step.
 pub async fn plan_campaign(desk: &Desk<'_>, asked: &CreateCampaignRequest) -> Result<Plan, Failure> {
     let (tenant, name) =
         asked.schedule.as_ref().map(|body| (body.tenant.clone(), body.name.clone())).unwrap_or_default();
@@ -44,7 +45,7 @@ pub async fn plan_campaign(desk: &Desk<'_>, asked: &CreateCampaignRequest) -> Re
     Ok(Plan { step: Step::Nothing, changes: Vec::new(), notes })
 }
 
-/// The campaign as it is drafted, and what its owner is to know of it.
+/// Drafts the campaign. Returns it with the warnings for its owner.
 pub async fn draft(desk: &Desk<'_>, asked: CreateCampaignRequest) -> Result<(Campaign, Vec<String>), Failure> {
     let nature = if asked.validate_only { Nature::Read } else { Nature::Repeatable };
     let call = |channel, question| async move { CampaignServiceClient::new(channel).create_campaign(question).await };
@@ -52,7 +53,7 @@ pub async fn draft(desk: &Desk<'_>, asked: CreateCampaignRequest) -> Result<(Cam
     Ok((answer.campaign.unwrap_or_default(), answer.warnings))
 }
 
-/// A tenant without recorded bounds is a creation: no former values exist to compare.
+/// Plans a tenant document. A tenant without recorded limits is a creation, because no former values exist to compare.
 pub async fn plan_tenant(desk: &Desk<'_>, wanted: &Tenant) -> Result<Plan, Failure> {
     set_tenant(desk, wanted, String::new(), true).await?;
     let former = match tenant::get(desk, wanted.name.clone()).await {
@@ -66,7 +67,7 @@ pub async fn plan_tenant(desk: &Desk<'_>, wanted: &Tenant) -> Result<Plan, Failu
     Ok(planned(step, changes))
 }
 
-/// Sets all of them.
+/// Sets all limits of the tenant. With `validate_only` nothing is changed.
 pub async fn set_tenant(
     desk: &Desk<'_>,
     wanted: &Tenant,
@@ -85,7 +86,7 @@ pub async fn set_tenant(
     desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
 }
 
-/// A pool of which nothing is set has nothing to compare.
+/// Plans a pool document. A pool without recorded settings is a creation, because no former values exist to compare.
 pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> {
     set_pool(desk, wanted, String::new(), true).await?;
     let former = match pool::get(desk, wanted.name.clone()).await {
@@ -106,7 +107,7 @@ pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> 
     Ok(planned(step, changes))
 }
 
-/// Sets it.
+/// Sets the pool's settings. With `validate_only` nothing is changed.
 pub async fn set_pool(desk: &Desk<'_>, wanted: &Pool, request_id: String, validate_only: bool) -> Result<(), Failure> {
     let Pool { name, warm_up, first_day, reveille_headers, .. } = wanted.clone();
     let reveille_headers = Some(reveille_headers);

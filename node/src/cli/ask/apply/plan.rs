@@ -1,4 +1,4 @@
-//! What a document would change, as the cluster says; and the change.
+//! Asks the cluster what a document would change, and makes the change.
 
 use prost::Message as _;
 use prost_types::FieldMask;
@@ -20,11 +20,11 @@ use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::export;
 use crate::format;
 
-/// All that a document says; what it does not say is set to its default.
+/// Fields that an update sets: all of them, so that a field missing in the document gets its default.
 const WHOLE: [&str; 11] =
     ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience", "labels"];
 
-/// Asks what it would change.
+/// Returns what applying the document would change.
 pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
     match &asked.wish {
         Message::Schedule { body, .. } => plan_schedule(desk, body).await,
@@ -35,7 +35,7 @@ pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
     }
 }
 
-/// Makes the change.
+/// Makes the planned change.
 pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
     match (&asked.wish, &plan.step) {
         (_, Step::Nothing) => Ok(()),
@@ -77,7 +77,8 @@ pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Fai
     }
 }
 
-/// Of the command's and of what is asked: the same `--request-id` never does it twice.
+/// Derives the request id from the command's id and the request body. The same `--request-id` then never makes a change
+/// twice.
 fn request_id(desk: &Desk<'_>, verb: &str, body: &[u8]) -> String {
     let named = [desk.client.request_id().as_bytes(), b"\0", body].concat();
     format!("apply-{verb}-{}", Hash::of(&named))
@@ -85,14 +86,14 @@ fn request_id(desk: &Desk<'_>, verb: &str, body: &[u8]) -> String {
 
 fn change(body: &ScheduleBody) -> UpdateScheduleRequest {
     UpdateScheduleRequest {
-        // Pausing is an act of its own.
+        // A document never pauses or resumes a schedule; other commands do.
         schedule: Some(ScheduleBody { paused: None, ..body.clone() }),
         update_mask: Some(FieldMask { paths: WHOLE.map(str::to_owned).into() }),
         ..UpdateScheduleRequest::default()
     }
 }
 
-/// What a body would change on the schedule of its name, whether that is paused or not; and the answer.
+/// Compares a body with the schedule of its name, paused or not. Returns the cluster's answer and the changes.
 pub async fn compared(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
     let look = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
@@ -162,7 +163,7 @@ async fn plan_relay(desk: &Desk<'_>, relay: &Relay) -> Result<Plan, Failure> {
     Ok(Plan { step, changes, notes: Vec::new() })
 }
 
-/// The relay as it is kept.
+/// Adds or replaces the relay. Returns it as the cluster stores it.
 async fn put(desk: &Desk<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
     let nature = if question.validate_only { Nature::Read } else { Nature::Repeatable };
     let call = |channel, question| async move { RelayServiceClient::new(channel).add_relay(question).await };

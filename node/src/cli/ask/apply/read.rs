@@ -1,5 +1,5 @@
-//! Reads all documents, with the files that they name, before the first request. All problems are reported
-//! together, and then nothing is sent.
+//! Reads all documents and the files that they name, before the first request. All problems are reported together, and
+//! then nothing is sent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use crate::cli::manifest::export;
 use crate::cli::manifest::tree::{self, Fault, Node};
 use crate::cli::recipients::Recipients;
 
-/// Longest file that is read. Bytes.
+/// Limit of one file's size in bytes.
 const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// What is read of a folder.
+/// File name extensions that are read in a folder.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// An error names this many problems; the others are counted.
+/// Limit of problems that an error lists; the rest is only counted.
 const PROBLEMS_SHOWN: usize = 20;
 
-/// A document, and what it asks for.
+/// A document, and the request that it stands for.
 pub struct Asked {
     pub document: Document,
     pub wish: Message,
 }
 
-/// As the API has it.
+/// The document as an API message.
 pub enum Message {
     Schedule {
         body: Box<ScheduleBody>,
@@ -36,9 +36,9 @@ pub enum Message {
     },
     Relay(Box<Relay>),
     Campaign(Box<CreateCampaignRequest>),
-    /// Its bounds; what is not said is none.
+    /// The tenant's limits. A limit that the document does not name is not set.
     Tenant(Box<Tenant>),
-    /// What is set of it; without a warm-up or its first day it keeps the one that it has.
+    /// The pool's settings. Without a warm-up or a first day, the pool keeps its present value.
     Pool(Box<Pool>),
 }
 
@@ -59,7 +59,7 @@ fn pool(args: SetPoolArgs) -> Pool {
 }
 
 impl Asked {
-    /// All of it, as a document.
+    /// Returns the whole document as a tree.
     pub fn tree(&self) -> Node {
         match &self.wish {
             Message::Schedule { body, .. } => export::schedule(body),
@@ -72,7 +72,7 @@ impl Asked {
         }
     }
 
-    /// What the cluster refused, at the place where it was said.
+    /// Returns the cluster's refusal with the place in the document or the recipients file that it concerns.
     pub fn placed(&self, failure: Failure) -> Failure {
         if let (Message::Schedule { recipients, .. }, Wish::Schedule(args)) = (&self.wish, &self.document.wish)
             && failure.field.as_deref().is_some_and(|field| field.contains("recipients["))
@@ -80,12 +80,12 @@ impl Asked {
             return create::at_line(failure, &args.recipients, recipients);
         }
         let message = match &failure.field {
-            // The error names the line of the document; the path of the API means nothing to its author.
+            // The error names the line of the document; the author does not know the API's field path.
             Some(field) if !field.starts_with("--") => failure.message.replace(&format!("{field}: "), ""),
             _ => failure.message.clone(),
         };
         let field = match &failure.field {
-            // A flag, such as --endpoint: it is not about a document.
+            // A flag such as `--endpoint` is not part of a document.
             Some(flag) if flag.starts_with("--") => flag.clone(),
             Some(field) => self.document.place_of(field),
             None => self.document.place.clone(),
@@ -94,10 +94,10 @@ impl Asked {
     }
 }
 
-/// What is wrong, and where.
+/// The place of a problem, and its message.
 type Problem = (String, String);
 
-/// Reads all of them.
+/// Reads all documents of the named files and folders. Fails with all problems together.
 pub async fn all(tenant: &str, manifest: &ManifestFiles) -> Result<Vec<Asked>, Failure> {
     let mut asked = Vec::new();
     let mut problems: Vec<Problem> = Vec::new();
@@ -140,7 +140,7 @@ fn at(source: &Source, fault: &Fault) -> Problem {
     (format!("{}:{}", source.file, fault.line), fault.message.clone())
 }
 
-/// The file, or those of a folder by name.
+/// Returns the file itself, or the document files of a folder sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if is_stdin(path) || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -172,7 +172,7 @@ async fn text(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| refused("not UTF-8; save the file as UTF-8".to_owned()))
 }
 
-/// One document, and the files that it names.
+/// Reads one document and the files that it names.
 fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
     let read = Document::read(node, source);
     let document = read.map_err(|faults| faults.iter().map(|fault| at(source, fault)).collect::<Vec<_>>())?;
@@ -198,7 +198,7 @@ fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
     Ok(Asked { document, wish })
 }
 
-/// Two documents of one thing would undo each other.
+/// Reports documents that name the same object: they would undo each other.
 fn twice(asked: &[Asked]) -> Vec<Problem> {
     let mut known: BTreeMap<(&str, Option<&str>, &str), &str> = BTreeMap::new();
     let mut problems = Vec::new();

@@ -1,9 +1,9 @@
-//! What applying one document would change.
+//! The change that applying one document would make.
 
 use crate::cli::manifest::difference::Change;
 use crate::cli::view::apply::Outcome;
 
-/// What would change.
+/// The planned step, with the changed fields and notes for the user.
 pub struct Plan {
     pub(super) step: Step,
     pub changes: Vec<Change>,
@@ -13,12 +13,12 @@ pub struct Plan {
 pub(super) enum Step {
     Nothing,
     Create,
-    /// Made on this etag; only schedules have one.
+    /// Update of an object with this etag. Only schedules have an etag.
     Update(String),
 }
 
 impl Plan {
-    /// What became of it, or would.
+    /// Returns the document's outcome: done if `made` is set, otherwise intended.
     pub fn outcome(&self, made: bool) -> Outcome {
         match (&self.step, made) {
             (Step::Nothing, _) => Outcome::Unchanged,

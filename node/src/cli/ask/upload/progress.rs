@@ -1,4 +1,4 @@
-//! How far an import is, and what stands in its way: told while it goes on, and once more when it ends early.
+//! Progress of an import and the causes of its delays, for progress lines and for the failure if it ends early.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,38 +8,38 @@ use parking_lot::Mutex;
 use crate::cli::failure::{Exit, Failure};
 use crate::format;
 
-/// What the threads and tasks of one import have done.
+/// Counters that the threads and tasks of one import share.
 #[derive(Default)]
 pub struct Progress {
-    /// Rows that were read.
+    /// Rows read so far.
     pub read: AtomicU64,
-    /// Parts that were sent.
+    /// Parts sent.
     pub sent: AtomicU32,
-    /// Parts that were there.
+    /// Parts that the nodes already had.
     pub there: AtomicU32,
-    /// Parts that were checked again before the seal.
+    /// Parts that the cluster checked again before the seal.
     pub checked: AtomicU32,
-    /// What waits, and why; parts travel side by side.
+    /// The parts that are being retried, with the last failure. Several parts are sent at the same time.
     waiting: Mutex<BTreeMap<String, Failure>>,
 }
 
 impl Progress {
-    /// Parts that were sent, and those that were there.
+    /// Returns the number of parts sent, and of parts that the nodes already had.
     pub fn parts(&self) -> (u32, u32) {
         (self.sent.load(Ordering::Relaxed), self.there.load(Ordering::Relaxed))
     }
 
-    /// `what` could not be done, and is tried again.
+    /// Records that `what` failed and is being retried.
     pub fn waits(&self, what: &str, why: &Failure) {
         self.waiting.lock().insert(what.to_owned(), why.clone());
     }
 
-    /// It is done.
+    /// Records that `what` succeeded.
     pub fn goes_on(&self, what: &str) {
         self.waiting.lock().remove(what);
     }
 
-    /// Behind what is said of it: what it waits for, if it does.
+    /// Adds to a progress line what the import is waiting for.
     pub fn told(&self, words: String) -> String {
         match self.waiting.lock().values().next() {
             Some(why) => format!("{words}; waits: {}", why.message),
@@ -47,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// The time that it was given is over.
+    /// Failure because `--timeout` ended, with what the import was waiting for.
     pub fn late(&self) -> Failure {
         let (exit, reason) = (Exit::TimedOut, "TIMED_OUT".into());
         let why = self.waiting.lock().values().next().cloned();
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// The same failure with what is there already, and how to go on.
+    /// Adds to a failure the number of parts on the nodes, and how to continue.
     pub fn cut_short(&self, failure: Failure) -> Failure {
         const AGAIN: &str = "the same command again: what is there is not sent again";
         let (sent, there) = self.parts();
