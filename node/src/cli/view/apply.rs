@@ -1,4 +1,4 @@
-//! What `apply` and `diff` print: what became of each document.
+//! Output of `apply` and `diff`: the outcome of each document.
 
 use serde::Serialize;
 
@@ -6,31 +6,31 @@ use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::manifest::difference::Change;
 
-/// Keys that a table names; the others are counted.
+/// Limit of keys that a table names; the rest is only counted.
 const FIELDS_SHOWN: usize = 4;
 
-/// What became of a document.
+/// Outcome of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// There was nothing of that name.
+    /// The object was created.
     Created,
-    /// It was another one.
+    /// The object was updated.
     Updated,
-    /// It is like that already.
+    /// The object is already as the document says.
     Unchanged,
-    /// It would be created.
+    /// The object would be created.
     WouldCreate,
-    /// It would be updated.
+    /// The object would be updated.
     WouldUpdate,
-    /// The cluster refused it.
+    /// The cluster refused the document.
     Failed,
-    /// The cluster was not asked: an earlier document could not be answered.
+    /// Not requested, because an earlier document got no answer.
     NotAsked,
 }
 
 impl Outcome {
-    /// In words.
+    /// Returns the outcome for the user.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Created => "created",
@@ -43,7 +43,7 @@ impl Outcome {
         }
     }
 
-    /// Is it as the document says, or would it be?
+    /// True if the object is as the document says, or would be.
     pub fn is_well(self) -> bool {
         !matches!(self, Outcome::Failed | Outcome::NotAsked)
     }
@@ -58,29 +58,29 @@ impl Outcome {
     }
 }
 
-/// A document, and what became of it.
+/// A document and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AppliedView {
-    /// `schedule` or `relay`.
+    /// Kind of the object, such as `schedule` or `relay`.
     pub kind: &'static str,
-    /// Null for what belongs to no tenant.
+    /// Null for objects without a tenant.
     pub tenant: Option<String>,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// What became of it.
+    /// Outcome of the document.
     pub outcome: Outcome,
-    /// Key by key; nothing where it is new.
+    /// Changes by key; empty for a new object.
     pub changes: Vec<Change>,
-    /// What else there is to know.
+    /// Further remarks for the user.
     pub notes: Vec<String>,
-    /// Why, when it failed.
+    /// Why the document failed; null otherwise.
     pub reason: Option<String>,
-    /// `file:line`.
+    /// Place of the document: `file:line`.
     pub place: String,
 }
 
 impl AppliedView {
-    /// What `diff` says of it: nothing where there is no difference.
+    /// Returns the lines that `diff` prints. Empty without a difference.
     pub fn difference(&self, whole: &str) -> Vec<String> {
         let mut lines = vec![format!("{} ({}): {}", self.name(), self.place, self.outcome.word())];
         match self.outcome {
@@ -99,7 +99,7 @@ impl AppliedView {
         if let Some(more) = self.changes.len().checked_sub(FIELDS_SHOWN).filter(|more| *more > 0) {
             fields.push_str(&format!(" and {more} more"));
         }
-        // Why it failed is said on stderr.
+        // The reason of a failure is printed on stderr.
         let lines = [fields].into_iter().chain(self.notes.iter().cloned());
         lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
     }

@@ -1,4 +1,4 @@
-//! What `audience …` prints.
+//! Output of `audience …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub struct AudienceView {
     recipients: u32,
     columns: Vec<String>,
     parts: u32,
-    /// Parts that the node that answered lacks now.
+    /// Parts that the answering node lacks now.
     lacking: u32,
     seal: String,
     index: u64,
@@ -38,25 +38,25 @@ impl From<v1::SealedAudience> for AudienceView {
     }
 }
 
-/// An audience that was imported, and what came of the file.
+/// An imported audience, with the counts of its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportView {
     #[serde(flatten)]
     audience: AudienceView,
-    /// Rows of the file below its header.
+    /// Rows of the file after its header.
     rows: u64,
-    /// Rows that could not be used.
+    /// Unusable rows.
     refused: u64,
     /// Rows whose address an earlier row has.
     duplicates: u32,
-    /// Parts that were sent by this command.
+    /// Parts that this command sent.
     parts_sent: u32,
-    /// Parts that were there before it.
+    /// Parts that the nodes had before.
     parts_there: u32,
 }
 
 impl ImportView {
-    /// Of an answer, and of what was done for it.
+    /// Creates the view from the answer and the counts of the import.
     pub fn new(
         audience: v1::SealedAudience,
         rows: u64,

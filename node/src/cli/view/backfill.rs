@@ -1,4 +1,4 @@
-//! What `schedule backfill` prints.
+//! Output of `schedule backfill`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::{View, some};
 use crate::cli::instant::text;
 use crate::format;
 
-/// What a backfill opened, or would open.
+/// Occurrences that a backfill opened, or would open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackfillView {
     schedule: String,
@@ -23,7 +23,7 @@ pub struct BackfillView {
 }
 
 impl BackfillView {
-    /// Of this schedule.
+    /// Creates the view for this schedule.
     pub fn new(schedule: String, answer: v1::BackfillScheduleResponse) -> BackfillView {
         BackfillView {
             schedule,

@@ -1,32 +1,33 @@
-//! What a barrier proved, beside the object that it was for.
+//! Result of a barrier, shown with the object that it was set for.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use crate::format;
 
-/// Emails past the gate that are named one by one; a node has hundreds at once.
+/// Limit of emails past the gate that are listed; a node has hundreds at a time.
 const CROSSED_SHOWN: usize = 10;
 
-/// After this index nothing forbidden passes a gate; what may still arrive is named (P15).
+/// From this index on, no forbidden email passes a gate. Emails that passed before and may still arrive are listed
+/// (P15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BarrierView {
-    /// Log index of the entry that forbids.
+    /// Log index of the entry that forbids the emails.
     pub index: u64,
-    /// Hand-offs that were past the gate.
+    /// Hand-offs that had passed the gate.
     pub crossed: Vec<CrossingView>,
-    /// Nodes that were silent, and whose lease was waited out.
+    /// Nodes that did not answer, and whose lease was waited out.
     pub unconfirmed: Vec<String>,
 }
 
-/// A hand-off that was past the gate.
+/// A hand-off that had passed the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CrossingView {
-    /// Its run.
+    /// Run of the email.
     pub run: String,
-    /// The recipient's number in it.
+    /// Number of the recipient in the run.
     pub number: u32,
-    /// Its claim row.
+    /// Fencing token of the recipient's claim.
     pub fence: String,
 }
 
@@ -40,8 +41,7 @@ impl From<Option<v1::Barrier>> for BarrierView {
 }
 
 impl BarrierView {
-    /// In a sentence, and below it a line for each email that may still arrive: the first of them, [`CROSSED_SHOWN`] at
-    /// most.
+    /// Returns a sentence, followed by a line for each email that may still arrive, at most [`CROSSED_SHOWN`].
     pub fn sentence(&self) -> String {
         let mut sentence = format!("holds on every node since log index {}", self.index);
         if !self.unconfirmed.is_empty() {

@@ -1,4 +1,4 @@
-//! What `campaign …` prints.
+//! Output of `campaign …`.
 
 use std::collections::BTreeMap;
 
@@ -37,12 +37,12 @@ pub struct CampaignView {
     run: Option<RunView>,
     progress: Option<ProgressView>,
     index: u64,
-    /// Only of one that was just paused or cancelled while it was being sent.
+    /// Set only in the answer to a pause or a cancellation while the campaign is being sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
 }
 
-/// The canary: how many go first, and when the rest is held.
+/// The canary: the percentage sent first, and the failure percentage above which the rest is held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct CanaryView {
     percent: f64,
@@ -81,22 +81,22 @@ impl From<v1::Campaign> for CampaignView {
 }
 
 impl CampaignView {
-    /// With what its barrier proved.
+    /// Adds the result of the barrier.
     pub fn with_barrier(self, barrier: Option<BarrierView>) -> CampaignView {
         CampaignView { barrier, ..self }
     }
 
-    /// The run that it opened.
+    /// Returns the name of the campaign's run, if it has opened.
     pub fn run_name(&self) -> Option<String> {
         self.run.as_ref().map(View::name)
     }
 
-    /// Is there an instant to wait for?
+    /// True if the campaign has not opened, and still may.
     pub fn may_open(&self) -> bool {
         matches!(self.state.as_str(), "draft" | "waiting" | "launched" | "paused" | "blocked")
     }
 
-    /// How it stands, in a line.
+    /// Returns the campaign's state in one line.
     pub fn sentence(&self) -> String {
         let at = self.at.as_deref().unwrap_or("no instant");
         match &self.reason {

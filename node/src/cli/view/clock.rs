@@ -1,4 +1,4 @@
-//! What `clock …` prints.
+//! Output of `clock …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::sheet::{Cell, card};
 use crate::cli::instant::{duration_ms, text};
 use crate::format;
 
-/// The test clock as it stands.
+/// The state of the test clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockView {
     now: Option<String>,
@@ -16,20 +16,20 @@ pub struct ClockView {
     next_due: Option<String>,
 }
 
-/// How it went forward.
+/// Result or progress of an advance of the test clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdvancedView {
-    /// Ledger time before it.
+    /// Ledger time before the advance.
     from: Option<String>,
-    /// Ledger time after it.
+    /// Ledger time after the advance, or now while it is running.
     to: Option<String>,
-    /// How often the clock was moved.
+    /// Number of steps in which the clock was moved.
     steps: u64,
-    /// Runs that schedules opened meanwhile.
+    /// Runs that schedules opened during the advance.
     fired: u64,
-    /// Real time that it took.
+    /// Duration of the advance in real time.
     seconds: f64,
-    /// What it waited for when this was said.
+    /// Work that the clock waited for at the last progress report; empty if none.
     #[serde(skip)]
     waits_for: String,
 }
@@ -65,12 +65,12 @@ impl From<&v1::AdvanceClockResponse> for AdvancedView {
 }
 
 impl AdvancedView {
-    /// With the real time that it took.
+    /// Adds the duration in real time.
     pub fn after(self, seconds: f64) -> AdvancedView {
         AdvancedView { seconds, ..self }
     }
 
-    /// Where a walk stands, in one line.
+    /// Returns the progress of an advance in one line.
     pub fn standing(&self) -> String {
         let now = self.to.as_deref().unwrap_or("?");
         let (steps, fired) = (format::counted(self.steps, "step"), format::count(self.fired));

@@ -1,4 +1,4 @@
-//! What `cluster …` prints.
+//! Output of `cluster …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -14,76 +14,76 @@ use crate::format;
 /// Role of a member that did not answer.
 const UNREACHABLE: &str = "unreachable";
 
-/// A cluster that was made.
+/// A cluster that was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MadeView {
-    /// Its id; none when it was only checked.
+    /// Id of the cluster; null if the request was only checked.
     pub cluster: Option<String>,
-    /// Its founders.
+    /// The founding members.
     pub members: Vec<MemberView>,
-    /// Was it there before?
+    /// True if the cluster existed before.
     pub existed: bool,
 }
 
-/// What the membership says of a node.
+/// A node's entry in the membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemberView {
-    /// Drawn once with its data folder.
+    /// Random id, created once with the data folder.
     pub id: String,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its peer listener.
+    /// Address of the node's peer listener.
     pub address: String,
-    /// Does it vote, or does it learn?
+    /// True for a voter, false for a learner.
     pub votes: bool,
 }
 
-/// How the cluster stands.
+/// The state of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatusView {
     cluster: Option<String>,
     incarnation: u64,
     group: u32,
     leader: Option<String>,
-    /// For how long the node that answers heard no leader; none while it hears one.
+    /// Time since the answering node last heard a leader; null while it hears one.
     leaderless_ms: Option<i64>,
     epoch: Option<u64>,
     term: u64,
     commit_index: u64,
     clocks_agree: bool,
-    /// How far the time of a test is ahead; none where real time is kept.
+    /// Distance of the test clock from real time; null without a test clock.
     test_clock_offset_ms: Option<i64>,
     answered_by: String,
     members: Vec<MemberStatusView>,
     backlog: Vec<BacklogView>,
-    /// The first of them.
+    /// The first blocked runs.
     blocked: Vec<BlockedView>,
-    /// How many there are.
+    /// Number of all blocked runs.
     blocked_count: u32,
-    /// Pools whose cap of today is used up while mail waits.
+    /// Pools whose cap for today is used up while emails wait.
     pools_used_up: Vec<PoolView>,
 }
 
-/// What is late of a pool, and not sent yet.
+/// Late recipients of a pool that are not sent yet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BacklogView {
     pool: String,
     recipients: u64,
     oldest: Option<String>,
-    /// Null: no bound.
+    /// Null without a limit.
     bound_per_second: Option<f64>,
-    /// Null: it does not shrink, if that is measured.
+    /// Null if the backlog does not shrink, or was not measured.
     shrinks_per_second: Option<f64>,
     eta_ms: Option<i64>,
-    /// Was it observed for long enough to say whether it shrinks?
+    /// True if the backlog was observed long enough to tell if it shrinks.
     measured: bool,
-    /// Instants of it that wait their turn behind other runs of their schedules.
+    /// Instants that wait for other runs of their schedules.
     waiting: u64,
-    /// More waits than was counted.
+    /// True if the counting stopped early: `recipients` and `waiting` are lower bounds.
     lower_bound: bool,
 }
 
-/// A run of which something waits for what no live node has.
+/// A run with recipients that wait for a part of the audience that no live node has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockedView {
     run: String,
@@ -99,20 +99,20 @@ impl From<v1::BlockedRun> for BlockedView {
     }
 }
 
-/// Of blocked runs, those that a status does not tell one by one.
+/// Returns how many blocked runs a status does not list, or `None` if it lists all.
 pub fn more_blocked(all: u32, told: usize) -> Option<String> {
     let more = u64::from(all).saturating_sub(told as u64);
     (more > 0).then(|| format!("{} blocked beside these", format::counted(more, "run")))
 }
 
 impl BlockedView {
-    /// In words: which, why, and what helps.
+    /// Returns in words which run is blocked, why, and what to do.
     pub fn told(&self) -> String {
         format!("run {} of {} is blocked: {}", self.run, self.schedule, self.why)
     }
 }
 
-/// How a member stands; null where it did not answer.
+/// The state of a member; fields are null if it did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct MemberStatusView {
     id: String,
@@ -128,18 +128,18 @@ struct MemberStatusView {
     clock_offset_ms: Option<i64>,
     version: Option<String>,
     tzdb: Option<String>,
-    /// Why it takes no parts of audiences.
+    /// Why the node accepts no parts of audiences; null if it does.
     no_room: Option<String>,
-    /// It died several times within ten minutes, and gets no claims before.
+    /// The node died several times within ten minutes, and gets no claims before this time. Null otherwise.
     crash_backoff_until: Option<String>,
-    /// It gives back what it has, and ends.
+    /// True if the node is giving back its claims and then ends.
     stopping: bool,
 }
 
-/// The leader now.
+/// The present leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeaderView {
-    /// Its name.
+    /// Name of the leader.
     pub leader: String,
 }
 
@@ -184,7 +184,7 @@ const SOLE_CLOCK_MOVED: &str = "the clock of the only node was moved by more tha
     or, if it is right now, start the node once with --accept-clock";
 
 impl StatusView {
-    /// What an operator has to see to, each with the next step.
+    /// Returns the problems that need an operator, each with the next step.
     pub fn problems(&self) -> Vec<String> {
         let voters = self.members.iter().filter(|member| member.votes);
         let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role == UNREACHABLE);
@@ -249,7 +249,7 @@ impl From<v1::Backlog> for BacklogView {
 }
 
 impl BacklogView {
-    /// In words: how many, how old, how fast, how long.
+    /// Returns the backlog in words: number, age, speed, remaining time.
     pub fn told(&self) -> String {
         let least = if self.lower_bound { "at least " } else { "" };
         let recipients = format::counted(self.recipients, "recipient");
@@ -338,7 +338,7 @@ impl View for StatusView {
             .map_or_else(|| "none known".to_owned(), |silence| format!("none heard for {}", format::duration(silence)));
         let leader = self.leader.as_deref().map_or_else(|| Cell::toned(no_leader, Tone::Bad), Cell::from);
         let clocks = match (self.epoch, self.clocks_agree) {
-            // Not compared yet.
+            // The clocks have not been compared yet.
             (None, _) => Cell::or_dash(None),
             (_, true) => Cell::toned("agree", Tone::Good),
             (_, false) => Cell::toned("disagree: nothing fires", Tone::Bad),

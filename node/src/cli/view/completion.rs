@@ -1,10 +1,10 @@
-//! What `completion` and `man` print.
+//! Output of `completion` and `man`.
 
 use serde::Serialize;
 
 use super::View;
 
-/// A text for another program, as it is.
+/// A text for another program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScriptView {
     /// The shell, or the page's file name.
@@ -13,12 +13,12 @@ pub struct ScriptView {
     pub script: String,
 }
 
-/// Pages that were written.
+/// Man pages that were written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PagesView {
-    /// Where.
+    /// Folder of the pages.
     pub dir: String,
-    /// Their file names.
+    /// File names of the pages.
     pub pages: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What `config …` prints.
+//! Output of `config …`.
 
 use serde::Serialize;
 use toml::Value;
@@ -6,39 +6,39 @@ use toml::Value;
 use super::View;
 use crate::server::config::Origin;
 
-/// The sample, printed.
+/// The sample configuration, for stdout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SampleView {
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
-/// The sample, written.
+/// The sample configuration, written to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenView {
-    /// Where.
+    /// Path of the file.
     pub file: String,
-    /// How many keys it names.
+    /// Number of keys in the sample.
     pub keys: usize,
 }
 
-/// A file that can be used.
+/// A valid configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckedView {
-    /// Which.
+    /// Path of the file.
     pub file: String,
-    /// Always true: one that is not is an error.
+    /// Always true: an invalid file is an error.
     pub valid: bool,
-    /// The node that it makes.
+    /// Name of the node that it configures.
     pub node: String,
 }
 
-/// Every key with the value that counts: TOML again, or a list of objects.
+/// All keys with their effective values, as TOML or as a list of objects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct EffectiveView {
     entries: Vec<EntryView>,
-    /// Are origins shown in the text?
+    /// True if the text shows the origins.
     #[serde(skip)]
     origin: bool,
 }
@@ -47,12 +47,12 @@ pub struct EffectiveView {
 struct EntryView {
     key: String,
     value: Value,
-    /// `default`, `file:line`, a variable or a flag.
+    /// Origin of the value: `default`, `file:line`, a variable or a flag.
     origin: String,
 }
 
 impl EffectiveView {
-    /// From what [`ConfigLayer::effective`](crate::server::config::ConfigLayer::effective) gives.
+    /// Creates the view from [`ConfigLayer::effective`](crate::server::config::ConfigLayer::effective).
     pub fn new(effective: Vec<(String, Value, Origin)>, origin: bool) -> EffectiveView {
         let entry =
             |(key, value, origin): (String, Value, Origin)| EntryView { key, value, origin: origin.to_string() };
@@ -95,7 +95,7 @@ impl View for EffectiveView {
         self.entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// A file that says the same, with origins as its comments.
+    /// Returns an equivalent configuration file, with origins as comments.
     fn text(&self, _paint: bool) -> String {
         let mut lines = Vec::new();
         let mut open = "";
@@ -113,7 +113,7 @@ impl View for EffectiveView {
 }
 
 impl EntryView {
-    /// Its section, and its line there.
+    /// Returns the section and the line of the key.
     fn line(&self) -> (&str, String) {
         let (section, leaf) = self.key.rsplit_once('.').unwrap_or(("", &self.key));
         (section, format!("{leaf} = {}", self.value))

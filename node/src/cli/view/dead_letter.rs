@@ -1,4 +1,4 @@
-//! What `dead-letter list` and `dead-letter export` print.
+//! Output of `dead-letter list` and `dead-letter export`.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::{Row, View, some};
 use crate::cli::ask::export::Record;
 use crate::cli::instant::text;
 
-/// A recipient that was refused for good.
+/// A recipient that was refused permanently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeadLetterView {
     #[serde(flatten)]
     mail: MailView,
-    /// Null where no relay answered.
+    /// Reply code of the relay; null if no relay replied.
     code: Option<u32>,
     enhanced: Option<String>,
     text: String,
@@ -91,14 +91,14 @@ impl Record for DeadLetterView {
     }
 }
 
-/// Dead letters that died of the same.
+/// Dead letters with the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
     reason: String,
     count: u64,
     oldest: Option<String>,
     newest: Option<String>,
-    /// The last of them.
+    /// The newest dead letter of the group.
     example: DeadLetterView,
 }
 
@@ -140,12 +140,12 @@ impl Row for GroupView {
     }
 }
 
-/// Groups as the pages of a count add up.
+/// Groups of dead letters, summed over the pages of a count.
 #[derive(Default)]
 pub struct Groups(BTreeMap<String, v1::DeadLetterGroup>);
 
 impl Groups {
-    /// Adds what one page counted.
+    /// Adds the groups of one page.
     pub fn add(&mut self, groups: Vec<v1::DeadLetterGroup>) {
         let time = |instant: &Option<prost_types::Timestamp>| instant.map(|at| (at.seconds, at.nanos));
         for group in groups {
@@ -164,7 +164,7 @@ impl Groups {
         }
     }
 
-    /// One row a reason, most first.
+    /// Returns one row per reason, the largest group first.
     pub fn rows(self) -> Vec<GroupView> {
         let mut rows: Vec<GroupView> = self.0.into_values().map(GroupView::from).collect();
         rows.sort_by_key(|group| std::cmp::Reverse(group.count));

@@ -1,36 +1,36 @@
-//! What `doctor` prints.
+//! Output of `doctor`.
 
 use serde::Serialize;
 
 use super::View;
 use super::sheet::{Cell, Tone, table};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Something does not work, or works on luck.
+    /// Something does not work, or may stop working at any time.
     Problem,
-    /// The operator may want to look.
+    /// Something that the operator may want to check.
     Warning,
 }
 
-/// Something that is wrong.
+/// A problem or a warning that a check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// Which check found it; one word for programs.
+    /// Name of the check, one word for programs.
     pub check: &'static str,
     /// What is wrong, with names and numbers.
     pub what: String,
     /// Why it matters.
     pub why: &'static str,
-    /// The next command, or the next thing to do.
+    /// The next command or action.
     pub next: String,
 }
 
-/// All of it, the worst first.
+/// All findings, problems first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct DoctorView {
@@ -38,25 +38,25 @@ pub struct DoctorView {
 }
 
 impl Finding {
-    /// A problem.
+    /// Creates a problem.
     pub fn problem(check: &'static str, what: String, why: &'static str, next: impl Into<String>) -> Finding {
         Finding { severity: Severity::Problem, check, what, why, next: next.into() }
     }
 
-    /// A warning.
+    /// Creates a warning.
     pub fn warning(check: &'static str, what: String, why: &'static str, next: impl Into<String>) -> Finding {
         Finding { severity: Severity::Warning, check, what, why, next: next.into() }
     }
 }
 
 impl DoctorView {
-    /// Sorts them.
+    /// Sorts the findings by severity.
     pub fn new(mut findings: Vec<Finding>) -> DoctorView {
         findings.sort_by_key(|finding| finding.severity);
         DoctorView { findings }
     }
 
-    /// How many of this severity.
+    /// Returns the number of findings of this severity.
     pub fn count(&self, severity: Severity) -> u64 {
         self.findings.iter().filter(|finding| finding.severity == severity).count() as u64
     }

@@ -1,4 +1,4 @@
-//! What `in-doubt …` prints.
+//! Output of `in-doubt …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct DoubtView {
     next: Option<String>,
 }
 
-/// Emails in doubt of the same cause and node.
+/// Emails in doubt with the same cause and node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
     cause: String,

@@ -1,4 +1,4 @@
-//! What `explain` prints.
+//! Output of `explain`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::{View, some};
 use crate::cli::instant::text;
 use crate::cli::word::word;
 
-/// The story of one recipient in one run.
+/// The history of one recipient in one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoryView {
     run: String,

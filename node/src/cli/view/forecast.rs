@@ -1,4 +1,4 @@
-//! When a campaign ends: as bounds say before it opens, and as it goes on since.
+//! When a campaign ends: computed from limits before it opens, and from its speed afterwards.
 
 use reveille_proto::admin::v1::{self, ForecastBound};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::cli::instant::text;
 use crate::cli::word::word;
 use crate::format;
 
-/// Whether it can be sent in time.
+/// Forecast that tells if a campaign can be sent in time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForecastView {
     needed_per_second: f64,
@@ -35,7 +35,7 @@ impl From<v1::Forecast> for ForecastView {
 }
 
 impl ForecastView {
-    /// `needs 3,472 emails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
+    /// Returns text such as `needs 3,472 emails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`.
     pub fn sentence(&self) -> String {
         let needs = format!("needs {} emails/s", format::rate(self.needed_per_second));
         let gives = format::rate(self.budget_per_second.unwrap_or_default());
@@ -54,7 +54,7 @@ impl ForecastView {
     }
 }
 
-/// How one that is being sent goes on.
+/// Progress of a campaign that is being sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProgressView {
     per_second: f64,
@@ -68,7 +68,7 @@ impl From<v1::Progress> for ProgressView {
 }
 
 impl ProgressView {
-    /// `3,912 emails/s on average while it was open: ends at 2026-12-01T12:28:20Z`
+    /// Returns text such as `3,912 emails/s on average while it was open: ends at 2026-12-01T12:28:20Z`.
     pub fn sentence(&self) -> String {
         let ends = match &self.ends {
             Some(ends) => format!(": ends at {ends}"),

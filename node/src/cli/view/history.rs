@@ -1,4 +1,4 @@
-//! What `schedule history` prints.
+//! Output of `schedule history`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::sheet::{Cell, Tone, table};
 use super::{Row, View, some};
 use crate::cli::word::word;
 
-/// What became of an instant, or of a range of them.
+/// Outcome of an instant, or of a range of instants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryView {
     nominal: String,

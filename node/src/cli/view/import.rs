@@ -1,4 +1,4 @@
-//! What `import …` prints: what became of each line.
+//! Output of `import …`: the outcome of each line.
 
 use serde::Serialize;
 
@@ -7,36 +7,36 @@ use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::import::plan::{Source, cut};
 
-/// Characters of the columns that hold sentences; a terminal may make them narrower.
+/// Width of the columns with sentences, in characters. A terminal may make them narrower.
 const SOURCE_CHARACTERS: usize = 36;
 const NOTES_CHARACTERS: usize = 48;
-/// Lines of a source that a table shows.
+/// Limit of lines of a source in a table.
 const SOURCE_LINES: usize = 3;
 
-/// What became of a line.
+/// Outcome of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It would be created.
+    /// The schedule would be created.
     Planned,
-    /// It was created, paused.
+    /// The schedule was created, and is paused.
     Created,
-    /// It existed with the same body.
+    /// The schedule existed with the same body.
     Unchanged,
-    /// It was imported from this line, and edited since: it is left alone.
+    /// The schedule was imported from this line and edited since, so it is not changed.
     Kept,
-    /// It cannot be a schedule.
+    /// The line cannot become a schedule.
     Refused,
-    /// It could be one, and something is missing.
+    /// The line could become a schedule, but something is missing.
     LeftOut,
-    /// The cluster refused it.
+    /// The cluster refused the schedule.
     Failed,
-    /// The cluster was not asked: an earlier line could not be answered.
+    /// Not requested, because an earlier line got no answer.
     NotAsked,
 }
 
 impl Outcome {
-    /// In words.
+    /// Returns the outcome for the user.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Planned => "planned",
@@ -50,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// Is there a schedule for the line now, or would there be one?
+    /// True if the line has a schedule, or would get one.
     pub fn is_well(self) -> bool {
         matches!(self, Outcome::Planned | Outcome::Created | Outcome::Unchanged | Outcome::Kept)
     }
@@ -65,36 +65,36 @@ impl Outcome {
     }
 }
 
-/// A line, and what became of it.
+/// A line of the crontab and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportView {
-    /// Its number in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: u64,
-    /// As it stands there.
+    /// The line's text.
     pub source: String,
-    /// Whose it is; in the system form only.
+    /// The user that runs the command; null in the user form.
     pub user: Option<String>,
-    /// The schedule's name; null where the line cannot be read.
+    /// Name of the schedule; null if the line cannot be read.
     pub schedule: Option<String>,
     /// Five fields or a nickname.
     pub cron: Option<String>,
-    /// The zone of its time.
+    /// Time zone of the schedule.
     pub zone: Option<String>,
-    /// Its source.
+    /// Source of the time zone.
     pub zone_from: Option<Source>,
     /// The next three instants.
     pub next: Vec<InstantView>,
-    /// The recipients.
+    /// Recipients of the schedule.
     pub recipients: Vec<String>,
-    /// The sender.
+    /// Sender; null if unknown.
     pub sender: Option<String>,
-    /// The subject, as it will read.
+    /// Subject as the recipient will see it.
     pub subject: Option<String>,
-    /// What is not as cron would do it.
+    /// Differences from cron's behaviour.
     pub warnings: Vec<String>,
-    /// What became of it.
+    /// Outcome of the line.
     pub outcome: Outcome,
-    /// Why it is not well, or what was edited.
+    /// Why the line has no schedule, or what was edited.
     pub reason: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl ImportView {
         lines.chain(self.recipients.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
     }
 
-    /// The reason, the warnings, and what clock changes do, each on lines of its own.
+    /// Returns the reason, the warnings and the effects of clock changes, each on its own lines.
     fn notes(&self) -> String {
         let remarks = self.next.iter().filter(|next| !next.remark.is_empty());
         let remarks = remarks.map(|next| format!("{}: {}", next.local, next.remark));
@@ -143,7 +143,7 @@ impl Row for ImportView {
     }
 }
 
-/// Broken between words where that is possible, into lines of at most so many characters.
+/// Wraps the text to lines of at most `characters` characters, between words if possible.
 fn wrapped(text: &str, characters: usize) -> String {
     let (mut lines, mut line, mut length) = (Vec::new(), String::new(), 0);
     for word in text.split(' ') {

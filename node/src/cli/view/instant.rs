@@ -1,4 +1,4 @@
-//! Instants at which a schedule fires: in `schedule create`, `show`, `resume` and `preview`.
+//! Instants at which a schedule fires, for `schedule create`, `show`, `resume` and `preview`.
 
 use jiff::Timestamp;
 use reveille_proto::admin::v1;
@@ -12,19 +12,19 @@ use crate::format;
 /// One instant at which a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstantView {
-    /// In UTC.
+    /// Instant in UTC.
     pub instant: String,
-    /// In the zone, with its offset.
+    /// Local time with its offset.
     pub local: String,
-    /// What a change of the clocks did to it; empty where nothing.
+    /// Effect of a clock change on the instant; empty without one.
     pub remark: String,
-    /// When it opens, where the schedule has a jitter.
+    /// When the run opens; null for a schedule without a jitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opens: Option<String>,
 }
 
 impl InstantView {
-    /// What is worth a remark in a table.
+    /// Returns the remark for a table: the opening time, and the effect of a clock change.
     pub fn remarks(&self) -> String {
         match (&self.opens, self.remark.as_str()) {
             (None, remark) => remark.to_owned(),
@@ -42,7 +42,7 @@ impl From<v1::Instant> for InstantView {
     }
 }
 
-/// Instants as a table: local time, how far, and what a clock change did.
+/// Returns a table of instants with local time, distance from `now`, and remarks.
 pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String {
     let row = |one: &InstantView| {
         let distance = one.instant.parse().map(|at| format::distance(at, now)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which email is meant: what `dead-letter …` and `in-doubt …` print first.
+//! Names an email, for the output of `dead-letter …` and `in-doubt …`.
 
 use serde::Serialize;
 
@@ -13,17 +13,17 @@ pub struct MailView {
 }
 
 impl MailView {
-    /// As commands take it.
+    /// Returns run and recipient, as commands accept them.
     pub fn name(&self) -> String {
         format!("{} {}", self.run, self.recipient)
     }
 
-    /// The first lines of a card.
+    /// Returns the first lines of a card.
     pub fn pairs(&self) -> Vec<(&'static str, Cell)> {
         vec![("run", self.run.as_str().into()), ("recipient", format!("{} #{}", self.recipient, self.number).into())]
     }
 
-    /// Under the headings RUN, RECIPIENT and #.
+    /// Returns the cells under the headings RUN, RECIPIENT and #.
     pub fn cells(&self) -> Vec<Cell> {
         vec![self.run.as_str().into(), self.recipient.as_str().into(), self.number.to_string().into()]
     }

@@ -1,8 +1,8 @@
-//! What is printed: our own structs, one a noun, made from the API's messages.
+//! Output of commands: one struct per kind of object, made from the API's messages.
 //!
-//! With `-o json` their fields are a promise to scripts: snake_case, numbers as numbers, zeros present,
-//! instants RFC 3339 in UTC with `Z`, no value is null; fields are added, never renamed or removed.
-//! The same structs know how they look in a table, on a card of their own, and by name.
+//! Scripts rely on the fields of `-o json`: snake_case, numbers as numbers, zeros included, instants as RFC 3339 in UTC
+//! with `Z`, and null for a missing value. Fields are added, never renamed or removed. The same structs format their
+//! table row, their card and their name.
 
 pub mod apply;
 pub mod audience;
@@ -41,25 +41,25 @@ use serde::Serialize;
 
 use sheet::Cell;
 
-/// Something that is printed by itself.
+/// An object that can be printed.
 pub trait View: Serialize {
-    /// What `-o name` prints.
+    /// Returns what `-o name` prints.
     fn name(&self) -> String;
-    /// What people read; with colours when `paint`. Without a line end.
+    /// Returns the text for the user, without a final line end; with colours if `paint` is set.
     fn text(&self, paint: bool) -> String;
 }
 
-/// Something that is also printed as a line of a table.
+/// An object that can also be printed as a row of a table.
 pub trait Row: View {
-    /// What there is none of in an empty list; plural.
+    /// Plural noun for the message about an empty list.
     const NOUN: &'static str;
-    /// The headings.
+    /// Headings of the table.
     const COLUMNS: &'static [&'static str];
-    /// As many cells as headings.
+    /// Returns the cells, one per heading.
     fn cells(&self) -> Vec<Cell>;
 }
 
-/// No value where the API has an empty text.
+/// Returns `None` for an empty text, which the API uses for a missing value.
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }

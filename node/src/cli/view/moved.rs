@@ -1,4 +1,4 @@
-//! How many recipients a decision moved: `in-doubt resolve`, `dead-letter requeue` and `discard`.
+//! Number of recipients that a decision moved: `in-doubt resolve`, `dead-letter requeue` and `discard`.
 
 use serde::Serialize;
 
@@ -9,21 +9,20 @@ use crate::format;
 /// The answer to a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedView {
-    /// The run, as it was named; none for those of all runs.
+    /// The run as the user named it; null for dead letters of all runs.
     pub run: Option<String>,
-    /// What was done to them: `resolved`, `requeued`, `discarded`.
+    /// Participle of the decision: `resolved`, `requeued`, `discarded`.
     #[serde(skip)]
     pub verb: &'static str,
-    /// How many; of a dry run, how many it would be.
+    /// Recipients that the decision moved, or would move in a dry run.
     pub moved: u64,
-    /// How many of the requeued recipients were left, because they got an email of another run less than
-    /// the min gap away.
+    /// Recipients left unchanged, because they got an email of another run less than the min gap away.
     pub inside_gap: u64,
-    /// Log index of the last entry that did it; none where there was none.
+    /// Log index of the decision's last entry; null if it made none.
     pub index: Option<u64>,
-    /// Were they only counted?
+    /// True if the recipients were only counted.
     pub dry_run: bool,
-    /// Of doubts that were only counted: by cause and node.
+    /// Emails in doubt by cause and node; only in a dry run of `in-doubt resolve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupView>>,
 }

@@ -1,4 +1,4 @@
-//! What `optout …` prints.
+//! Output of `optout …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::cli::failure::BadRow;
 use crate::cli::instant::text;
 use crate::format;
 
-/// An opt-out that holds.
+/// An opt-out that was recorded, with its barrier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OptedOutView {
     recipient: String,
@@ -19,7 +19,7 @@ pub struct OptedOutView {
     barrier: BarrierView,
 }
 
-/// Whether an address has opted out.
+/// Tells if an address has opted out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OptOutCheckView {
     recipient: String,
@@ -29,7 +29,7 @@ pub struct OptOutCheckView {
     taken_back: Option<BackView>,
 }
 
-/// How an opt-out was taken back.
+/// How an opt-out was revoked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct BackView {
     index: u64,
@@ -37,7 +37,7 @@ struct BackView {
     reason: String,
 }
 
-/// An opt-out that is taken back; or would be, where nothing else stands there.
+/// Result of revoking an opt-out. `taken_back` is null if the opt-out was only checked and is not revoked yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TakenBackView {
     recipient: String,
@@ -118,7 +118,7 @@ impl View for OptOutCheckView {
     }
 }
 
-/// An opted-out recipient.
+/// A recipient that has opted out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OptOutView {
     recipient: String,
@@ -160,37 +160,37 @@ impl Record for OptOutView {
     }
 }
 
-/// A suppression list that was imported.
+/// Result of importing a suppression list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImportedView {
-    /// As it was named.
+    /// The file as the user named it.
     pub file: String,
     /// Rows with an address.
     pub rows: u64,
     /// Addresses that had not opted out before.
     pub added: u64,
-    /// Rows whose address had opted out before, or stands there again.
+    /// Rows whose address had opted out before, or occurs in an earlier row.
     pub known: u64,
-    /// Rows that cannot be used.
+    /// Unusable rows.
     pub bad_rows: u64,
-    /// The first thousand of them.
+    /// The first unusable rows, at most a thousand.
     pub bad: Vec<BadRowView>,
-    /// Log index of the last entry; none where there was none.
+    /// Log index of the last entry; null if there was none.
     pub index: Option<u64>,
-    /// Hand-offs that were past the gate.
+    /// Hand-offs that had passed the gate.
     pub crossed: Vec<CrossingView>,
-    /// Nodes that were silent, and whose lease was waited out.
+    /// Nodes that did not answer, and whose lease was waited out.
     pub unconfirmed: Vec<String>,
-    /// Were they only counted?
+    /// True if the rows were only counted.
     pub dry_run: bool,
 }
 
-/// A row that cannot be used.
+/// An unusable row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadRowView {
-    /// Its line in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Why the row is unusable.
     pub problem: String,
 }
 
@@ -201,7 +201,7 @@ impl From<BadRow> for BadRowView {
 }
 
 impl ImportedView {
-    /// Adds what became of so many rows.
+    /// Adds the answer to a request with this number of rows.
     pub fn take(&mut self, rows: u64, answer: v1::ImportOptOutsResponse) {
         self.rows += rows;
         self.added += answer.added;

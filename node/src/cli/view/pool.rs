@@ -1,4 +1,4 @@
-//! What `pool …` prints, and what a status says of a pool whose day is used up.
+//! Output of `pool …`, and the message of a status about a pool whose daily cap is used up.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -8,23 +8,23 @@ use super::{Row, View, some};
 use crate::cli::instant::text;
 use crate::format;
 
-/// A pool and what is set of it.
+/// A pool and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolView {
     name: String,
     relays: Vec<String>,
-    /// Empty: no warm-up.
+    /// Daily caps of the warm-up; empty without one.
     warm_up: Vec<u32>,
-    /// Null: no warm-up.
+    /// First day of the warm-up; null without one.
     first_day: Option<String>,
-    /// Null: no bound.
+    /// Limit of emails today; null without a limit.
     cap_today: Option<u32>,
-    /// Sent today, or perhaps, and under way; zero without a warm-up.
+    /// Recipients sent today, possibly sent, or claimed; zero without a warm-up.
     used_today: u32,
     waiting: u64,
-    /// When today ends.
+    /// End of today.
     until: Option<String>,
-    /// Null: nothing is set.
+    /// Log index of the settings; null if nothing is set.
     index: Option<u64>,
     reveille_headers: bool,
 }
@@ -47,7 +47,7 @@ impl From<v1::Pool> for PoolView {
 }
 
 impl PoolView {
-    /// That its day is used up, and what waits.
+    /// Returns a message that the cap is used up, with the number of waiting emails.
     pub fn told(&self) -> String {
         let cap = format::count(self.cap_today.unwrap_or_default().into());
         let waits = format::counted(self.waiting, "email");

@@ -1,4 +1,4 @@
-//! What `relay …` prints.
+//! Output of `relay …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -17,74 +17,74 @@ pub struct RelayView {
     host: String,
     port: u32,
     tls: String,
-    /// Null: the system's roots.
+    /// Path of the CA certificates; null for the system's roots.
     ca: Option<String>,
-    /// Null: the host.
+    /// Name that the certificate must have; null for the host.
     tls_name: Option<String>,
-    /// What each node's configuration calls the credentials. Null: no AUTH.
+    /// Name of the credentials in each node's configuration; null without AUTH.
     credentials: Option<String>,
-    /// Null: no bound.
+    /// Null without a limit.
     rate_per_second: Option<f64>,
     max_sessions: u32,
-    /// Null: half of the rate.
+    /// Null for half of the rate, or for no limit if the rate has none.
     late_rate_per_second: Option<f64>,
     weight: u32,
-    /// Null: the node that answered does not use it.
+    /// Null if the answering node does not use the relay.
     health: Option<HealthView>,
 }
 
-/// A relay as one node sees it.
+/// A relay's state on one node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HealthView {
     node: String,
-    /// `ready`, `throttled`, `failing`, `probing` or `parked`.
+    /// One of `ready`, `throttled`, `failing`, `probing`, `parked`.
     condition: String,
     cause: Option<String>,
-    /// When an email is tried.
+    /// When the node tries the relay again.
     until: Option<String>,
     sessions_open: u32,
     rate_per_second: f64,
 }
 
-/// Whether a node can talk to a relay.
+/// Result of a node's test of a relay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RelayTestView {
-    /// The relay.
+    /// Name of the relay.
     pub name: String,
-    /// Did a server answer there?
+    /// True if a server answered at the relay's address.
     pub reachable: bool,
-    /// The node that tried.
+    /// Name of the testing node.
     pub node: String,
-    /// How long it took.
+    /// Duration of the test.
     pub elapsed_ms: i64,
-    /// What it said first.
+    /// The server's greeting.
     pub banner: Option<String>,
-    /// What EHLO offers.
+    /// Extensions that EHLO offers.
     pub extensions: Vec<String>,
-    /// As `TLS 1.3`; null in the clear.
+    /// TLS version, such as `TLS 1.3`; null without TLS.
     pub tls_version: Option<String>,
-    /// The subject of the relay's certificate.
+    /// Subject of the relay's certificate.
     pub certificate_subject: Option<String>,
-    /// When that certificate ends.
+    /// Expiry of the relay's certificate.
     pub certificate_expires_at: Option<String>,
-    /// `PLAIN` or `LOGIN`, where the relay took it.
+    /// `PLAIN` or `LOGIN`, if the relay accepted it.
     pub auth_mechanism: Option<String>,
-    /// Where and why it failed.
+    /// Where the test failed, and why.
     pub problem: Option<String>,
-    /// What to do about it.
+    /// Next step after a failed test.
     pub next: Option<String>,
-    /// Null: the node that tried does not use it.
+    /// Null if the testing node does not use the relay.
     pub health: Option<HealthView>,
 }
 
-/// What an entry did, by its index.
+/// An object that was removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RemovedView {
-    /// What is gone.
+    /// Name of the removed object.
     pub name: String,
-    /// Log index.
+    /// Log index of the removal.
     pub index: u64,
-    /// Would it only be removed?
+    /// True if it would only be removed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
@@ -135,12 +135,12 @@ impl HealthView {
         }
     }
 
-    /// Does the node send no mail by it?
+    /// True if the node sends no email through the relay.
     fn is_left_alone(&self) -> bool {
         !matches!(self.condition.as_str(), "ready" | "throttled")
     }
 
-    /// All of it, for one relay.
+    /// Returns the whole state, for the view of one relay.
     fn text(&self) -> String {
         let until = self.until.as_ref().map(|until| format!(", tried at {until}"));
         let cause = self.cause.as_ref().map(|cause| format!(": {cause}"));
@@ -150,7 +150,7 @@ impl HealthView {
 }
 
 impl RelayTestView {
-    /// What a node found out about a relay.
+    /// Creates the view from a node's answer.
     pub fn new(name: String, test: v1::TestRelayResponse) -> RelayTestView {
         RelayTestView {
             name,
@@ -169,14 +169,14 @@ impl RelayTestView {
         }
     }
 
-    /// It takes a login where the test came to.
+    /// True if the relay offers AUTH at the point that the test reached.
     pub fn offers_auth(&self) -> bool {
         self.extensions
             .iter()
             .any(|offer| offer.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case("AUTH")))
     }
 
-    /// A relay that answers may be left alone all the same: for a quota, say.
+    /// Returns a warning if the relay answers but the node does not use it, for example because of a quota.
     pub fn left_alone(&self) -> Option<String> {
         let health = self.health.as_ref().filter(|health| health.is_left_alone())?;
         Some(format!("warning: it answers, but no mail goes out by it now: it is {}", health.text()))
@@ -184,12 +184,12 @@ impl RelayTestView {
 }
 
 impl RelayView {
-    /// Its own name.
+    /// Returns the relay's name.
     pub fn own_name(&self) -> &str {
         &self.name
     }
 
-    /// Its pool.
+    /// Returns the name of its pool.
     pub fn pool(&self) -> &str {
         &self.pool
     }

@@ -1,4 +1,4 @@
-//! What `run …` prints.
+//! Output of `run …`.
 
 use reveille_proto::admin::v1;
 use serde::{Serialize, Serializer};
@@ -13,7 +13,7 @@ use crate::format;
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunView {
-    /// Null: it was only checked, and is not there.
+    /// Null if it was only checked and does not exist.
     #[serde(serialize_with = "or_null")]
     run: String,
     tenant: String,
@@ -36,12 +36,12 @@ pub struct RunView {
     waited_for: Option<String>,
     canary: Option<CanaryView>,
     blocked: Option<String>,
-    /// Only of a run that was just paused or cancelled.
+    /// Set only in the answer to a pause or a cancellation.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
 }
 
-/// What has no value is null.
+/// Serializes a default value as null.
 fn or_null<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     (*value != T::default()).then_some(value).serialize(serializer)
 }
@@ -88,7 +88,7 @@ impl From<v1::Run> for RunView {
     }
 }
 
-/// The recipients of the canary (P6).
+/// Recipients and verdict of the canary (P6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct CanaryView {
     recipients: u32,
@@ -111,8 +111,8 @@ impl From<v1::RunCanary> for CanaryView {
 }
 
 impl CanaryView {
-    /// `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`; once it is decided, as it stood then: the run has
-    /// gone on since, and its own counts tell how they fare.
+    /// Returns text such as `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`. After the verdict, the
+    /// numbers are those at the verdict; the run's own counts show its present state.
     fn words(&self) -> String {
         let count = |count: u32| format::count(count.into());
         let (to_come, all) = (count(self.undecided), count(self.recipients));
@@ -157,7 +157,7 @@ impl CountsView {
         ]
     }
 
-    /// What is not zero, `sent` first.
+    /// Returns the counts that are not zero, `sent` first.
     fn words(&self) -> String {
         let others = self.named().into_iter().filter(|(name, count, _)| *count > 0 && *name != "sent");
         let others = others.map(|(name, count, _)| format!(", {name} {}", format::count(count.into())));
@@ -166,34 +166,34 @@ impl CountsView {
 }
 
 impl RunView {
-    /// With what its barrier proved.
+    /// Adds the result of the barrier.
     pub fn with_barrier(self, barrier: BarrierView) -> RunView {
         RunView { barrier: Some(barrier), ..self }
     }
 
-    /// Is nothing pending or claimed any more?
+    /// True if no recipient is pending or claimed.
     pub fn is_finished(&self) -> bool {
         self.counts.pending == 0 && self.counts.claimed == 0
     }
 
-    /// Is it held until an operator resumes it?
+    /// True if the run is held until an operator resumes it.
     pub fn is_paused(&self) -> bool {
         self.state == "paused"
     }
 
-    /// Why it is paused or has ended, where a reason was given.
+    /// Returns why the run is paused or has ended, if a reason was given.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// Recipients that are settled, and all of them.
+    /// Returns the number of settled recipients, and of all.
     pub fn progress(&self) -> (u64, u64) {
         let open = u64::from(self.counts.pending) + u64::from(self.counts.claimed);
         let all = u64::from(self.audience);
         (all.saturating_sub(open), all)
     }
 
-    /// One line of progress.
+    /// Returns one line of progress.
     pub fn sentence(&self) -> String {
         let (done, all) = self.progress();
         let waits = self.canary.as_ref().filter(|canary| canary.verdict == "undecided");
@@ -203,12 +203,12 @@ impl RunView {
         format!("{} {}: {done} of {all}, {counts}{canary}{blocked}", self.run, self.state)
     }
 
-    /// How its canary stands, or stood at its verdict.
+    /// Returns the state of its canary, at the verdict if there is one.
     pub fn canary(&self) -> Option<String> {
         self.canary.as_ref().map(CanaryView::words)
     }
 
-    /// A run is finished when none is pending or claimed: those in doubt wait for a decision.
+    /// Returns a message about recipients in doubt, which need a decision even after the run is finished.
     pub fn left_in_doubt(&self) -> Option<String> {
         let count = self.counts.in_doubt;
         (count > 0).then(|| {
@@ -221,7 +221,7 @@ impl RunView {
         })
     }
 
-    /// What a cancel would do to it.
+    /// Returns what a cancellation would do.
     pub fn would_cancel(&self) -> String {
         let CountsView { pending, claimed, in_doubt, .. } = self.counts;
         let recipients = format::counted(pending.into(), "recipient");
@@ -234,7 +234,7 @@ impl RunView {
         format!("{recipients} would be cancelled{rest}")
     }
 
-    /// One that was only checked, and has no number.
+    /// Returns the card of a run that was only checked and has no name.
     fn would_open(&self, paint: bool) -> String {
         let pairs = vec![
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
@@ -269,7 +269,7 @@ impl View for RunView {
             None => self.state.clone(),
         };
         let nominal = match self.cause.as_str() {
-            // Its name says so.
+            // The nominal of a trigger already names its cause.
             "trigger" => self.nominal.clone(),
             cause => format!("{} ({})", self.nominal, cause.replace('_', " ")),
         };
@@ -311,7 +311,7 @@ impl View for RunView {
     }
 }
 
-/// What a trigger opened, or would open, and the runs that it cancels.
+/// The run that a trigger opened or would open, and the runs that it cancels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TriggerView {
     #[serde(flatten)]
@@ -320,7 +320,7 @@ pub struct TriggerView {
     cancelled_runs_more: u32,
 }
 
-/// A run that another one cancels when it opens.
+/// A run that is cancelled because another one opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct CancelledRunView {
     run: String,
@@ -341,7 +341,7 @@ impl From<v1::TriggerScheduleResponse> for TriggerView {
 }
 
 impl CancelledRunView {
-    /// `r12.0: 300 recipients cancelled, 14 claimed`
+    /// Returns text such as `r12.0: 300 recipients cancelled, 14 claimed`.
     fn words(&self) -> String {
         let cancelled = format::counted(self.cancelled.into(), "recipient");
         let claimed = match self.claimed {

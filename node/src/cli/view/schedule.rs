@@ -1,4 +1,4 @@
-//! What `schedule …` prints.
+//! Output of `schedule …`.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +22,16 @@ pub struct ScheduleView {
     state: String,
     reason: Option<String>,
     when: String,
-    /// What a cron expression with `H` came to.
+    /// The cron expression in which `H` is resolved.
     hashed_cron: Option<String>,
     zone: String,
     start: Option<String>,
     end: Option<String>,
     max_runs: Option<u32>,
     next: Vec<InstantView>,
-    /// The run that its next instant waits for.
+    /// The run that the next instant waits for; null if it does not wait.
     waits_for: Option<String>,
-    /// A campaign made it.
+    /// True if a campaign created the schedule.
     of_campaign: bool,
     recipients: u32,
     content_hash: String,
@@ -42,40 +42,40 @@ pub struct ScheduleView {
     etag: String,
     index: u64,
     labels: BTreeMap<String, String>,
-    /// The cluster's clock at the time of the answer.
+    /// The cluster's time when it answered.
     #[serde(skip)]
     now: Timestamp,
-    /// Only of a schedule that was just created, or checked.
+    /// Set only in the answer to a creation or its check.
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
     creation: Option<CreationView>,
 }
 
-/// How a creation went.
+/// Result of a creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CreationView {
-    /// False when it existed with the same body, or was only checked.
+    /// False if the schedule existed with the same body, or was only checked.
     pub created: bool,
-    /// Recipients that another one stands for.
+    /// Recipients that were left out as duplicates.
     pub duplicates: Vec<DuplicateView>,
     /// Rows that were left out.
     pub bad_rows: Vec<BadRowView>,
 }
 
-/// A recipient that another one stands for; lines of the file, or places on the command line, from 1.
+/// A duplicate recipient. Numbers are lines of the file, or places on the command line, from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DuplicateView {
-    /// Of the one that is left out.
+    /// Line of the recipient that is left out.
     pub line: u64,
-    /// Of the one that is kept.
+    /// Line of the recipient that is kept.
     pub same_as: u64,
 }
 
 /// A row that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadRowView {
-    /// Its line.
+    /// Line number of the row.
     pub line: u64,
-    /// What is wrong with it.
+    /// Why the row is unusable.
     pub problem: String,
 }
 
@@ -94,30 +94,30 @@ struct PoliciesView {
     jitter_ms: i64,
 }
 
-/// What a resume does, or would do.
+/// Result of a resume, or of its dry run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResumeView {
-    /// The schedule.
+    /// The schedule that is resumed.
     #[serde(flatten)]
     pub schedule: ScheduleView,
-    /// Missed instants that open, at most ten named.
+    /// Missed instants that open, at most ten.
     pub opens: Vec<InstantView>,
-    /// How many open.
+    /// Number of missed instants that open.
     pub opens_count: u32,
-    /// How many are explained instead.
+    /// Number of missed instants that are explained in the history instead.
     pub explained_count: u32,
 }
 
-/// A schedule that is gone.
+/// A schedule that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeletedView {
-    /// Its name.
+    /// Name of the schedule.
     pub name: String,
-    /// Log index.
+    /// Log index of the deletion.
     pub index: u64,
-    /// Its runs that are still open.
+    /// Runs of the schedule that are still open.
     pub open_runs: Vec<String>,
-    /// Would it only be deleted?
+    /// True if it would only be deleted.
     pub dry_run: bool,
 }
 
@@ -147,7 +147,7 @@ impl From<v1::Schedule> for ScheduleView {
             etag: schedule.etag,
             index: schedule.index,
             labels: schedule.labels,
-            // An older node tells no clock.
+            // An older node does not send its time.
             now: schedule.now.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now),
             creation: None,
         }
@@ -184,22 +184,22 @@ impl From<v1::ResumeScheduleResponse> for ResumeView {
 }
 
 impl ScheduleView {
-    /// With how its creation went.
+    /// Adds the result of the creation.
     pub fn with_creation(self, creation: CreationView) -> ScheduleView {
         ScheduleView { creation: Some(creation), ..self }
     }
 
-    /// Its own name.
+    /// Returns the schedule's name.
     pub fn own_name(&self) -> &str {
         &self.name
     }
 
-    /// What it does, in a word.
+    /// Returns the state in one word.
     pub fn state(&self) -> &str {
         &self.state
     }
 
-    /// Its next instants.
+    /// Returns the next instants.
     pub fn next(&self) -> &[InstantView] {
         &self.next
     }
@@ -219,7 +219,7 @@ impl ScheduleView {
     }
 }
 
-/// As the flags would say it.
+/// Returns the pattern in the syntax of the flags.
 fn when_text(when: &v1::When) -> String {
     use v1::when::Pattern;
     match &when.pattern {
@@ -231,7 +231,7 @@ fn when_text(when: &v1::When) -> String {
         }
         Some(Pattern::Every(every)) => {
             let period = format::duration(every.period.as_ref().map(duration_ms).unwrap_or_default());
-            // The Unix epoch is the default.
+            // The Unix epoch is the default anchor.
             match every.anchor.filter(|anchor| (anchor.seconds, anchor.nanos) != (0, 0)) {
                 Some(anchor) => format!("every {period} from {}", text(Some(&anchor)).unwrap_or_default()),
                 None => format!("every {period}"),
@@ -325,7 +325,7 @@ impl Row for ScheduleView {
     }
 }
 
-/// The same, with its labels in the table: where it was chosen by them.
+/// A schedule with its labels in the table, for a list that was selected by labels.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct LabelledView(pub ScheduleView);

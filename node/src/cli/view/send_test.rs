@@ -1,4 +1,4 @@
-//! What `template send-test` prints: what became of one mail.
+//! Output of `template send-test`: the outcome of one email.
 
 use reveille_proto::admin::v1::{self, RecipientState};
 use serde::Serialize;
@@ -6,52 +6,52 @@ use serde::Serialize;
 use super::sheet::{Cell, Tone, card};
 use super::{View, some};
 
-/// What became of it.
+/// Outcome of the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A relay took it.
+    /// A relay accepted the email.
     Accepted,
-    /// A relay refused it for good, or it could not be composed.
+    /// A relay refused the email permanently, or it could not be composed.
     Refused,
-    /// It was handed off, and no answer is known.
+    /// The email was handed off, and the relay's reply is unknown.
     InDoubt,
-    /// It was not sent in time, and never will be.
+    /// The email was not sent in time and never will be.
     Expired,
     /// The address has opted out.
     Suppressed,
-    /// Its run was cancelled.
+    /// The run was cancelled.
     Cancelled,
-    /// It was in doubt, and the operator took it as sent.
+    /// The email was in doubt, and an operator decided to take it as sent.
     Assumed,
-    /// Not settled yet.
+    /// The recipient is not settled yet.
     Waiting,
-    /// It was only checked, and nothing stands against it.
+    /// The email was only checked, and can be sent.
     WouldSend,
 }
 
-/// One test mail.
+/// One test email.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SendTestView {
-    /// Its run; none where it was only checked.
+    /// Name of the run; null if the email was only checked.
     pub run: Option<String>,
-    /// The recipient.
+    /// Address of the recipient.
     pub recipient: String,
-    /// What became of it.
+    /// Outcome of the email.
     pub outcome: Outcome,
-    /// The relay that took it, refused it, or gave no answer.
+    /// The relay that accepted or refused the email, or did not reply.
     pub relay: Option<String>,
-    /// The code of its answer, or of the refusal.
+    /// Reply code of the relay.
     pub code: Option<u32>,
-    /// Enhanced status code.
+    /// Enhanced status code of the reply.
     pub enhanced: Option<String>,
-    /// The words of the answer.
+    /// Text of the reply.
     pub text: Option<String>,
-    /// The node that had it in hand.
+    /// The node of the event that decided the outcome.
     pub node: Option<String>,
-    /// Why, where no answer says it.
+    /// Why, if there is no reply that says it.
     pub detail: Option<String>,
-    /// Was it only checked?
+    /// True if the email was only checked.
     pub dry_run: bool,
 }
 
@@ -67,7 +67,7 @@ impl From<v1::ExplainResponse> for SendTestView {
             RecipientState::Assumed => Outcome::Assumed,
             RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified => Outcome::Waiting,
         };
-        // What decided it; of an email that was not sent in time, what it waited for.
+        // Names of the events that decide an outcome. For an email that was not sent in time: what it waited for.
         let decisive: &[&str] = match outcome {
             Outcome::Accepted => &["sent", "sent after all"],
             Outcome::Refused => &["refused", "not composed", "given up"],
@@ -77,9 +77,9 @@ impl From<v1::ExplainResponse> for SendTestView {
             Outcome::Cancelled => &["cancelled"],
         };
         let event = story.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
-        // An answer names its relay; an email that was not taken names it in an earlier event.
+        // A reply's event names its relay. For an email that was not accepted, an earlier event names it.
         let relay = story.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
-        // A waiting recipient has perhaps not been tried yet: that is no reason.
+        // A waiting recipient may not have been tried yet, so its last event is no reason.
         let event = event.or(story.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
         SendTestView {
             run: some(story.run),
@@ -97,14 +97,14 @@ impl From<v1::ExplainResponse> for SendTestView {
 }
 
 impl SendTestView {
-    /// One that was only checked.
+    /// Creates the view of an email that was only checked.
     pub fn checked(recipient: String, opted_out: bool) -> SendTestView {
         let outcome = if opted_out { Outcome::Suppressed } else { Outcome::WouldSend };
         let (run, relay, code, enhanced, text, node, detail) = Default::default();
         SendTestView { run, recipient, outcome, relay, code, enhanced, text, node, detail, dry_run: true }
     }
 
-    /// With what it waited for before, where the end came by the clock.
+    /// Adds what an expired email waited for before its end.
     pub fn after(self, waited: Option<String>) -> SendTestView {
         match self.outcome {
             Outcome::Expired => SendTestView { detail: waited.or(self.detail), ..self },
@@ -112,19 +112,19 @@ impl SendTestView {
         }
     }
 
-    /// The answer as it is written.
+    /// Returns the relay's reply as one text.
     fn answer(&self) -> Option<String> {
         let code = self.code?.to_string();
         let parts = [Some(code.as_str()), self.enhanced.as_deref(), self.text.as_deref()];
         Some(parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
     }
 
-    /// The relay behind a word, where it is known.
+    /// Returns the relay after `word`, or an empty text if it is unknown.
     fn by(&self, word: &str) -> String {
         self.relay.as_ref().map(|relay| format!("{word}{relay}")).unwrap_or_default()
     }
 
-    /// In one line.
+    /// Returns the outcome in one line.
     pub fn sentence(&self) -> String {
         let why = self.answer().or_else(|| self.detail.clone()).unwrap_or_else(|| "nothing is known of it".to_owned());
         match self.outcome {

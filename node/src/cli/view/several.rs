@@ -1,4 +1,4 @@
-//! What `schedule pause -l` and `schedule resume -l` print: what became of each schedule.
+//! Output of `schedule pause -l` and `schedule resume -l`: the outcome of each schedule.
 
 use serde::Serialize;
 
@@ -6,21 +6,21 @@ use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::format;
 
-/// What became of a schedule.
+/// Outcome of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It fires no more.
+    /// The schedule was paused.
     Paused,
-    /// It fires again.
+    /// The schedule was resumed.
     Resumed,
-    /// It would fire no more.
+    /// The schedule would be paused.
     WouldPause,
-    /// It would fire again.
+    /// The schedule would be resumed.
     WouldResume,
-    /// The cluster refused it.
+    /// The cluster refused the change.
     Failed,
-    /// The cluster was not asked: an earlier one could not be answered.
+    /// Not requested, because an earlier schedule got no answer.
     NotAsked,
 }
 
@@ -38,7 +38,7 @@ impl Outcome {
     }
 }
 
-/// A schedule of several that were paused: it opens and explains nothing, so that is in no column.
+/// A schedule of several that were paused. A pause opens and explains nothing, so the table has no columns for that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PausedView(pub SeveralView);
@@ -46,34 +46,34 @@ pub struct PausedView(pub SeveralView);
 /// One schedule of several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeveralView {
-    /// Its name.
+    /// Name of the schedule.
     pub name: String,
-    /// What became of it.
+    /// Outcome of the schedule.
     pub outcome: Outcome,
-    /// Missed instants that open with a resume.
+    /// Missed instants that open at a resume.
     pub opens_count: u32,
-    /// Missed instants that are explained instead.
+    /// Missed instants that are explained in the history instead.
     pub explained_count: u32,
-    /// Why it failed.
+    /// Why the change failed; null otherwise.
     pub reason: Option<String>,
-    /// On which a resume is made.
+    /// Etag of the state that was shown, which a resume requires.
     #[serde(skip)]
     pub etag: String,
 }
 
 impl SeveralView {
-    /// Of a schedule that missed nothing.
+    /// Creates the view of a schedule that missed nothing.
     pub fn new(name: &str, outcome: Outcome) -> SeveralView {
         let (name, etag) = (name.to_owned(), String::new());
         SeveralView { name, outcome, opens_count: 0, explained_count: 0, reason: None, etag }
     }
 
-    /// With what a resume would do.
+    /// Adds what a resume would do.
     pub fn with_plan(self, etag: String, opens_count: u32, explained_count: u32) -> SeveralView {
         SeveralView { etag, opens_count, explained_count, ..self }
     }
 
-    /// For a question.
+    /// Returns the schedule for the confirmation question.
     pub fn in_words(&self) -> String {
         match (self.opens_count, self.explained_count) {
             (0, 0) => self.name.clone(),

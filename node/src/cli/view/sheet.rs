@@ -1,21 +1,21 @@
-//! How tables and cards look: no lines, headings in capitals, one colour a meaning.
+//! Formats tables and cards: no lines, headings in capitals, one colour per meaning.
 
 use crate::cli::harmless;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table};
 
-/// What a cell's colour says.
+/// Meaning of a cell, shown by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing.
+    /// No particular meaning.
     Plain,
     /// As it should be.
     Good,
-    /// The operator may want to look.
+    /// The operator may want to check it.
     Notable,
-    /// The operator must look.
+    /// The operator must act.
     Bad,
-    /// Beside the point.
+    /// Less important than the other cells.
     Dim,
 }
 
@@ -27,17 +27,17 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell of a tone.
+    /// Creates a cell with a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
         Cell { text: text.into(), tone }
     }
 
-    /// A count: dim when it is zero.
+    /// Creates a cell with a count, dim if it is zero.
     pub fn count(number: u64, tone: Tone) -> Cell {
         Cell::toned(crate::format::count(number), if number == 0 { Tone::Dim } else { tone })
     }
 
-    /// The text, or a dim dash.
+    /// Creates a cell with the text, or with a dim dash.
     pub fn or_dash(text: Option<&str>) -> Cell {
         text.map_or_else(|| Cell::toned("-", Tone::Dim), Cell::from)
     }
@@ -67,7 +67,7 @@ impl From<String> for Cell {
     }
 }
 
-/// A table with headings, without a line end at its end.
+/// Returns a table with headings, without a final line end.
 pub fn table(columns: &[&str], rows: Vec<Vec<Cell>>, paint: bool) -> String {
     let mut table = bare(paint);
     let heading = |text: &&str| {
@@ -78,7 +78,7 @@ pub fn table(columns: &[&str], rows: Vec<Vec<Cell>>, paint: bool) -> String {
     fill(table, rows, paint)
 }
 
-/// Names and values, one pair a line.
+/// Returns names and values, one pair per line.
 pub fn card(pairs: Vec<(&str, Cell)>, paint: bool) -> String {
     let rows = pairs.into_iter().map(|(name, value)| vec![Cell::toned(name, Tone::Dim), value]);
     fill(bare(paint), rows.collect(), paint)

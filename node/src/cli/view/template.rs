@@ -1,36 +1,36 @@
-//! What `template render` prints: one mail.
+//! Output of `template render`: one email.
 
 use serde::Serialize;
 
 use super::View;
 
-/// An email as one recipient reads it.
+/// An email as one recipient sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MailView {
-    /// The sender.
+    /// The sender's address.
     pub sender: String,
-    /// The recipient.
+    /// The recipient's address.
     pub recipient: String,
-    /// Where answers go, if elsewhere.
+    /// The address for replies, if it is not the sender.
     pub reply_to: Option<String>,
-    /// The subject.
+    /// The rendered subject.
     pub subject: String,
-    /// The content's own header fields.
+    /// Header fields that the content adds.
     pub headers: Vec<HeaderView>,
-    /// The plain text.
+    /// The plain text; null without one.
     pub text: Option<String>,
-    /// The HTML.
+    /// The HTML text; null without one.
     pub html: Option<String>,
-    /// As a relay gets it.
+    /// The message as a relay receives it.
     pub raw: String,
 }
 
-/// A header field.
+/// A header field of the content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeaderView {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its value.
+    /// Value of the field.
     pub value: String,
 }
 

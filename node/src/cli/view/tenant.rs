@@ -1,4 +1,4 @@
-//! What `tenant …` prints.
+//! Output of `tenant …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -7,18 +7,18 @@ use super::sheet::{Cell, card};
 use super::{Row, View};
 use crate::format;
 
-/// A tenant and its bounds.
+/// A tenant and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TenantView {
     name: String,
-    /// Null: no bound.
+    /// Null without a limit.
     rate_per_second: Option<f64>,
-    /// Null: no bound.
+    /// Null without a limit.
     concurrency: Option<u32>,
     share: u32,
-    /// Recipients under way now.
+    /// Recipients claimed now.
     claimed: u32,
-    /// Null: no bounds are recorded.
+    /// Log index of the limits; null if none are recorded.
     index: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What `schedule update` prints: the schedule, what changed on it, and its instants before and after.
+//! Output of `schedule update`: the schedule, its changed fields, and its instants before and after.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -10,28 +10,28 @@ use super::schedule::ScheduleView;
 use super::sheet::{Cell, Tone, table};
 use crate::format;
 
-/// Fields of a schedule that follow from others, or from every change.
+/// Fields that follow from other fields or change with every update; they are not listed as changes.
 const FOLLOWING: [&str; 5] = ["next", "etag", "index", "state", "waits_for"];
-/// Characters of a hash that are said.
+/// Characters of a hash that are shown.
 const HASH_SHOWN: usize = 12;
 
-/// A schedule that changed, or would.
+/// A schedule that was updated, or would be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UpdateView {
-    /// As it is, or would be.
+    /// The schedule after the update.
     #[serde(flatten)]
     schedule: ScheduleView,
-    /// Field by field; of policies, each.
+    /// Changed fields; each policy is a field.
     changes: Vec<ChangeView>,
-    /// The instants that were to come.
+    /// Next instants before the update.
     former_next: Vec<InstantView>,
-    /// Due instants of the former timing that open with it.
+    /// Due instants of the former timing that still open.
     opens_count: u32,
-    /// Missed instants of the former timing that are explained instead.
+    /// Missed instants of the former timing that are explained in the history instead.
     explained_count: u32,
 }
 
-/// One field that changed.
+/// One changed field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct ChangeView {
     field: String,
@@ -53,11 +53,11 @@ impl From<v1::UpdateScheduleResponse> for UpdateView {
 }
 
 fn value(schedule: &ScheduleView) -> Value {
-    // Texts, numbers and lists of them: there is nothing that JSON has no word for.
+    // Cannot fail: the value has only texts, numbers and lists of them.
     serde_json::to_value(schedule).unwrap_or_default()
 }
 
-/// Fields that differ; a part of a part is named `policies.catch_up`.
+/// Adds the fields that differ. A nested field is named like `policies.catch_up`.
 fn differences(changes: &mut Vec<ChangeView>, within: &str, from: &Value, to: &Value) {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => {
@@ -80,7 +80,7 @@ impl ChangeView {
         format!("{}: {} → {}", self.flag(), self.said(&self.from), self.said(&self.to))
     }
 
-    /// The field as its flag is called: `min-gap` for `policies.min_gap_ms`.
+    /// Returns the name of the field's flag: `min-gap` for `policies.min_gap_ms`.
     fn flag(&self) -> String {
         let field = self.field.strip_prefix("policies.").unwrap_or(&self.field);
         match field {
@@ -91,7 +91,7 @@ impl ChangeView {
         }
     }
 
-    /// A value in words: lengths of time as people say them, hashes cut short.
+    /// Returns a value for the user: durations with units, hashes shortened.
     fn said(&self, value: &Value) -> String {
         match value {
             Value::Null => "none".to_owned(),
@@ -105,7 +105,7 @@ impl ChangeView {
 }
 
 impl UpdateView {
-    /// What changes, for people.
+    /// Returns the changes, one line each.
     pub fn lines(&self) -> Vec<String> {
         if self.changes.is_empty() {
             return vec!["nothing changes: it is like that already".to_owned()];
@@ -122,7 +122,7 @@ impl UpdateView {
         lines
     }
 
-    /// The same change, made: with the schedule as it is now.
+    /// Returns the view after the update was made, with the schedule's present state.
     pub fn made(self, schedule: v1::Schedule) -> UpdateView {
         UpdateView { schedule: schedule.into(), ..self }
     }

@@ -1,4 +1,4 @@
-//! What `cluster upgrade …` prints.
+//! Output of `cluster upgrade …`.
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use super::View;
 use super::sheet::{Cell, Tone, card, table};
 
-/// How far a rolling upgrade is.
+/// Progress of a rolling upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpgradeView {
-    /// The ledger's level.
+    /// Present level of the ledger.
     pub level: u32,
     /// The highest level that all nodes have announced.
     target_level: u32,
     /// The highest level that any node has announced.
     highest_level: u32,
     nodes: Vec<UpgradeNodeView>,
-    /// What keeps the level from rising to the highest one.
+    /// Why the level cannot yet rise to `highest_level`.
     obstacles: Vec<String>,
 }
 
@@ -26,18 +26,18 @@ pub struct UpgradeNodeView {
     id: String,
     name: String,
     votes: bool,
-    /// None: it never came up.
+    /// Null if the node has never started in this cluster.
     level: Option<u32>,
-    /// None: it does not answer.
+    /// Null if the node does not answer.
     version: Option<String>,
 }
 
-/// The end of an upgrade.
+/// Result of finishing an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FinishedView {
-    /// The ledger's level now.
+    /// Present level of the ledger.
     pub level: u32,
-    /// Was it raised by this command?
+    /// True if this command raised the level.
     pub raised: bool,
 }
 
@@ -61,12 +61,12 @@ impl From<v1::UpgradeNode> for UpgradeNodeView {
 }
 
 impl UpgradeView {
-    /// The level to which the ledger can be raised now.
+    /// Returns the level to which the ledger can be raised now, or `None`.
     pub fn can_rise_to(&self) -> Option<u32> {
         (self.target_level > self.level).then_some(self.target_level)
     }
 
-    /// What stands in the way, and the next command.
+    /// Returns the obstacles and the next command.
     pub fn remarks(&self) -> Vec<String> {
         let next = self
             .can_rise_to()

@@ -1,20 +1,20 @@
-//! What `version` prints.
+//! Output of `version`.
 
 use serde::Serialize;
 
 use super::View;
 use super::sheet::card;
 
-/// This binary.
+/// Versions of this binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VersionView {
-    /// Of the binary.
+    /// Release of the binary.
     pub version: &'static str,
-    /// Of its time zone database.
+    /// Release of its time zone database.
     pub tzdb: &'static str,
-    /// The ledger level that it applies.
+    /// The highest ledger level that it can apply.
     pub level: u32,
-    /// Places at which a variable can make it die: of a build for tests only.
+    /// Points at which an environment variable can crash the process; only in test builds.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub crash_points: &'static [&'static str],
 }
