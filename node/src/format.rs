@@ -1,8 +1,9 @@
-//! Numbers as people read them, for tables, progress and warnings; `-o json` prints the numbers themselves.
+//! Formats numbers for tables, progress lines and warnings. `-o json` prints the raw numbers instead.
 
 use jiff::Timestamp;
 
-/// A duration in its two largest units: `3h 12m`, `45s`, `90d`. Milliseconds below a second.
+/// Formats a duration in its two largest units: `3h 12m`, `45s`, `90d`. Below one second it shows milliseconds. Ignores
+/// the sign.
 pub fn duration(milliseconds: i64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
     let mut left = milliseconds.unsigned_abs();
@@ -20,7 +21,7 @@ pub fn duration(milliseconds: i64) -> String {
     parts.join(" ")
 }
 
-/// How far an instant is from `now`: `in 3h 12m`, `45s ago`.
+/// Formats the distance of an instant from `now`: `in 3h 12m`, `45s ago`.
 pub fn distance(instant: Timestamp, now: Timestamp) -> String {
     let milliseconds = instant.as_millisecond() - now.as_millisecond();
     match milliseconds {
@@ -29,7 +30,7 @@ pub fn distance(instant: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A count with its digits in groups: `1,234,567`.
+/// Formats a count with its digits in groups: `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -42,7 +43,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// So many a second: `13,889`, and below ten to a tenth, as `0.5`.
+/// Formats a rate per second: `13,889`. Rates below ten get one decimal, such as `0.5`.
 pub fn rate(per_second: f64) -> String {
     let tenths = (per_second * 10.0).round() as u64;
     match (tenths / 10, tenths % 10) {
@@ -52,7 +53,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// `no recipients`, `1 recipient`, `2 recipients`.
+/// Formats a count with its noun: `no recipients`, `1 recipient`, `2 recipients`.
 pub fn counted(number: u64, noun: &str) -> String {
     match number {
         0 => format!("no {noun}s"),

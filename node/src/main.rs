@@ -1,4 +1,4 @@
-//! The binary `reveille`: a node of a cluster, and the commands that speak to one.
+//! The binary `reveille`: a node of a cluster, and the commands that call one.
 
 mod cli;
 mod demo;

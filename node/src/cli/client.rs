@@ -1,9 +1,9 @@
-//! Asks the cluster: tries the addresses in turn, and knows what a lost answer means.
+//! Sends requests to the cluster: tries its addresses in turn, and decides what a lost answer means.
 //!
-//! Any node takes any request, so an address is as good as another. A node that says UNAVAILABLE with a
-//! reason has done nothing, and the next one is asked; that goes on for [`PATIENCE`], because a fail-over
-//! takes about a second, unless a node says that it heard no leader for longer than that. An answer that is lost on its way is another matter: the request may have been
-//! done. Whether it is asked again stands in its [`Nature`].
+//! Any node accepts any request. A node that answers UNAVAILABLE with a reason has done nothing, so the client tries
+//! the next address. It repeats this for [`PATIENCE`], because a fail-over takes about a second. Nodes that have had no
+//! leader for longer than an election takes are no reason to wait. After a lost answer the request may have been
+//! carried out; its [`Nature`] decides if it is repeated.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,30 +19,30 @@ use super::failure::{Exit, Failure};
 use crate::server::admin::LEADERLESS;
 use crate::server::config::Config;
 
-/// How long a command waits for some node to take its request, while nodes answer that none can.
+/// Time limit for retries while nodes answer that they cannot accept the request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The first pause between two rounds over all addresses; it doubles.
+/// First pause between two rounds over all addresses. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// A node on a reachable network takes a connection within this.
+/// Time limit of a connection attempt; a node on a reachable network accepts within it.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// A silent peer is asked for a sign of life this often, and given up after [`ALIVE_WITHIN`].
+/// Interval of HTTP/2 pings on a silent connection, which is given up after [`ALIVE_WITHIN`].
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 const ALIVE_WITHIN: Duration = Duration::from_secs(10);
-/// What `tonic` says of an answer that is plain HTTP.
+/// Message of `tonic` for an answer in plain HTTP.
 const NO_GRPC: &str = "grpc-status header missing";
 
-/// What a lost answer means for a request.
+/// Retry safety: whether a request may be repeated after its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// It changes nothing.
+    /// The request changes nothing.
     Read,
-    /// Asked twice, it does the same as once.
+    /// A repetition has no further effect.
     Repeatable,
-    /// Asked twice, it may do more than once: never repeated here.
+    /// A repetition may have a further effect, so the client never repeats it.
     Once,
 }
 
-/// The way to the cluster, for one command.
+/// Client for the admin API, for one command.
 #[derive(Debug)]
 pub struct Client {
     addresses: Vec<String>,
@@ -50,28 +50,28 @@ pub struct Client {
     patience: Duration,
     request_id: String,
     channels: Mutex<BTreeMap<String, Channel>>,
-    /// What was asked last and may not be answered yet.
+    /// Retry safety of the request in progress. `None` when no answer is outstanding.
     asking: Mutex<Option<Nature>>,
-    /// The place of the address that answered last: it is asked first.
+    /// Index of the address that answered last, which is tried first.
     answered: Mutex<Option<usize>>,
 }
 
-/// How one attempt at one address ended, other than well.
+/// How an attempt at one address failed.
 enum Missed {
-    /// No connection: nothing was asked.
+    /// No connection, so no request was sent.
     Unreachable(Failure),
-    /// The node said that it cannot, and did nothing.
+    /// The node answered that it cannot accept the request, and did nothing.
     NotNow(Failure),
-    /// It said so because there is no leader, and an election would long be over.
+    /// The node did nothing because it has had no leader for longer than an election takes.
     Leaderless(Failure),
     /// The connection broke before the answer.
     Lost(Failure),
-    /// An answer that another node would give too, or the end of the time.
+    /// An answer that every node would give, or the end of the timeout.
     Final(Failure),
 }
 
 impl Client {
-    /// `within` bounds the whole command; none means that it goes on until it is interrupted.
+    /// `within` limits the whole command. `None` sets no limit.
     pub fn new(addresses: Vec<String>, within: Option<Duration>, request_id: String) -> Client {
         Client {
             addresses,
@@ -84,22 +84,22 @@ impl Client {
         }
     }
 
-    /// Tries each address once and returns what came of it: the caller repeats the call.
+    /// Makes the client try each address once per request; the caller then repeats the request.
     pub fn of_one_round(self) -> Client {
         Client { patience: Duration::ZERO, ..self }
     }
 
-    /// The id under which this command may be asked again.
+    /// Returns the id under which this command may be repeated.
     pub fn request_id(&self) -> &str {
         &self.request_id
     }
 
-    /// Bounds what follows anew: a command that goes on gives each of its looks a time of its own.
+    /// Sets a new deadline from now on. A watching command sets one for each read.
     pub fn give(&self, within: Duration) {
         *self.deadline.lock() = Some(Instant::now() + within);
     }
 
-    /// The address that answered last.
+    /// Returns the address that answered last.
     pub fn answered_by(&self) -> Option<String> {
         self.addresses.get((*self.answered.lock())?).cloned()
     }
@@ -108,14 +108,14 @@ impl Client {
         *self.deadline.lock()
     }
 
-    /// All addresses with their places, the one that answered last in front.
+    /// Returns all addresses with their indices. The one that answered last comes first.
     fn in_turn(&self) -> impl Iterator<Item = (usize, &String)> {
         let first = self.answered.lock().unwrap_or_default();
         let all = self.addresses.iter().enumerate();
         all.clone().skip(first).chain(all.take(first))
     }
 
-    /// Asks a question of one answer.
+    /// Sends a unary or streaming request, and returns the first successful answer.
     pub async fn ask<Q, A, F, Fut>(&self, nature: Nature, question: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
@@ -136,7 +136,7 @@ impl Client {
     {
         let patience = Instant::now() + self.patience;
         let mut pause = FIRST_PAUSE;
-        // What may have happened stays so, whatever other nodes say later.
+        // If an answer was lost, the request may have been done, whatever other nodes answer later.
         let mut lost = None;
         loop {
             let mut refused = None;
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// Ctrl-C came: what is known of the question that was under way.
+    /// Returns the failure after Ctrl-C. It says if the request in progress may have been carried out.
     pub fn interrupted(&self) -> Failure {
         let failure =
             |message: &str| Failure { reason: "INTERRUPTED".into(), message: message.to_owned(), ..Failure::default() };
@@ -186,7 +186,7 @@ impl Client {
         let answer = match self.deadline() {
             None => call(channel, request).await,
             Some(deadline) => {
-                // The deadline travels with the request, so that the node stops work whose answer comes too late.
+                // The deadline is sent with the request, so that the node stops work that would be too late.
                 request.set_timeout(deadline.saturating_duration_since(Instant::now()));
                 let late = Status::deadline_exceeded("");
                 timeout_at(deadline, call(channel, request)).await.unwrap_or(Err(late))
@@ -195,7 +195,7 @@ impl Client {
         answer.map(Response::into_inner).map_err(|status| self.missed(address, nature, &status))
     }
 
-    /// What a status means: said by a node, or made up here because the connection broke.
+    /// Classifies a status: the node sent it, or `tonic` made it because the connection broke.
     fn missed(&self, address: &str, nature: Nature, status: &Status) -> Missed {
         use tonic::Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
         let answered = status.get_details_error_info().is_some();
@@ -207,7 +207,7 @@ impl Client {
             Unavailable if is_leaderless(status) => Missed::Leaderless(Failure::of_status(status)),
             Unavailable if answered => Missed::NotNow(Failure::of_status(status)),
             DeadlineExceeded => Missed::Final(self.timed_out(nature, status)),
-            // `tonic` times its own request and calls that a cancellation.
+            // `tonic` reports the end of the request's own timeout as a cancellation.
             Cancelled if !answered && self.is_over() => Missed::Final(self.timed_out(nature, status)),
             Unavailable | Unknown | Internal | Cancelled if !answered => {
                 self.channels.lock().remove(address);
@@ -289,7 +289,7 @@ impl Client {
     }
 }
 
-/// The address answers in HTTP, as a node does at its `--http`.
+/// Failure for an address that answers in plain HTTP, as a node does at its `--http` port.
 fn not_admin(address: &str) -> Failure {
     let next = format!(
         "name the admin port: {} unless --listen says otherwise, and `admin=` in the node's first log line",
@@ -305,12 +305,12 @@ fn not_admin(address: &str) -> Failure {
     }
 }
 
-/// Does the node say that it has waited for a leader in vain?
+/// True if the node reports that it has waited for a leader in vain.
 fn is_leaderless(status: &Status) -> bool {
     status.get_details_error_info().is_some_and(|info| info.metadata.contains_key(LEADERLESS))
 }
 
-/// Does a broken stream deserve another try, perhaps at another node?
+/// True if a broken stream may succeed when it is requested again, at this node or another.
 pub fn is_passing(status: &Status) -> bool {
     use tonic::Code::{Cancelled, Internal, Unavailable, Unknown};
     let answered = status.get_details_error_info().is_some();
@@ -325,7 +325,7 @@ fn cause(status: &Status) -> String {
     std::error::Error::source(status).map_or_else(|| status.message().to_owned(), innermost)
 }
 
-/// What the operating system said, under the layers of libraries.
+/// Returns the innermost error, usually that of the operating system.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,24 +1,25 @@
-//! Whose clock is wrong, by what one node read of all: for `cluster status` and `doctor`.
+//! Finds nodes whose clock is wrong, from offsets that one node measured; for `cluster status` and `doctor`.
 //!
-//! Offsets are against the clock of the node that answered, and that clock may be the wrong one. So each is compared
-//! with the median, and a node is blamed only where a majority is near the median: of two clocks that differ
-//! either may be wrong. Pure.
+//! Offsets are relative to the answering node's clock, which may be the wrong one. So each offset is compared with the
+//! median. A node is blamed only if a majority is near the median: of two clocks that differ, either may be wrong.
+//! Pure.
 
-/// Two clocks agree within this (P18). Milliseconds.
+/// Two clocks agree if they differ by at most this (P18). Milliseconds.
 pub const AGREE_WITHIN_MS: i64 = 2_000;
 
-/// What the offsets tell.
+/// Result of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
-    /// All agree.
+    /// All clocks agree.
     Agree,
-    /// A majority agrees, and these are off it, by so many milliseconds; above zero: ahead.
+    /// A majority agrees, and these nodes differ from the median by this many milliseconds. Positive means ahead.
     Off(Vec<(&'a str, i64)>),
-    /// They differ, and none can be blamed: the two that are farthest apart, the one behind first.
+    /// The clocks differ, and no node can be blamed. Holds the two nodes farthest apart, the slower one first, and
+    /// their distance in milliseconds.
     Apart(&'a str, &'a str, i64),
 }
 
-/// Judges offsets by name; milliseconds against any clock that is the same for all.
+/// Judges the named nodes' offsets in milliseconds, all relative to the same clock.
 pub fn judge<'a>(offsets: impl Iterator<Item = (&'a str, i64)>) -> Verdict<'a> {
     let mut read: Vec<(i64, &str)> = offsets.map(|(name, offset)| (offset, name)).collect();
     read.sort_unstable();

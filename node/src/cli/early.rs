@@ -1,7 +1,7 @@
-//! What must be known before the command line is read: how its own errors are shown.
+//! Reads two flags before the parser runs: they decide how errors of the command line are shown.
 //!
-//! A mistyped flag is an error like any other: with `-o json` it is an object, with `--color never` or
-//! NO_COLOR it is plain. So two flags are looked for by hand, before the parser runs.
+//! A mistyped flag must be reported like any other error: as an object with `-o json`, and without colours with
+//! `--color never` or NO_COLOR.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ErrorKind};
 
 use super::failure::{Exit, Failure};
 
-/// What the raw arguments say about showing errors.
+/// How the raw arguments ask for errors to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early {
     json: bool,
@@ -19,7 +19,7 @@ pub struct Early {
 }
 
 impl Early {
-    /// Looks through the raw arguments; what it does not understand it leaves to the parser.
+    /// Reads the raw arguments. Unknown words are left to the parser.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Early {
         let words: Vec<String> = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let color = match value_of(&words, &["--color"]) {
@@ -30,18 +30,18 @@ impl Early {
         Early { json: value_of(&words, &["--output", "-o"]) == Some("json"), color }
     }
 
-    /// For the parser's own help and errors.
+    /// Returns the colour choice for the parser's own help and errors.
     pub fn color(self) -> ColorChoice {
         self.color
     }
 
-    /// Prints what the parser says: help and version on stdout, an error on stderr.
+    /// Prints the parser's output: help and version on stdout, an error on stderr.
     pub fn refuse(self, error: &clap::Error) -> ExitCode {
         let is_error = error.use_stderr();
         if is_error && self.json {
             eprintln!("{}", failure(error).to_json());
         } else {
-            // The error goes to a closed pipe: no reader is left.
+            // Printing fails only if the reader closed the pipe, and then it is not needed.
             let _ = error.print();
         }
         let exit = if is_error { Exit::Usage } else { Exit::Done };
@@ -49,7 +49,7 @@ impl Early {
     }
 }
 
-/// The last value of a flag, written `--flag value`, `--flag=value`, `-f value` or `-fvalue`.
+/// Returns the last value of a flag, written `--flag value`, `--flag=value`, `-f value` or `-fvalue`.
 fn value_of<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
     let words = words.split(|word| word == "--").next().unwrap_or_default();
     let mut found = None;

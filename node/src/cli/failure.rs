@@ -1,7 +1,7 @@
-//! How a command fails: what, where, why, and the next command to try; and the exit code for scripts.
+//! The failure of a command: what failed, where, why, the next command to try, and the exit code for scripts.
 //!
-//! The reasons are those of `reveille.admin.v1.ErrorReason` without their prefix, and a few of our own for
-//! what never reached a node: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
+//! Reasons are those of `reveille.admin.v1.ErrorReason` without their prefix. Failures that never reached a node have
+//! their own: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
 
 use std::fmt;
 use std::path::Path;
@@ -13,34 +13,34 @@ use tonic_types::{FieldViolation, StatusExt};
 
 use super::format;
 
-/// What a script learns from the exit code. Numbers are fixed.
+/// Exit code of a command. The numbers are fixed, because scripts use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: all of it.
+    /// 0: everything was done.
     Done,
-    /// 1: none of what follows.
+    /// 1: a failure without an exit code of its own.
     #[default]
     General,
-    /// 2: the command line, or a value in it, cannot be meant.
+    /// 2: the command line, a value in it, or a file is invalid.
     Usage,
-    /// 3: what was named does not exist.
+    /// 3: a named object does not exist.
     NotFound,
-    /// 4: the state stands against it, or the etag is stale.
+    /// 4: the object's state does not allow the request, or the etag is stale.
     Conflict,
-    /// 5: no node answers, no leader, or no quorum.
+    /// 5: no node answers, or there is no leader or no quorum.
     NoQuorum,
     /// 6: not allowed.
     Denied,
-    /// 7: some of it.
+    /// 7: only a part was done.
     Partly,
-    /// 8: no answer in time; it may have happened.
+    /// 8: no answer in time; the request may have been carried out.
     TimedOut,
     /// 130: Ctrl-C.
     Interrupted,
 }
 
 impl Exit {
-    /// The number that the shell sees.
+    /// Returns the number that the shell receives.
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -63,33 +63,33 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what was asked.
+/// Why a command did not do what it should.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// The exit code.
+    /// Exit code of the process.
     #[serde(skip)]
     pub exit: Exit,
-    /// One word for programs, in UPPER_SNAKE.
+    /// Reason code for programs, in UPPER_SNAKE.
     pub reason: Box<str>,
-    /// What went wrong and why, for people.
+    /// Message for the user: what failed and why.
     pub message: String,
-    /// Where: a flag, `file:line`, or a path into the request.
+    /// Place of the error: a flag, `file:line`, or a field path of the request.
     pub field: Option<String>,
-    /// The next thing to try.
+    /// Next step for the user.
     pub next: Option<String>,
-    /// The id under which the same request may be asked again.
+    /// Id under which the same request may be repeated.
     pub request_id: Option<Box<str>>,
-    /// Rows of a file that cannot be used, where that is why.
+    /// Unusable rows of a file, if they are the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_rows: Option<Box<BadRows>>,
 }
 
-/// A row that cannot be used.
+/// A row of a file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadRow {
-    /// Its line in the file, from 1.
+    /// Line in the file, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Why the row cannot be used.
     pub problem: String,
 }
 
@@ -99,28 +99,28 @@ impl fmt::Display for BadRow {
     }
 }
 
-/// Rows of a file that cannot be used.
+/// Unusable rows of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BadRows {
-    /// All of them.
+    /// Number of all unusable rows.
     pub count: u64,
-    /// The first of them, [`BAD_ROWS_SHOWN`] at most.
+    /// The first unusable rows, at most [`BAD_ROWS_SHOWN`].
     pub shown: Vec<BadRow>,
 }
 
-/// Bad rows that an error names; the others are counted.
+/// Limit of unusable rows that an error lists; the rest is only counted.
 pub const BAD_ROWS_SHOWN: usize = 20;
 
-/// Why a command ends before its end.
+/// Why a command ends without success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It failed.
+    /// The command failed.
     Failed(Box<Failure>),
-    /// The reader of stdout is gone, as with `| head`: no error.
+    /// The reader of stdout closed the pipe, as `| head` does. This is no error.
     PipeClosed,
-    /// It did what was asked, and the answer is no: exit code 1, without a word.
+    /// The command succeeded, and its answer is no: exit code 1 without a message.
     No,
-    /// Ctrl-C ended what has no end of its own: exit code 130, without a word.
+    /// Ctrl-C ended a watch: exit code 130 without a message.
     Left,
 }
 
@@ -131,12 +131,12 @@ impl From<Failure> for Stop {
 }
 
 impl Failure {
-    /// A failure with nothing but words: exit code 1.
+    /// Failure with a message and a next step only: exit code 1.
     pub fn general(message: String, next: &str) -> Failure {
         Failure { reason: "GENERAL".into(), message, next: Some(next.to_owned()), ..Failure::default() }
     }
 
-    /// A value of the command line that cannot be meant: exit code 2.
+    /// Failure for an invalid value on the command line: exit code 2.
     pub fn usage(field: &str, message: String, next: &str) -> Failure {
         Failure {
             exit: Exit::Usage,
@@ -148,14 +148,14 @@ impl Failure {
         }
     }
 
-    /// A file that cannot be used, named by path or `path:line`: exit code 2.
+    /// Failure for an unusable file, named by path or `path:line`: exit code 2.
     pub fn file(place: String, message: String) -> Failure {
         let next = Some("correct the file, or name another, and give the command again".to_owned());
         Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), next, ..Failure::default() }
     }
 
-    /// Rows of a file that cannot be used, so that nothing was done: `what` was not, such as `sealed`. `all` says where
-    /// all of them are named, where these are not all.
+    /// Failure because of unusable rows. Nothing was done: `what` is the participle for it, such as `sealed`. `all`
+    /// says where all rows are listed, if the failure lists only some.
     pub fn bad_rows(path: &Path, what: &str, bad: BadRows, all: Option<String>) -> Failure {
         let all = all.filter(|_| bad.count > bad.shown.len() as u64).map(|all| format!("; {all}")).unwrap_or_default();
         let rows = format::counted(bad.count, "row");
@@ -166,7 +166,7 @@ impl Failure {
         Failure { next, bad_rows: Some(Box::new(bad)), ..failure }
     }
 
-    /// The message for people: bad rows below it, a line each.
+    /// Returns the message for the user, with one line for each unusable row.
     pub fn text(&self) -> String {
         let mut text = self.message.clone();
         let Some(BadRows { count, shown }) = self.bad_rows.as_deref() else { return text };
@@ -177,7 +177,7 @@ impl Failure {
         text
     }
 
-    /// What a node answered.
+    /// Converts the status that a node answered.
     pub fn of_status(status: &Status) -> Failure {
         let info = status.get_details_error_info();
         let metadata = |key: &str| info.as_ref().and_then(|info| info.metadata.get(key)).cloned();
@@ -202,18 +202,18 @@ impl Failure {
         }
     }
 
-    /// Would others of the same command meet it too?
+    /// True if the command's other requests would fail in the same way.
     pub fn concerns_all(&self) -> bool {
         matches!(self.exit, Exit::NoQuorum | Exit::TimedOut | Exit::Denied)
     }
 
-    /// The object that `-o json` prints on stderr, in one line.
+    /// Returns the object that `-o json` prints on stderr, in one line.
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Shell<'a> {
             error: &'a Failure,
         }
-        // Strings in memory: serde_json has nothing to refuse there.
+        // Cannot fail: it serializes strings to memory.
         serde_json::to_string(&Shell { error: self }).unwrap_or_default()
     }
 }
@@ -230,7 +230,7 @@ fn exit_of(code: Code) -> Exit {
     }
 }
 
-/// `NotFound` as `NOT_FOUND`.
+/// Converts a code's name: `NotFound` becomes `NOT_FOUND`.
 fn code_name(code: Code) -> String {
     let mut name = String::new();
     for letter in format!("{code:?}").chars() {
@@ -242,10 +242,10 @@ fn code_name(code: Code) -> String {
     name
 }
 
-/// What to try after a reason, where the node did not say.
+/// Returns the next step for a reason, if the node did not give one.
 fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> {
     Some(match reason {
-        // One instant, and it is over.
+        // `--at` names a single instant, and that is over.
         "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.when.at") => {
             "the same with --at and an instant to come, such as 2030-12-01T09:00:00+01:00"
         }

@@ -1,11 +1,11 @@
-//! Names the flag where the API names the field that it fills: the user of a command knows its flags.
+//! Replaces API field names in errors by the flags that set them, because the user of a command knows the flags.
 //!
-//! Not for `apply`, `import`, `audience` and `config`, whose values come out of files: there the line or the key is named.
+//! `apply`, `import`, `audience` and `config` read values from files, so their errors name the line or the key.
 
 use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
-/// Fields whose flag has another name, the longer path first.
+/// Fields whose flag has another name. A longer path comes before its prefix.
 const NAMED: [(&str, &str); 36] = [
     ("schedule.audience.recipients", "--to or --recipients"),
     ("schedule.audience.columns", "--recipients"),
@@ -44,14 +44,14 @@ const NAMED: [(&str, &str); 36] = [
     ("name", "NAME"),
     ("tenant", "--tenant"),
 ];
-/// Fields that several flags fill.
+/// Fields that several flags set.
 const SEVERAL: [(&str, &str); 2] = [
     ("schedule.content", "--text, --inline-text, --html or --inline-html"),
     ("schedule.when", "--cron, --daily, --every or --at"),
 ];
-/// Within these a field and its flag have one name.
+/// Prefixes whose fields have the same name as their flag.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
-/// Fields of their own that are called as their flag is.
+/// Top-level fields that have the same name as their flag.
 const OWN: [&str; 12] = [
     "at",
     "from",
@@ -67,7 +67,7 @@ const OWN: [&str; 12] = [
     "reveille_headers",
 ];
 
-/// Do the values of a command come from its flags?
+/// True if the command's values come from its flags.
 pub fn give_its_values(question: &Question) -> bool {
     match question {
         Question::Apply(_) | Question::Diff(_) | Question::Import(_) | Question::Audience(_) | Question::Config(_) => {
@@ -78,7 +78,7 @@ pub fn give_its_values(question: &Question) -> bool {
     }
 }
 
-/// The same failure, in the words of the command line.
+/// Returns the same failure with flags in place of field names.
 pub fn named(stop: Stop) -> Stop {
     let Stop::Failed(failure) = stop else { return stop };
     let lines = failure.message.split('\n').map(|line| {
@@ -92,14 +92,14 @@ pub fn named(stop: Stop) -> Stop {
     Stop::Failed(Box::new(Failure { message, field, ..*failure }))
 }
 
-/// The flag that fills a field; none where there is none.
+/// Returns the flag that sets a field, or `None`.
 fn flag_of(field: &str) -> Option<String> {
     if let Some((_, flags)) = SEVERAL.iter().find(|(path, _)| *path == field) {
         return Some((*flags).to_owned());
     }
     let behind = |path: &str| field.strip_prefix(path).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
     if let Some((flag, rest)) = NAMED.iter().find_map(|(path, flag)| Some((flag, behind(path)?))) {
-        // Of a label, a header field or a variable: which.
+        // Adds which label, header field or variable the path names.
         return Some(rest.strip_prefix('.').map_or_else(|| (*flag).to_owned(), |which| format!("{flag} {which}")));
     }
     let own = OWN.iter().find(|own| behind(own).is_some()).copied();

@@ -1,5 +1,5 @@
-//! What help, handbook and messages tell people to type can be typed: every example parses, and every command
-//! that is named exists, with its flags.
+//! Tests that every command in a help text, a page or a message can be typed: each example parses, and each named
+//! command exists with its flags.
 
 #[path = "../../tests/docs/blocks.rs"]
 mod blocks;
@@ -18,7 +18,7 @@ use super::failure::{Exit, Failure};
 use super::import::shell;
 use blocks::{Block, blocks, pages, root};
 
-/// Pages whose commands are those of `reveille`; the pages about the judge have commands of their own.
+/// Folders of pages about `reveille`. The next constant lists pages about the judge's own commands.
 const FOLDERS: [&str; 3] = ["docs/tutorial", "docs/how-to", "docs/reference"];
 const ABOUT_THE_JUDGE: [&str; 2] = ["docs/reference/fault-runs.md", "docs/reference/simulation.md"];
 
@@ -26,14 +26,14 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).expect("a page")
 }
 
-/// The whole tree, built: global flags and `help` are everywhere.
+/// Builds the whole tree of commands, with global flags and `help` in every command.
 fn tree() -> Command {
     let mut tree = Cli::command();
     tree.build();
     tree
 }
 
-/// All commands that do something, with the way to them.
+/// Returns all commands without subcommands, each with its full name.
 fn leaves(command: &Command, way: &str) -> Vec<(String, Command)> {
     let way = if way.is_empty() { command.get_name().to_owned() } else { format!("{way} {}", command.get_name()) };
     let below: Vec<&Command> = command.get_subcommands().filter(|below| below.get_name() != "help").collect();
@@ -43,7 +43,7 @@ fn leaves(command: &Command, way: &str) -> Vec<(String, Command)> {
     }
 }
 
-/// Can the `reveille …` of a shell command be parsed? What another program does is its own.
+/// Parses every `reveille …` of a shell command. Commands of other programs are ignored.
 fn can_be_typed(command: &str) -> Result<usize, String> {
     let command = without_comment(&command.replace("\\\n", " "));
     let simple = shell::read(&command).ok_or_else(|| format!("no shell takes this: {command}"))?;
@@ -51,7 +51,7 @@ fn can_be_typed(command: &str) -> Result<usize, String> {
     for one in simple {
         let words: Vec<&str> = one.words.iter().map(|word| word.text.as_str()).collect();
         let begin = words.iter().position(|word| *word == "reveille");
-        // A variable may stand before it, as in `NAME=value reveille …`.
+        // An environment variable may come first, as in `NAME=value reveille …`.
         let Some(begin) = begin.filter(|begin| words[..*begin].iter().all(|word| word.contains('='))) else { continue };
         if let Err(error) = Cli::try_parse_from(&words[begin..])
             && !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
@@ -63,7 +63,7 @@ fn can_be_typed(command: &str) -> Result<usize, String> {
     Ok(typed)
 }
 
-/// Without what stands behind a `#` that begins a word outside of quotes.
+/// Removes a comment: the text after a `#` that begins a word outside of quotes.
 fn without_comment(command: &str) -> String {
     let (mut quote, mut before) = (None, ' ');
     for (place, one) in command.char_indices() {
@@ -78,8 +78,8 @@ fn without_comment(command: &str) -> String {
     command.to_owned()
 }
 
-/// Does the command exist that these words begin with, and its flags? Placeholders are words in capitals, braces or
-/// none.
+/// Checks that these words begin with an existing command and its flags. Words in capitals, braces or other signs are
+/// placeholders.
 fn exists(words: &str, tree: &Command) -> Result<(), String> {
     let mut command = tree;
     let mut is_on_the_way = true;
@@ -116,7 +116,7 @@ fn every_command_shows_how_it_is_typed_and_it_can_be() {
         let examples = Block {
             line: 0,
             purpose: blocks::Purpose::Script,
-            // Only what is indented: a sentence of help may begin with the name too.
+            // Only indented lines are examples: a sentence of the help text may begin with `reveille`, too.
             lines: help.lines().filter_map(|line| line.strip_prefix("  ").map(str::to_owned)).collect(),
         };
         let mut typed = 0;
@@ -132,7 +132,7 @@ fn every_command_shows_how_it_is_typed_and_it_can_be() {
     assert!(first.contains("reveille cluster status"), "{first}");
 }
 
-/// What is not run by the test of the pages is parsed at least.
+/// Parses all commands of the pages, because the test of the pages does not run all of them.
 #[test]
 fn every_command_of_the_handbook_can_be_typed() {
     let mut typed = 0;
@@ -140,7 +140,7 @@ fn every_command_of_the_handbook_can_be_typed() {
         let text = std::fs::read_to_string(&page).expect("a page");
         for step in blocks(&text).iter().flat_map(Block::steps) {
             let place = format!("{}:{}", page.display(), step.line);
-            // A mistake that is shown on purpose.
+            // The page shows a mistake on purpose.
             let is_wrong = step.shown.is_some_and(|shown| shown.lines.iter().any(|line| line.starts_with("error: ")));
             if !is_wrong {
                 typed += can_be_typed(&step.command).unwrap_or_else(|why| panic!("{place}: {why}"));
@@ -181,7 +181,7 @@ fn every_command_that_a_page_names_exists() {
     }
 }
 
-/// The command to try next, in errors, warnings and findings.
+/// Checks the next steps in errors, warnings and findings.
 #[test]
 fn every_command_that_a_message_names_exists() {
     let tree = tree();
@@ -248,7 +248,7 @@ fn every_reason_of_a_refusal_has_a_next_step() {
     assert!(told >= 20, "{told}");
 }
 
-/// The names that stand in the code of `doctor`, each as a text of its own.
+/// Returns all string literals in the code of `doctor`, which include the names of its checks.
 fn texts_of_doctor() -> BTreeSet<String> {
     let mut files = vec![root().join("node/src/cli/ask/doctor.rs")];
     let folder = std::fs::read_dir(root().join("node/src/cli/doctor")).expect("a folder");

@@ -1,16 +1,15 @@
-//! Texts of strangers on their way to a terminal: names, lines of files, answers of relays.
+//! Makes foreign text safe for a terminal: names, lines of files, replies of relays.
 
 use std::fmt::Write;
 
-/// Could it repaint the terminal, or make a line read otherwise than it is? Control characters, and those that
-/// turn the direction of writing.
+/// True if the character may repaint the terminal, or make a line read differently: control characters, and those that
+/// change the direction of writing.
 pub fn is_harmful(one: char) -> bool {
     one.is_control()
         || matches!(one, '\u{200E}' | '\u{200F}' | '\u{061C}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The same text, with each character that could do harm spelled out, as `\u{202e}` or `\n`, but for those that may
-/// stay.
+/// Returns the text with each harmful character as an escape, such as `\u{202e}` or `\n`. Characters in `but` are kept.
 pub fn spelled(text: &str, but: &[char]) -> String {
     let is_spelled = |one: char| is_harmful(one) && !but.contains(&one);
     text.chars().fold(String::with_capacity(text.len()), |mut out, one| {
@@ -23,12 +22,12 @@ pub fn spelled(text: &str, but: &[char]) -> String {
     })
 }
 
-/// JSON in which each of them is an escape of JSON, so that a parser reads the same value. Line ends are ours: those of
-/// a value are escapes already.
+/// Returns the JSON text with each harmful character as a JSON escape, so that a parser reads the same values. Line
+/// ends are kept: they separate lines of output, and values contain them only as escapes.
 pub fn json(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, one| {
         if is_harmful(one) && one != '\n' {
-            // All of them are in the basic plane. Into memory: it does not fail.
+            // Harmful characters are all in the basic plane. Cannot fail: it writes to memory.
             let _ = write!(out, "\\u{:04x}", u32::from(one));
         } else {
             out.push(one);

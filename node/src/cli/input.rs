@@ -1,17 +1,17 @@
-//! Files that a command reads, stdin among them.
+//! Reads a command's input files, including stdin.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use tokio::sync::oneshot;
 
-/// At most `most` bytes of a file and one more, by which the caller sees that it is too long; `-` is stdin. Read
-/// by a thread of its own, so that Ctrl-C ends a wait for stdin.
+/// Reads at most `most` + 1 bytes of a file, so that the caller can detect a file that is too long. `-` is stdin. Reads
+/// on a separate thread, so that Ctrl-C can end a wait for stdin.
 pub async fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (give, get) = oneshot::channel();
     let path = path.to_owned();
     std::thread::spawn(move || {
-        // The receiver is gone when the command was interrupted.
+        // The receiver is gone if the command was interrupted.
         let _ = give.send(read(&path, most));
     });
     get.await.unwrap_or_else(|_| Err(io::Error::other("its reader ended")))

@@ -1,34 +1,34 @@
-//! Instants and durations between the API's messages, jiff and text.
+//! Converts instants and durations between API messages, jiff and text.
 
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use prost_types::{Duration as WireDuration, Timestamp as WireTimestamp};
 
-/// RFC 3339 in UTC with `Z`; none where the message holds none, or none that a calendar has.
+/// Returns RFC 3339 in UTC with `Z`. `None` if there is no instant, or it is outside the calendar.
 pub fn text(instant: Option<&WireTimestamp>) -> Option<String> {
     instant.and_then(from_wire).map(|instant| instant.to_string())
 }
 
-/// As jiff's timestamp.
+/// Converts to jiff's timestamp. `None` if it is outside the calendar.
 pub fn from_wire(instant: &WireTimestamp) -> Option<Timestamp> {
     Timestamp::new(instant.seconds, instant.nanos).ok()
 }
 
-/// As the API's timestamp.
+/// Converts to the API's timestamp.
 pub fn to_wire(instant: Timestamp) -> WireTimestamp {
     WireTimestamp { seconds: instant.as_second(), nanos: instant.subsec_nanosecond() }
 }
 
-/// Milliseconds of a duration; saturates.
+/// Returns a duration's milliseconds. Saturates.
 pub fn duration_ms(duration: &WireDuration) -> i64 {
     duration.seconds.saturating_mul(1_000).saturating_add(i64::from(duration.nanos) / 1_000_000)
 }
 
-/// As the API's duration.
+/// Converts to the API's duration.
 pub fn duration_to_wire(duration: SignedDuration) -> WireDuration {
     WireDuration { seconds: duration.as_secs(), nanos: duration.subsec_nanos() }
 }
 
-/// Reads an instant of the command line: RFC 3339 with `Z` or an offset.
+/// Parses an instant of the command line: RFC 3339 with `Z` or an offset.
 pub fn parse_instant(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| {
         "an instant is a date, a time and an offset, such as 2026-03-08T07:00:00Z or 2026-03-08T09:00:00+02:00"
@@ -36,8 +36,8 @@ pub fn parse_instant(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Reads a duration of the command line, such as `90m`, `1h 30m`, `2d`, `1w` or `PT15M`. Days have 24 hours;
-/// it is above zero.
+/// Parses a duration of the command line, such as `90m`, `1h 30m`, `2d`, `1w` or `PT15M`. A day has 24 hours. Fails if
+/// it is not positive.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let wrong = || "a duration is a number and a unit, such as 30s, 15m, 12h, 2d or '1h 30m'".to_owned();
     let span: Span = text.parse().map_err(|_| wrong())?;

@@ -1,20 +1,16 @@
-//! The command line: what a person or a script types, asked of a cluster by gRPC.
+//! The command line: parses commands of users and scripts, and sends their requests to a cluster by gRPC. `main` calls
+//! it. It decides nothing that the cluster decides.
 //!
-//! Called by `main` alone. What it promises:
-//! - **Data on stdout, talk on stderr.** With `-o json` stdout holds nothing but the objects of `view`, and
-//!   an error is one JSON object on stderr. Fields are added, never renamed.
-//! - **The exit code says what happened** ([`failure::Exit`]); 8 means that it may have happened, and
-//!   names the way to find out.
-//! - **Any node will do.** The addresses of `--endpoint` are tried in turn ([`client`]); whether a lost
-//!   answer may be asked for again is said for each request.
-//! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer shows no life.
+//! - **Data on stdout, messages on stderr.** With `-o json`, stdout has only the objects of `view`, and an error is one
+//!   JSON object on stderr. Fields are added, never renamed.
+//! - **The exit code names the result** ([`failure::Exit`]). 8: the request may have been carried out, and the error
+//!   names how to find out.
+//! - **Any node will do.** The addresses of `--endpoint` are tried in turn ([`client`]). Each request states if it may
+//!   be repeated after a lost answer.
+//! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer stops answering pings.
 //!
-//! What it is not: it decides nothing that the cluster decides. It reads files, and the calendar only for
-//! `schedule preview`, which needs no cluster; neither do `config`, `completion` and `man`, the only ones that
-//! write files.
-//!
-//! Reading order: `args` (the tree, with its help), `ask` (one function a command), `view` (what is
-//! printed), then [`client`], [`terminal`] and [`failure`]; [`doctor`] is what `ask::doctor` judges by.
+//! Reading order: `args` (commands and help), `ask` (one function per command), `view` (output), [`client`],
+//! [`terminal`], [`failure`]; [`doctor`] has the checks of `ask::doctor`.
 
 mod args;
 mod ask;
@@ -52,7 +48,7 @@ use early::Early;
 use failure::{Exit, Failure, Stop};
 use terminal::Terminal;
 
-/// Reads the command line, does what it says, and answers with the exit code.
+/// Parses the command line, runs the command and returns the exit code.
 pub fn run() -> ExitCode {
     let early = Early::read(std::env::args_os());
     let cli = match parse(&early) {
@@ -75,7 +71,7 @@ pub fn run() -> ExitCode {
         }
     };
     let result = runtime.block_on(obey(cli, &terminal));
-    // A thread that reads a large file, or stdin, is not waited for: its receiver is gone.
+    // Does not wait for a thread that reads a large file or stdin; its receiver is gone.
     runtime.shutdown_background();
     terminal.end(result)
 }
@@ -94,7 +90,8 @@ async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
     }
 }
 
-/// How a process ended, with the whole chain of causes. It takes its signals itself, and stops in order.
+/// Converts the error of a node process, with its chain of causes. The process handles its signals itself and stops in
+/// order.
 fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     ended.map_err(|error| {
         let (exit, reason, next) = if error.is::<crate::server::config::ConfigError>() {
@@ -114,13 +111,13 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     })
 }
 
-/// Must no node start with that data folder again?
+/// True if no node may start with that data folder again.
 fn is_of_no_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(FatalError::Damaged(_)))
         || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }))
 }
 
-/// Is it an older copy of what the node had (P10)?
+/// True if the data folder is an older copy of the node's folder (P10).
 fn is_outdated(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(FatalError::Outdated(_)))
         || matches!(error.downcast_ref(), Some(StartError::NotTaken(Refusal::OldIncarnation { .. })))
@@ -138,7 +135,7 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
     }
 }
 
-/// Ctrl-C ends a question wherever it waits.
+/// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
     let desk = ask::Desk::new(global, terminal);
     let by_flags = flags::give_its_values(&question);

@@ -1,8 +1,8 @@
-//! Addresses that must get no mail, from a file of another sender: CSV with a header, or one address a line.
+//! Reads addresses that must get no email, from another sender's file: CSV with a header, or one address per line.
 //!
-//! Called by `optout import`. The file is read as it goes, so its length does not matter, by the reader of lists
-//! (`recipients::rows`): what that cannot tell apart refuses the file. A row is never left out in silence: each comes
-//! back as an address or as a line that cannot be used, with the reason. Only the column of the address is used.
+//! Called by `optout import`. Reads the file row by row with `recipients::rows`, in bounded memory. A file in which
+//! rows cannot be separated is refused. No row is left out silently: each becomes an address, or a bad row with a line
+//! and a reason. Only the column of the address is used.
 
 use std::io::BufRead;
 
@@ -12,13 +12,13 @@ use super::failure::BadRow;
 use super::recipients::rows::{Next, Row, Rows};
 use super::recipients::{PROBLEM_SHOWN, shown, text};
 
-/// Columns that hold the address, without case, blanks, `-` and `_`: what exports of mail providers are called.
+/// Names of the address column in the exports of email providers, without case, blanks, `-` and `_`.
 const NAMES: [&str; 5] = ["email", "emailaddress", "address", "recipient", "mail"];
 
-/// What a row came to.
+/// The address in a row, or why it is unusable.
 pub type Entry = Result<String, BadRow>;
 
-/// A file as it is read.
+/// A suppression list that is being read.
 pub struct Suppressions<R> {
     rows: Rows<R>,
     row: Row,
@@ -27,30 +27,30 @@ pub struct Suppressions<R> {
 
 #[derive(Clone, Copy, Debug)]
 enum Layout {
-    /// An address on each line.
+    /// One address per line.
     Lines,
-    /// Rows of so many fields, one of which is the address.
+    /// Rows with `fields` fields, of which `email` is the address.
     Columns { email: usize, fields: usize },
 }
 
 impl<R: BufRead> Suppressions<R> {
-    /// Begins at the first line.
+    /// Opens a list.
     ///
     /// # Errors
-    /// It is no text that could be read.
+    /// Fails if the file is not text.
     pub fn open(source: R) -> Result<Suppressions<R>, BadRow> {
         Ok(Suppressions { rows: Rows::open(source)?, row: Row::default(), layout: None })
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read.
     pub fn bytes(&self) -> u64 {
         self.rows.offset()
     }
 
-    /// The next row that is not blank; none at the end.
+    /// Returns the next row that is not blank, and `None` at the end.
     ///
     /// # Errors
-    /// The source fails; or nothing behind this line can be told apart; or the header is none.
+    /// Fails if the file cannot be read, no further row can be separated, or the header is invalid.
     pub fn next(&mut self) -> Result<Option<Entry>, BadRow> {
         loop {
             let read = self.rows.next(&mut self.row)?;
@@ -82,7 +82,7 @@ impl<R: BufRead> Suppressions<R> {
     }
 }
 
-/// What the first row says about all of them.
+/// Derives the layout from the first row.
 fn layout(first: &Row) -> Result<Layout, String> {
     let names = first.fields().map(text).collect::<Result<Vec<&str>, _>>()?;
     if names.iter().any(|name| name.contains('@')) {
@@ -104,11 +104,11 @@ fn layout(first: &Row) -> Result<Layout, String> {
     }
 }
 
-/// The address of a row, or why it has none. One with more or fewer fields than the header has one nevertheless:
+/// Returns the address of a row, or why it has none. A wrong number of fields does not matter if the address is valid:
 /// a missing comma must not lose an opt-out.
 ///
 /// # Errors
-/// When a row of several lines has other fields: it may be several rows.
+/// Fails if a row of several lines has a wrong number of fields: it may be several rows.
 fn entry(layout: Layout, row: &Row) -> Result<Result<String, String>, BadRow> {
     let (email, fields) = match layout {
         Layout::Lines => (0, 1),
@@ -139,9 +139,9 @@ mod tests {
     use super::*;
     use crate::cli::recipients::rows::ROW_BYTES_MAX;
 
-    /// What a file comes to: addresses, lines that cannot be used, and what ended it.
+    /// Returns a file's addresses, its unusable lines, and the error that ended the reading.
     fn read(file: &[u8]) -> (Vec<String>, Vec<(u64, String)>, Option<String>) {
-        // In bites of seven bytes: nothing depends on where a buffer ends.
+        // A buffer of seven bytes: buffer boundaries must not matter.
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         let mut file = match Suppressions::open(std::io::BufReader::with_capacity(7, file)) {
             Ok(file) => file,
@@ -199,7 +199,7 @@ mod tests {
         assert!(!bad[0].1.contains('\x1b'), "{bad:?}");
     }
 
-    /// The people of a row that is swallowed would get mail that they opted out of.
+    /// If a row were lost in another one, its recipient would get email in spite of an opt-out.
     #[test]
     fn no_row_is_swallowed_by_another() {
         let all = ["ann@x.org", "bob@x.org", "cyd@x.org"];

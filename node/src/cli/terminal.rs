@@ -1,5 +1,4 @@
-//! Where output goes: data to stdout in the format that was asked for, messages to stderr, questions to the user
-//! at the terminal.
+//! Writes data to stdout in the chosen format and messages to stderr, and asks the user for confirmation.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -14,13 +13,13 @@ use super::manifest::tree::Node;
 use super::manifest::write;
 use super::view::{Row, View, sheet};
 
-/// Stdout, stderr and stdin as the global flags want them.
+/// Stdout, stderr and stdin with the settings of the global flags.
 #[derive(Debug)]
 pub struct Terminal {
     format: Format,
     paint: bool,
     paint_talk: bool,
-    /// Is stdout a screen that can be drawn over?
+    /// True if stdout is a terminal that can be redrawn.
     screen: bool,
     verbose: bool,
     quiet: bool,
@@ -28,7 +27,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// By the flags, NO_COLOR, TERM, and what stdout and stderr are.
+    /// Creates it from the flags, NO_COLOR, TERM, and whether stdout and stderr are terminals.
     pub fn new(global: &Global) -> Terminal {
         let draws = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         let wanted = |is_terminal: bool| match global.color {
@@ -49,34 +48,34 @@ impl Terminal {
         }
     }
 
-    /// The format of the data.
+    /// Returns the format of data.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Do people look at a screen that can be drawn over in place?
+    /// True if tables go to a terminal that can be redrawn in place.
     pub fn is_live(&self) -> bool {
         self.screen && self.format == Format::Table
     }
 
-    /// Is data for people coloured?
+    /// True if tables and text are coloured.
     pub fn paints(&self) -> bool {
         self.paint
     }
 
-    /// One object.
+    /// Prints one object.
     pub fn show<V: View>(&self, view: &V) -> Result<(), Stop> {
         match self.format {
             Format::Table => self.data(&view.text(self.paint)),
             Format::Json => self.data(&pretty(view)),
             Format::Yaml => self.data(&yaml(view)),
-            // What was only checked may have no name yet.
+            // An object that was only checked may have no name yet.
             Format::Name if view.name().is_empty() => Ok(()),
             Format::Name => self.data(&view.name()),
         }
     }
 
-    /// A list of objects. An empty one is an empty table and a word on stderr.
+    /// Prints a list of objects. For an empty table or names list, reports on stderr that there are none.
     pub fn list<R: Row>(&self, rows: &[R]) -> Result<(), Stop> {
         match self.format {
             Format::Json => self.data(&pretty(&rows)),
@@ -90,7 +89,7 @@ impl Terminal {
         }
     }
 
-    /// A document for `apply -f`: YAML, unless another format is asked for.
+    /// Prints a document for `apply -f`: YAML, unless another format is chosen.
     pub fn manifest(&self, name: &str, node: &Node) -> Result<(), Stop> {
         match self.format {
             Format::Table | Format::Yaml => self.data(&write::yaml(node)),
@@ -99,22 +98,22 @@ impl Terminal {
         }
     }
 
-    /// Bytes for programs, as they are.
+    /// Prints text unchanged, for other programs.
     pub fn raw(&self, text: &str) -> Result<(), Stop> {
         self.data(text.trim_end_matches("\r\n"))
     }
 
-    /// Lines for people, one after the other.
+    /// Prints lines for the user.
     pub fn lines(&self, lines: &[String]) -> Result<(), Stop> {
         if lines.is_empty() { Ok(()) } else { self.data(&harmless(&lines.join("\n"))) }
     }
 
-    /// Text for people, as it is.
+    /// Prints text for the user unchanged.
     pub fn text(&self, text: &str) -> Result<(), Stop> {
         self.data(text)
     }
 
-    /// One object of a stream: a line, or a document of YAML.
+    /// Prints one object of a stream: one line, or a YAML document.
     pub fn object(&self, name: &str, value: &Value) -> Result<(), Stop> {
         match self.format {
             Format::Table | Format::Name => self.data(name),
@@ -123,8 +122,8 @@ impl Terminal {
         }
     }
 
-    /// Draws a text over the last `drawn` lines, and answers how many lines stand there now. All of it is one
-    /// write, so an interrupted command leaves the screen as any program expects it.
+    /// Draws a text over the last `drawn` lines, and returns its number of lines. It is a single write, so that an
+    /// interrupted command leaves the terminal in a normal state.
     pub fn draw(&self, drawn: u16, text: &str) -> Result<u16, Stop> {
         let (frame, drawn) = frame(drawn, text, rows());
         self.put(&frame)?;
@@ -146,28 +145,28 @@ impl Terminal {
         }
     }
 
-    /// A message on stderr; not with `-q`.
+    /// Prints a message on stderr, unless `-q` is set.
     pub fn say(&self, text: &str) {
         if !self.quiet {
             talk(&harmless(text));
         }
     }
 
-    /// A detail, with `-v` only.
+    /// Prints a detail on stderr, only with `-v`.
     pub fn detail(&self, text: &str) {
         if self.verbose {
             talk(&harmless(text));
         }
     }
 
-    /// Asks before something that cannot be taken back. With `--yes` it is answered; without a terminal to
-    /// ask at it is refused.
+    /// Asks for confirmation of an action that cannot be undone. `--yes` confirms it. Fails if the user declines, or if
+    /// stdin is no terminal.
     pub fn confirm(&self, question: &str) -> Result<(), Stop> {
         if self.yes {
             return Ok(());
         }
         let shown = &on_one_line(question);
-        // Programs get the names as they are.
+        // With `-o json` the message keeps the names unchanged, because JSON escapes them.
         let question = if self.format == Format::Json { question } else { shown };
         let refused = |message: String| {
             let next = Some("the same command with --yes".to_owned());
@@ -186,18 +185,18 @@ impl Terminal {
         }
     }
 
-    /// Asks where stdin is a terminal; a script goes on.
+    /// Asks for confirmation if stdin is a terminal; a script continues without.
     pub fn confirm_if_asked(&self, question: &str) -> Result<(), Stop> {
         if io::stdin().is_terminal() { self.confirm(&format!("{question}. Make it?")) } else { Ok(()) }
     }
 
-    /// Says how it ended, and answers with the exit code.
+    /// Prints the failure, if any, and returns the exit code.
     pub fn end(&self, result: Result<(), Stop>) -> ExitCode {
         match result {
             Ok(()) | Err(Stop::PipeClosed) => Exit::Done.into(),
             Err(Stop::No) => Exit::General.into(),
             Err(Stop::Left) => {
-                // Behind the `^C` that the terminal wrote.
+                // Begins a new line after the `^C` that the terminal printed.
                 if self.screen {
                     talk("");
                 }
@@ -222,7 +221,7 @@ impl Terminal {
             }
         };
         aside("at", failure.field.as_deref());
-        // It is of use where the same may be asked again, and not where the answer is known.
+        // The request id is needed only if the request may have to be repeated.
         if matches!(failure.exit, Exit::TimedOut | Exit::Interrupted) {
             aside("request id", failure.request_id.as_deref());
         }
@@ -230,23 +229,23 @@ impl Terminal {
     }
 }
 
-/// Names and answers come from strangers; lines and columns are ours.
+/// Names and replies come from outside and are escaped; line ends and tabs are the command's own.
 fn harmless(text: &str) -> String {
     harmless::spelled(text, &['\n', '\t'])
 }
 
-/// A text with a name from outside, on one line: a line end in it is written as `\n`.
+/// Returns a text with a foreign name on one line: a line end becomes `\n`.
 fn on_one_line(text: &str) -> String {
     harmless::spelled(text, &[])
 }
 
-/// A line on stderr. A closed stderr is no error.
+/// Prints a line on stderr. A closed stderr is no error.
 fn talk(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 fn pretty<T: Serialize>(value: &T) -> String {
-    // Views are plain data with string keys: serde_json has nothing to refuse there.
+    // Cannot fail: views are plain data with string keys.
     harmless::json(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
@@ -254,17 +253,17 @@ fn yaml<T: Serialize>(value: &T) -> String {
     super::yaml::document(&serde_json::to_value(value).unwrap_or_default())
 }
 
-/// Rows of the screen that stdout is.
+/// Returns the number of rows of stdout's terminal, or 24 if it is unknown.
 fn rows() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     size.ok().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0).unwrap_or(24)
 }
 
-/// What draws a text over the last `drawn` lines of a screen, and how many lines it has.
+/// Returns the output that draws a text over the last `drawn` lines, and the text's number of lines.
 ///
-/// Every line takes one row: it is cut at the margin, not wrapped. What does not fit the screen is counted.
+/// Each line takes one row: it is cut at the margin and not wrapped. Lines that do not fit are only counted.
 fn frame(drawn: u16, text: &str, rows: usize) -> (String, u16) {
-    // Shown as a whole, where the terminal knows how; no wrapping; to the first line of those drawn.
+    // Begins a synchronized update if the terminal supports it, turns off wrapping, and moves to the first drawn line.
     let mut frame = "\x1b[?2026h\x1b[?7l".to_owned();
     if drawn > 0 {
         frame += &format!("\x1b[{drawn}F");
@@ -281,7 +280,7 @@ fn frame(drawn: u16, text: &str, rows: usize) -> (String, u16) {
         frame += line;
         frame += "\x1b[0m\x1b[K\n";
     }
-    // What stood below goes; wrapping as before.
+    // Clears the old lines below, and turns wrapping on again.
     frame += "\x1b[J\x1b[?7h\x1b[?2026l";
     (frame, u16::try_from(lines.len()).unwrap_or(u16::MAX))
 }

@@ -1,12 +1,12 @@
-//! The words that people and scripts read for the enumerations of the API: `IN_DOUBT_ASSUME_SENT` is
-//! `assume_sent`. An enumeration's generated name is its prefix and its word, so no table is kept.
+//! Converts enumerations of the API to words for users and scripts: `IN_DOUBT_ASSUME_SENT` is `assume_sent`. A
+//! generated name consists of a prefix and the word, so no table is needed.
 
-/// The word of a generated name: `word("CATCH_UP_", CatchUp::One.as_str_name())` is `one`.
+/// Returns the word of a generated name: `word("CATCH_UP_", CatchUp::One.as_str_name())` is `one`.
 pub fn word(prefix: &str, name: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
 }
 
-/// The generated name of a word: what `from_str_name` reads.
+/// Returns the generated name of a word, for `from_str_name`.
 pub fn name(prefix: &str, word: &str) -> String {
     format!("{prefix}{}", word.replace('-', "_").to_uppercase())
 }

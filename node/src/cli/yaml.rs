@@ -1,7 +1,7 @@
-//! What `-o yaml` prints: the same values as `-o json`, in block style.
+//! Formats `-o yaml`: the same values as `-o json`, in block style.
 //!
-//! Called by the terminal. Every text that a reader could take for something else (a number, an instant,
-//! `no`) is in double quotes, which JSON and YAML share; so there is one rule to get right, and no more.
+//! Called by the terminal. A text that a reader could misread as a number, an instant or a boolean is written in double
+//! quotes, which JSON and YAML share.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::harmless;
 
-/// A value as one document, without a line end.
+/// Returns a value as one document, without a final line end.
 pub fn document(value: &Value) -> String {
     let mut out = String::new();
     block(&mut out, value, 0);
     out.trim_start().to_owned()
 }
 
-/// What stands after a key or a dash: on the same line when it is a scalar or empty, else below it.
+/// Writes the value after a key or a dash: a scalar or an empty value on the same line, others below.
 fn block(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Array(items) if !items.is_empty() => items.iter().for_each(|item| {
@@ -30,14 +30,14 @@ fn block(out: &mut String, value: &Value, depth: usize) {
             block(out, item, depth + 1);
         }),
         Value::String(string) => out.extend([" ", &text(string)]),
-        // Null, truths, numbers, [] and {} are written as in JSON.
+        // Null, booleans, numbers, `[]` and `{}` are written as in JSON.
         plain => {
             let _ = write!(out, " {plain}");
         }
     }
 }
 
-/// What stands after a dash: its first line on the line of the dash.
+/// Writes the value after a dash. Its first line is on the line of the dash.
 fn nested(out: &mut String, item: &Value, depth: usize) {
     let mut below = String::new();
     block(&mut below, item, depth);
@@ -50,7 +50,7 @@ fn start(out: &mut String, depth: usize) {
     out.push_str(&"  ".repeat(depth));
 }
 
-/// A text as a scalar on one line.
+/// Returns a text as a scalar on one line.
 pub fn text(string: &str) -> String {
     const MEAN_SOMETHING: [&str; 7] = ["null", "true", "false", "yes", "no", "on", "off"];
     let word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./@".contains(&byte);

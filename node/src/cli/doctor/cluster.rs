@@ -1,4 +1,4 @@
-//! The nodes: the leader, missing and lagging nodes, clocks that are off, and whether all replicas are equal.
+//! Judges the nodes: leader, missing and lagging nodes, clocks, and equality of the replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool::PoolView;
 use crate::format;
 
-/// A follower is some entries behind at any moment; a busy second has hundreds.
+/// Entries that a follower may lag. Some are normal at any moment, and hundreds in a busy second.
 const LAG_MAX: u64 = 1_000;
 
 const STATUS: &str = "reveille cluster status";
 
-/// Everything that a status tells. `own_tzdb` is the release of the time zones in this binary.
+/// Judges all that a status reports. `own_tzdb` is the time zone release in this binary.
 pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> {
     if status.cluster.is_empty() {
         let what = format!("{} belongs to no cluster yet", status.answered_by);
@@ -90,7 +90,7 @@ fn standing(member: &MemberStatus) -> Option<Finding> {
     Some(Finding::warning("lag", what, why, format!("{STATUS}, again: it must shrink; else look at its disk and CPU")))
 }
 
-/// A volume on which no part of an audience finds room.
+/// Reports a node whose volume has no room for parts of audiences.
 fn room(member: &MemberStatus) -> Option<Finding> {
     let no_room = Some(&member.no_room).filter(|no_room| !no_room.is_empty())?;
     let what = format!("{} takes no parts of audiences: {no_room}", name(member));
@@ -100,7 +100,7 @@ fn room(member: &MemberStatus) -> Option<Finding> {
     Some(Finding::problem("no_room", what, why, next))
 }
 
-/// Nodes that get no claims because they died three times within ten minutes.
+/// Reports nodes that get no claims because they died three times within ten minutes.
 fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
     let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_until.is_none();
     let others_send = members.iter().any(|member| sends(&member));
@@ -116,7 +116,7 @@ fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
     told.collect()
 }
 
-/// Equal index, equal state: replicas that differ are a bug of ours, or a damaged folder.
+/// Reports replicas that differ. States at an equal log index must be equal, so this is a bug or a damaged folder.
 fn states(members: &[MemberStatus]) -> Vec<Finding> {
     let mut by_index: BTreeMap<u64, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for member in members {
@@ -124,7 +124,7 @@ fn states(members: &[MemberStatus]) -> Vec<Finding> {
             by_index.entry(*index).or_default().entry(state_hash).or_default().push(name(member));
         }
     }
-    // The first one is where it went wrong; what follows differs by consequence.
+    // Only the first difference is reported; later ones follow from it.
     let differing = by_index.into_iter().filter(|(_, hashes)| hashes.len() > 1).take(1);
     let told = differing.map(|(index, hashes)| {
         let sides: Vec<String> = hashes.values().map(|names| names.join(" and ")).collect();

@@ -1,4 +1,4 @@
-//! The folders of a node on this machine: is there room, and does the journal's lie in memory?
+//! Judges a node's folders on this machine: free space, permissions, and whether the journal is in memory.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use reveille_cluster::worker::journal::in_memory;
 
 use crate::cli::view::doctor::Finding;
 
-/// Below so many hundredths of a volume an operator should look; a log and a snapshot still fit.
+/// Free space, in percent of the volume, below which a warning is given. A log and a snapshot still fit.
 const WARNING_BELOW: u64 = 10;
-/// And below so many a snapshot may not fit any more.
+/// Free space, in percent of the volume, below which a snapshot may no longer fit.
 const PROBLEM_BELOW: u64 = 3;
 
-/// Asks the system about the volume of a folder. `key` is the folder's name in the configuration.
+/// Judges the free space on a folder's volume. `key` is the folder's configuration key.
 pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
     match rustix::fs::statvfs(folder) {
         Ok(volume) => room(key, folder, volume.f_bavail, volume.f_blocks),
@@ -23,10 +23,10 @@ pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
     }
 }
 
-/// Tries to write: a volume may be mounted read-only, and the permissions may be those of another user.
+/// Tries to write a file: the volume may be mounted read-only, or the folder may belong to another user.
 pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
     if !folder.is_dir() {
-        // The finding about its volume names the error.
+        // The finding about the folder's volume already names this error.
         return None;
     }
     let file = folder.join(format!(".reveille-doctor-{}", std::process::id()));
@@ -37,9 +37,9 @@ pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
     Some(Finding::problem("disk", what, "a node that cannot write there stops", next))
 }
 
-/// P11: a journal on a disk costs its time for each email, and proves no more.
+/// Warns of a journal on a disk: each email may wait for it, and it proves no more (P11).
 pub fn judge_journal(folder: &Path) -> Option<Finding> {
-    // The finding about its volume names the error.
+    // The finding about the folder's volume already names an error.
     if in_memory(folder).unwrap_or(true) {
         return None;
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_journal_on_a_disk_is_a_warning() {
-        // The sources were read from a disk, or there are none that tell.
+        // The source folder is usually on a disk, but it may be on a tmpfs.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let on_disk = !in_memory(folder).expect("a folder");
         let found = judge_journal(folder).map(|found| (found.severity, found.check));

@@ -1,17 +1,17 @@
-//! What `reveille doctor` knows of illness: pure functions from what the cluster says to findings.
+//! The checks of `reveille doctor`: pure functions from the cluster's answers to findings.
 //!
-//! Called by `ask::doctor`, which asks. Each check has a name that scripts may rely on; the table of the
-//! handbook has them all. Nothing here waits or repairs, and only [`folder`] looks at anything itself.
+//! `ask::doctor` makes the requests and calls them. Scripts may rely on the checks' names, which the handbook's table
+//! lists. Nothing here waits or repairs, and only [`folder`] reads anything itself.
 
 pub mod cluster;
 pub mod folder;
 pub mod relay;
 pub mod work;
 
-/// Names in one sentence.
+/// Limit of names in one sentence.
 const NAMED_MAX: usize = 5;
 
-/// The first few of them.
+/// Joins the first names, and counts the rest.
 fn named(names: &[&str]) -> String {
     let shown = names.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED_MAX) {

@@ -1,4 +1,4 @@
-//! The relays: a pool without a relay, circuits that are open, and relays that say "too fast".
+//! Judges the relays: pools without a relay, open circuits, and relays that throttle.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::named;
 use crate::cli::instant;
 use crate::cli::view::doctor::Finding;
 
-/// What the relays tell, beside the schedules that send by them.
+/// Judges the relays and the pools that the schedules use.
 pub fn judge(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
     let mut pools: BTreeMap<&str, Vec<&Relay>> = BTreeMap::new();
     for relay in relays {
@@ -30,7 +30,7 @@ pub fn judge(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
     findings
 }
 
-/// Mail never goes to another pool than its own.
+/// Reports pools without a relay that an active schedule uses. Email never goes through another pool.
 fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<Finding> {
     let mut needed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for schedule in schedules.iter().filter(|schedule| schedule.state() == ScheduleState::Active) {
@@ -46,7 +46,7 @@ fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<
     told.collect()
 }
 
-/// Why mail of a pool waits, in one line, where the node that answers sends none by any relay of it.
+/// Returns why a pool's email waits, if the answering node sends through none of its relays.
 pub fn why_pool_waits(relays: &[Relay], of_pool: &str) -> Option<String> {
     let mut of_pool = relays.iter().filter(|relay| pool(&relay.pool) == pool(of_pool)).peekable();
     let first = *of_pool.peek()?;
@@ -67,7 +67,7 @@ fn cause(health: &RelayHealth) -> &str {
     if health.cause.is_empty() { "no cause was given" } else { &health.cause }
 }
 
-/// A relay that the node which answers leaves alone.
+/// Reports a relay whose circuit is open on the answering node.
 fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
     let until = instant::text(health.until.as_ref()).map(|until| format!(", until {until}")).unwrap_or_default();
     let what = format!("{} leaves relay {} alone{until}: {}", health.node, relay.name, cause(health));
@@ -79,7 +79,7 @@ fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
     Finding::warning("circuit", what, "its mail goes by the others of its pool, at their rates", next)
 }
 
-/// A relay that refuses emails for its own sake, and is given fewer for it.
+/// Reports a relay that refused emails because of its own limits, and now gets fewer.
 fn throttled(relay: &Relay, health: &RelayHealth) -> Finding {
     let what =
         format!("relay {} refused emails of {} within the last minute: {}", relay.name, health.node, cause(health));

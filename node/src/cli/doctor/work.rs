@@ -1,4 +1,4 @@
-//! The work: schedules that cannot fire, runs that are paused, and emails that wait for a decision.
+//! Judges the work: schedules that cannot fire, paused runs, and emails that need a decision.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,28 @@ use crate::cli::instant;
 use crate::cli::view::doctor::Finding;
 use crate::format;
 
-/// An instant is overdue after 5 s; the rest is room for the clock of the machine that asks.
+/// Delay after which a schedule is reported as overdue. The leader counts it after 5 s; the rest allows for this
+/// machine's clock.
 const OVERDUE_MS: i64 = 30_000;
-/// Runs that opened within this time are checked for recipients that expired.
+/// Age of runs that are checked for expired recipients and duplicates.
 const LATELY_MS: i64 = 86_400_000;
 
-/// What the cluster keeps, as far as the doctor looks.
+/// The lists that `doctor` reads.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// All schedules of the tenant.
     pub schedules: Vec<Schedule>,
-    /// All its campaigns.
+    /// All campaigns of the tenant.
     pub campaigns: Vec<Campaign>,
-    /// The runs that are paused, and the latest of all.
+    /// Paused runs, and the latest runs of any state. A run may occur twice.
     pub runs: Vec<Run>,
-    /// The first that are in doubt.
+    /// Emails in doubt, up to the limit of pages read.
     pub doubts: Vec<Doubt>,
-    /// The first dead letters.
+    /// Dead letters, up to the limit of pages read.
     pub dead_letters: Vec<DeadLetter>,
 }
 
-/// Everything that it tells, as of `now`.
+/// Judges all lists as of `now`.
 pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
     let is_reported = |schedule: &&Schedule| {
         let of = work.campaigns.iter().find(|campaign| campaign.name == schedule.name);
@@ -54,7 +55,7 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
             let next = format!("reveille schedule show {name}, fix the cause, reveille schedule resume {name}");
             Some(Finding::problem("schedule", what, "it does not fire until it is resumed", next))
         }
-        // Its next instant waits for a run, as its overlap policy says.
+        // Its overlap policy makes the next instant wait for a run, so it is not overdue.
         ScheduleState::Active if !schedule.waits_for.is_empty() => None,
         ScheduleState::Active => {
             let next = schedule.next.first()?;
@@ -71,7 +72,7 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
     }
 }
 
-/// P16: a campaign that did not open, or that cannot open until an operator acts.
+/// Reports a campaign that did not open, or cannot open until an operator acts (P16).
 fn not_open(campaign: &Campaign) -> Option<Finding> {
     let Campaign { name, reason, .. } = campaign;
     let (what, why, next) = match campaign.state() {

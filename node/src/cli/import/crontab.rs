@@ -1,21 +1,21 @@
-//! A crontab as lines: comments, settings, and jobs with the settings that are in force for them.
+//! Reads a crontab into lines: comments, settings, and jobs with the settings that apply to them.
 //!
-//! The grammar is that of crontab(5): a setting is `NAME = value`, perhaps in quotes, and holds for the
-//! lines below it; a `#` begins a comment at the beginning of a line only; in a command, the first `%`
-//! without a backslash ends it, what follows is its standard input, and each further `%` is a line end.
-//! The system form has a user before the command.
+//! The grammar is that of crontab(5). A setting is `NAME = value`, optionally quoted, and applies to the lines below
+//! it. A `#` begins a comment only at the beginning of a line. In a command, the first `%` without a backslash ends the
+//! command; the rest is its standard input, in which each further `%` is a line end. The system form has a user before
+//! the command.
 //!
-//! Files are read as they come: CRLF, a byte order mark and a missing line end are taken, and told. A line
-//! that is no UTF-8 or holds a NUL is refused by itself.
+//! CRLF, a byte order mark and a missing final line end are accepted; all but the byte order mark get a note. A line
+//! that is not UTF-8 or contains a NUL is refused, and the other lines are read.
 
 use super::shell;
 use super::timing::{self, BLANKS};
 
-/// Characters of a command: "The maximum permitted length for the command field is 998 characters",
+/// Limit of a command's characters. "The maximum permitted length for the command field is 998 characters", says
 /// crontab(5) of Debian.
 const COMMAND_CHARACTERS_MAX: usize = 998;
 
-/// Which columns a line has.
+/// The columns of a crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Five fields and a command: `crontab -l`.
@@ -24,23 +24,23 @@ pub enum Form {
     System,
 }
 
-/// What a file holds.
+/// The content of a crontab.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crontab {
-    /// The lines that are jobs, or were meant to be.
+    /// The jobs, and lines that cannot be read as jobs.
     pub lines: Vec<Line>,
-    /// What concerns the file as a whole.
+    /// Remarks about the whole file.
     pub notes: Vec<String>,
 }
 
-/// A line that is, or was meant to be, a job.
+/// A job, or a line that cannot be read as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its number in the file, from 1.
+    /// Line number in the file, from 1.
     pub number: u64,
-    /// As it stands there.
+    /// The line's text.
     pub source: String,
-    /// What it says, or why it cannot be taken over.
+    /// The job, or why the line cannot be imported.
     pub job: Result<Job, String>,
 }
 
@@ -49,36 +49,36 @@ pub struct Line {
 pub struct Job {
     /// Five fields or a nickname, checked by the calendar.
     pub cron: String,
-    /// Whose it is; in the system form only.
+    /// The user that runs the command; `None` in the user form.
     pub user: Option<String>,
-    /// What the shell would get.
+    /// The command that the shell receives.
     pub command: String,
-    /// What the command would read, without a line end at its end.
+    /// Standard input of the command, without a final line end. `None` without a `%`.
     pub input: Option<String>,
-    /// The comment right above it.
+    /// The comment directly above the job.
     pub comment: Option<String>,
-    /// What is in force.
+    /// Settings that apply to the job.
     pub settings: Settings,
-    /// What differs from cron, or was rewritten.
+    /// Differences from cron's behaviour, and changes made to the line.
     pub warnings: Vec<String>,
 }
 
-/// The settings that concern mail and time; others are of the command alone.
+/// Settings for email and time; others concern only the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `MAILTO`: empty means that cron sends no email.
+    /// `MAILTO`. Empty means that cron sends no email.
     pub mail_to: Option<String>,
-    /// `MAILFROM`, cronie's.
+    /// `MAILFROM` of cronie.
     pub mail_from: Option<String>,
-    /// `CRON_TZ`: the zone of the time fields.
+    /// `CRON_TZ`: time zone of the time fields.
     pub cron_tz: Option<String>,
-    /// The line of that.
+    /// Line number of `CRON_TZ`, or 0.
     pub cron_tz_line: u64,
-    /// `TZ`: in most crons the zone of the command, not of its time.
+    /// `TZ`: in most crons the zone of the command, not of the time fields.
     pub tz: Option<String>,
-    /// The line of that.
+    /// Line number of `TZ`, or 0.
     pub tz_line: u64,
-    /// `RANDOM_DELAY`, cronie's: minutes.
+    /// `RANDOM_DELAY` of cronie, in minutes.
     pub random_delay: Option<String>,
 }
 
@@ -99,7 +99,7 @@ fn some(value: String) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Reads the bytes of a file.
+/// Reads the content of a file.
 pub fn read(bytes: &[u8], form: Form) -> Crontab {
     let bytes = bytes.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(bytes);
     let mut crontab = Crontab::default();
@@ -129,7 +129,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The job on a line, if there is one.
+    /// Returns the job on a line. `None` for a blank line, a comment or a setting.
     fn line(&mut self, number: u64, bytes: &[u8]) -> Option<Line> {
         let comment = self.comment.take();
         let refused = |problem: &str| {
@@ -150,7 +150,7 @@ impl Reader {
         }
         if let Some((name, value)) = setting(line) {
             self.settings.set(number, &name, value);
-            // A setting between a comment and its job does not part them.
+            // A setting between a comment and a job does not separate them.
             self.comment = comment;
             return None;
         }
@@ -193,8 +193,8 @@ impl Reader {
     }
 }
 
-/// `NAME = value`; none when the line is no setting. Blanks around name, `=` and value do not count; one pair
-/// of quotes around name or value is taken off.
+/// Parses `NAME = value`; `None` if the line is no setting. Ignores blanks around name, `=` and value, and removes one
+/// pair of quotes from name and value.
 fn setting(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once('=')?;
     let name = unquoted(name.trim_matches(BLANKS));
@@ -208,7 +208,7 @@ fn unquoted(text: &str) -> &str {
     within('"').or_else(|| within('\'')).unwrap_or(text)
 }
 
-/// A comment that can name a job. Rulers, headings of columns and jobs that are commented out cannot.
+/// Returns the comment if it can name a job. Rulers, column headings and disabled jobs cannot.
 fn title(words: &str) -> Option<String> {
     let words = words.trim_start_matches('#').trim();
     let words = words.strip_prefix("Ansible:").unwrap_or(words).trim();
@@ -219,7 +219,7 @@ fn title(words: &str) -> Option<String> {
     (is_text && !is_heading && !is_line).then(|| words.to_owned())
 }
 
-/// The command and its input: `\%` is a percent sign, the first plain one ends the command, and further ones
+/// Splits the command from its input. `\%` is a percent sign, the first plain `%` ends the command, and further ones
 /// are line ends.
 fn percent(text: &str) -> (String, Option<String>) {
     let (mut command, mut input) = (String::new(), None::<String>);

@@ -1,26 +1,25 @@
-//! The mail that a command sends, where it sends one: `mail -s Subject address` and its relatives.
+//! Recognizes the email that a command sends: `mail -s Subject address` and similar programs.
 //!
-//! Called by [`super::plan`]. Three families are known by the name of the program: `mail` (mailx, s-nail,
-//! GNU mail), `mutt`, and `sendmail` (msmtp and others that take its options). From them come subject,
-//! recipients and sender; the text where it stands on the line: after `%`, after `<<<`, or as the words of
-//! an `echo` before a pipe.
+//! Called by [`super::plan`]. Three families are recognized by the program's name: `mail` (mailx, s-nail, GNU mail),
+//! `mutt`, and `sendmail` (msmtp and others with the same options). They yield subject, recipients and sender. The text
+//! is read only from the line itself: after `%`, after `<<<`, or from an `echo` before a pipe.
 //!
-//! It is no shell: what would be expanded, or read from files or other programs, becomes a warning.
+//! This is no shell: text that needs expansion, a file or another program becomes a warning.
 
 use super::shell::{Input, Joint, Simple, Word};
 
-/// A mail as a command would send it. Nothing in it is checked.
+/// An email as a command would send it. Nothing in it is validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mail {
-    /// The recipients: the words where addresses are expected.
+    /// Recipients: the words at the place of addresses.
     pub to: Vec<String>,
-    /// The subject.
+    /// Subject, if the command sets one.
     pub subject: Option<String>,
-    /// The sender.
+    /// Sender, if the command sets one.
     pub sender: Option<String>,
-    /// The text, where it stands on the line.
+    /// Text of the email, if it is on the line.
     pub text: Option<String>,
-    /// What is not as the command would do it.
+    /// Differences from what the command would do.
     pub warnings: Vec<String>,
 }
 
@@ -42,7 +41,7 @@ impl Family {
         }
     }
 
-    /// The letters of options that have a value.
+    /// Returns the letters of options that take a value.
     fn valued(self) -> &'static str {
         match self {
             Family::Mail => "sabcrSAqMXY",
@@ -52,10 +51,10 @@ impl Family {
     }
 }
 
-/// Words that stand before a command and are none.
+/// Words before a command that are not part of it.
 const BEFORE: [&str; 9] = ["then", "else", "do", "{", "!", "exec", "nice", "time", "sudo"];
 
-/// The mail that the last mail program of a line sends; `input` is what the line has after `%`.
+/// Returns the email that the last mail program of a line sends. `input` is the text after `%`.
 pub fn find(commands: &[Simple], input: Option<&str>) -> Option<Mail> {
     let of = |simple: &Simple| {
         let words = program(&simple.words);
@@ -79,7 +78,7 @@ pub fn find(commands: &[Simple], input: Option<&str>) -> Option<Mail> {
     Some(mail)
 }
 
-/// The words from the program on: settings and the like before it do not count.
+/// Returns the words from the program on, without variables and prefixes such as `sudo`.
 pub fn program(words: &[Word]) -> &[Word] {
     let is_setting = |word: &Word| {
         let name = word.text.split_once('=').map(|(name, _)| name);
@@ -99,7 +98,7 @@ fn read(family: Family, arguments: &[Word], mail: &mut Mail) {
         } else if text == "--" {
             only_operands = true;
             if family == Family::Mutt && attaches {
-                // `mutt -a FILE… -- ADDRESS`: what came before are files.
+                // `mutt -a FILE… -- ADDRESS`: the words before `--` are files.
                 mail.to.clear();
             }
         } else if let Some((name, value)) =
@@ -119,7 +118,8 @@ fn read(family: Family, arguments: &[Word], mail: &mut Mail) {
     }
 }
 
-/// The options of one word: letters together, the last one perhaps with a value behind it or in the next word.
+/// Splits an option word into its letters. The last letter may take a value, from the rest of the word or from the next
+/// word.
 fn letters<'a>(text: &str, family: Family, words: &mut impl Iterator<Item = &'a Word>) -> Vec<(char, String)> {
     let mut found = Vec::new();
     let mut rest = text.chars().skip(1);
@@ -132,7 +132,7 @@ fn letters<'a>(text: &str, family: Family, words: &mut impl Iterator<Item = &'a 
             };
             found.push((letter, value));
         } else if family == Family::Sendmail && "obq".contains(letter) {
-            // `-oi`, `-bm`: always in one word.
+            // `-oi`, `-bm`: the value is always in the same word.
             break;
         } else {
             found.push((letter, String::new()));
@@ -163,7 +163,7 @@ fn long(name: &str, value: &Word, mail: &mut Mail) {
 }
 
 fn subject(value: &Word, mail: &mut Mail) {
-    // `expands` belongs to the word of the option; a value that is a word of its own is checked by its letters.
+    // `expands` belongs to the option's word. If the value is the next word, its characters decide.
     if value.expands || value.text.contains(['$', '`']) {
         mail.warnings
             .push(format!("the subject `{}` may hold what a shell expands; here it is plain text", value.text));
@@ -179,7 +179,7 @@ fn attachment(file: &str, mail: &mut Mail) {
     mail.warnings.push(format!("the attachment {file} is not taken over"));
 }
 
-/// `Name: value`: a header field rather than a file.
+/// True for a header field such as `Name: value`; otherwise the text is a file name.
 fn is_field(text: &str) -> bool {
     let name = text.split_once(':').map(|(name, _)| name);
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
@@ -196,7 +196,7 @@ fn field(text: &str, mail: &mut Mail) {
     }
 }
 
-/// The text where it stands on the line; otherwise a warning names where it would have come from.
+/// Returns the email's text if the line contains it. Otherwise adds a warning with its origin.
 fn text(simple: &Simple, before: Option<&Simple>, input: Option<&str>, warnings: &mut Vec<String>) -> Option<String> {
     let mut elsewhere = |from: String| {
         warnings.push(format!("its text came from {from}; write it yourself"));
@@ -219,7 +219,7 @@ fn text(simple: &Simple, before: Option<&Simple>, input: Option<&str>, warnings:
     }
 }
 
-/// What an `echo` prints, when that stands on the line.
+/// Returns what an `echo` prints, if it needs no expansion.
 fn echoed(words: &[Word]) -> Option<String> {
     let (echo, words) = words.split_first()?;
     let words = match words {
@@ -231,7 +231,7 @@ fn echoed(words: &[Word]) -> Option<String> {
     (echo.text == "echo" && is_plain).then(text)
 }
 
-/// `sendmail` reads a whole mail: header fields come before the text.
+/// Splits the text of `sendmail`, which begins with header fields.
 fn take_head(mail: &mut Mail) {
     let Some(whole) = mail.text.take() else { return };
     let mut lines = whole.lines();

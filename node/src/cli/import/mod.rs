@@ -1,20 +1,16 @@
-//! From a crontab to schedules: read the file, understand each line, say what it would become.
+//! Converts a crontab to schedules: parses each line and plans its schedule. Pure: bytes in, a plan for each line out.
+//! Called by `import crontab` (`ask/import.rs`), which reads the file, computes instants and sends the requests.
 //!
-//! Called by `import crontab` (`ask/import.rs`), which reads the file, looks at the calendar and asks the
-//! cluster. All of this is pure: bytes in, a plan for each line out.
+//! - **Every line is accounted for.** It is blank, a comment, a setting or a job. A job is planned, or left out with a
+//!   reason and a next step.
+//! - **Cron's meaning decides.** A line that means something else here is rewritten or refused, with a warning
+//!   ([`timing`]).
+//! - **The same file gives the same plan.** Names do not depend on the cluster's state.
+//! - **Nothing is run or read.** If a command sends an email, its content is taken over ([`mailer`]); from other
+//!   commands, only time and recipients.
 //!
-//! What it promises:
-//! - **Every line is accounted for.** A line is blank, a comment, a setting or a job; a job is planned, or
-//!   left out with a reason that names what to do. Nothing is dropped in silence.
-//! - **Cron's meaning, not what it looks like.** Where a crontab means something else to cron than the same
-//!   words mean here, the line is rewritten or refused, and says so ([`timing`]).
-//! - **The same file gives the same plan**: names do not depend on what the cluster holds.
-//!
-//! What it is not: it runs no command and reads none of the files that a command names. A command that
-//! sends an email is understood ([`mailer`]); of any other one only the time and the recipients are taken.
-//!
-//! Reading order: [`crontab`] (lines and settings), [`timing`] (the five fields), [`shell`] (words of a
-//! command), [`mailer`] (the email that a command sends), [`name`], [`plan`].
+//! Reading order: [`crontab`] (lines and settings), [`timing`] (time fields), [`shell`] (words), [`mailer`], [`name`],
+//! [`plan`].
 
 pub mod crontab;
 pub mod mailer;

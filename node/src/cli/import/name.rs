@@ -1,16 +1,16 @@
-//! Names for jobs that have none: from the command, unique within the file.
+//! Generates schedule names from commands, unique within the file.
 
 use std::collections::BTreeSet;
 
 use super::mailer;
 use super::shell::{Joint, Simple};
 
-/// Characters of a name before its number: short enough to be typed.
+/// Limit of a name's characters without prefix and number, so that it is easy to type.
 const NAME_CHARACTERS_MAX: usize = 40;
-/// Ends of a script's name that say nothing.
+/// Endings of script names that are left out.
 const ENDINGS: [&str; 8] = [".sh", ".bash", ".py", ".pl", ".rb", ".php", ".js", ".lua"];
 
-/// The names that were given in a file.
+/// The names already given in a file.
 #[derive(Debug, Default)]
 pub struct Names {
     prefix: String,
@@ -18,12 +18,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// Each name will begin with `prefix`.
+    /// Creates an empty set. Each name begins with `prefix`.
     pub fn new(prefix: &str) -> Names {
         Names { prefix: prefix.to_owned(), taken: BTreeSet::new() }
     }
 
-    /// A name made of these words; the second of the same name ends in `-2`, and so on.
+    /// Returns a name made of these words. A second equal name ends in `-2`, and so on.
     pub fn give(&mut self, words: &str) -> String {
         let slug = format!("{}{}", self.prefix, slug(words));
         let mut name = slug.clone();
@@ -36,8 +36,8 @@ impl Names {
     }
 }
 
-/// The words that name a command: its last part, the program without its folder. What leads into it, and
-/// what only shows its output, does not name it.
+/// Returns the words that name a command: those of its last command that is not behind a pipe, with the program's file
+/// name only. Commands before it prepare it, and commands behind the pipe only process its output.
 pub fn words_of(command: &str, commands: &[Simple]) -> String {
     let main = commands.iter().rfind(|simple| simple.joint != Joint::Pipe);
     let words = main.map(|main| mailer::program(&main.words)).unwrap_or_default();
@@ -52,7 +52,7 @@ pub fn words_of(command: &str, commands: &[Simple]) -> String {
     named
 }
 
-/// Lower-case letters and digits with hyphens between them; cut between words where that is possible.
+/// Returns lower-case letters and digits with hyphens between them. Too long a name is cut between words if possible.
 fn slug(words: &str) -> String {
     let mut slug = String::new();
     for piece in words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|piece| !piece.is_empty()) {

@@ -1,7 +1,7 @@
-//! What each line of a crontab becomes: a schedule's name, time, recipients and content, or a reason why not.
+//! Plans each line of a crontab: the schedule's name, time, recipients and content, or why it is left out.
 //!
-//! What the file says goes before the flags; the flags fill in what it does not say. The one exception is
-//! `TZ`, which says less than it seems to ([`Source::Tz`]).
+//! Values in the file take precedence over flags, which fill in missing values. `TZ` is the exception, because most
+//! crons do not apply it to the time fields ([`Source::Tz`]).
 
 use reveille_ledger::address::{Address, Mailbox};
 use serde::Serialize;
@@ -12,71 +12,71 @@ use super::name::{Names, words_of};
 use super::shell;
 use crate::cli::harmless;
 
-/// Characters of a subject that was made from a command or a comment.
+/// Limit of characters of a subject made from a command or a comment.
 const SUBJECT_CHARACTERS_MAX: usize = 120;
-/// Characters of the file's name in a reason; a reason has 500.
+/// Limit of characters of the file's name in a pause reason, which has at most 500.
 const FILE_CHARACTERS_MAX: usize = 300;
-/// The beginning of a text that stands in until the user writes one.
+/// Beginning of the placeholder text, until the user writes a text.
 pub const PLACEHOLDER: &str = "This placeholder stands in for a text that is not written yet.";
-/// The label of an import; its value is a hash of the body, so that an edit of the line is noticed.
+/// Label of an imported schedule. Its value is a hash of the body, which reveals a later edit of the line.
 pub const LABEL: &str = "crontab";
-/// The variable that stands for a brace: templates have no other way to say `{{`.
+/// Variable for a brace: templates cannot otherwise contain a literal `{{`.
 pub const BRACE: &str = "brace";
 
-/// What the command line says.
+/// Flags of the command.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// The file's name, as it is shown.
+    /// The file's name for messages.
     pub file: String,
-    /// `--tz`.
+    /// Value of `--tz`.
     pub tz: Option<String>,
-    /// The zone of this machine.
+    /// Time zone of this machine. `None` if it is unknown.
     pub machine: Option<String>,
-    /// `--sender`.
+    /// Value of `--sender`.
     pub sender: Option<String>,
-    /// `--to`.
+    /// Value of `--to`.
     pub to: Vec<String>,
-    /// `--prefix`.
+    /// Value of `--prefix`.
     pub prefix: String,
 }
 
-/// What a line becomes.
+/// The plan for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Its number in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: u64,
-    /// As it stands there.
+    /// The line's text.
     pub source: String,
-    /// What it says, or why it cannot be taken over.
+    /// The schedule, or why the line cannot be imported.
     pub planned: Result<Planned, String>,
 }
 
-/// A line that was understood.
+/// The schedule planned for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The schedule's name.
+    /// Name of the schedule, unique within the file.
     pub name: String,
     /// Five fields or a nickname.
     pub cron: String,
-    /// The zone, and where it came from; none where no source names one.
+    /// The time zone and its source. `None` if no source names one.
     pub zone: Option<(String, Source)>,
-    /// The line that says the zone, where the file does.
+    /// Line number of the setting that names the zone. Unused if the zone comes from elsewhere.
     pub zone_line: u64,
-    /// Whose it is; in the system form only.
+    /// The user that runs the command; `None` in the user form.
     pub user: Option<String>,
-    /// Addresses, each once.
+    /// Addresses, without duplicates.
     pub recipients: Vec<String>,
-    /// The sender.
+    /// Sender. `None` if neither the line nor a flag names one.
     pub sender: Option<String>,
-    /// Subject, plain text.
+    /// Subject, as plain text.
     pub subject: String,
-    /// Text, plain text.
+    /// Text of the email, as plain text.
     pub text: String,
-    /// Why it is paused.
+    /// Reason of the schedule's pause.
     pub paused: String,
-    /// What is not as cron would do it.
+    /// Differences from cron's behaviour.
     pub warnings: Vec<String>,
-    /// Why it is left out, although it was understood.
+    /// Why the line is left out although it could be read.
     pub lacks: Option<String>,
 }
 
@@ -86,12 +86,12 @@ pub struct Planned {
 pub enum Source {
     /// `CRON_TZ` above the line.
     CronTz,
-    /// `TZ` above the line, and no `--tz`. Solaris and AIX take it for the time; Debian's cron and cronie
-    /// give it to the command only.
+    /// `TZ` above the line, without `--tz`. Solaris and AIX apply it to the time fields; Debian's cron and cronie apply
+    /// it only to the command.
     Tz,
     /// `--tz`.
     Flag,
-    /// This machine.
+    /// Zone of this machine.
     Machine,
 }
 
@@ -141,7 +141,7 @@ fn planned(number: u64, job: &Job, choices: &Choices, names: &mut Names) -> Plan
 
 fn zone(job: &Job, choices: &Choices, warnings: &mut Vec<String>) -> Option<(String, Source)> {
     let settings = &job.settings;
-    // The C library takes a name with a colon before it, too.
+    // The C library also accepts a zone name after a colon.
     let named = |zone: &Option<String>| zone.as_ref().map(|zone| zone.trim_start_matches(':').to_owned());
     if let Some(zone) = named(&settings.cron_tz) {
         return Some((zone, Source::CronTz));
@@ -215,7 +215,7 @@ fn lacks(recipients: &[String], sender: Option<&String>, is_silent: bool) -> Opt
     }
 }
 
-/// Without the place of its line: a line that moves stays the same schedule.
+/// The text does not contain the line number, so that a line that moves stays the same schedule.
 fn placeholder(command: &str) -> String {
     format!(
         "{PLACEHOLDER}\n\nA crontab ran this command, and cron mailed what it printed:\n\n  {command}\n\nReveille runs no \
@@ -223,13 +223,13 @@ fn placeholder(command: &str) -> String {
     )
 }
 
-/// One line that fits a subject.
+/// Returns the text on one line, cut to a subject's length.
 fn title(text: &str) -> String {
     let line: String = text.chars().map(|one| if harmless::is_harmful(one) { ' ' } else { one }).collect();
     cut(line.trim(), SUBJECT_CHARACTERS_MAX)
 }
 
-/// The end of a long path says more than its beginning.
+/// Shortens a long path at its beginning, because its end is more informative.
 fn shortened(file: &str) -> String {
     let file = harmless::spelled(file, &[]);
     match file.chars().count().checked_sub(FILE_CHARACTERS_MAX) {
@@ -238,7 +238,7 @@ fn shortened(file: &str) -> String {
     }
 }
 
-/// At most so many characters, the last one an ellipsis where some are missing.
+/// Returns at most `characters` characters. If some are cut, the last one is an ellipsis.
 pub fn cut(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_owned();
@@ -247,7 +247,7 @@ pub fn cut(text: &str, characters: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A template that renders to this text. Braces that would begin code become the variable [`BRACE`].
+/// Returns a template that renders to this text. Braces that would begin template code become the variable [`BRACE`].
 pub fn template(text: &str) -> String {
     let mut template = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

@@ -1,8 +1,8 @@
-//! The words of a shell command: just enough to find a mail program, its options and its recipients.
+//! Splits a shell command into words: enough to find a mail program, its options and its recipients.
 //!
-//! Called by [`super::mailer`] and [`super::name`]. Quotes, backslashes, redirections and the operators
-//! between commands are understood. Nothing is expanded: a word that the shell would expand is marked. A
-//! text that no shell would take (an open quote) is no command.
+//! Called by [`super::mailer`] and [`super::name`]. Handles quotes, backslashes, redirections and the operators between
+//! commands. Nothing is expanded: a word that the shell would expand is marked. Text that a shell would reject, such as
+//! an open quote, yields no command.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -10,28 +10,28 @@ use std::str::Chars;
 /// A word of a command, without its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
-    /// As it was written, without quotes.
+    /// The word's text without quotes.
     pub text: String,
-    /// Would the shell put something else for a part of it (`$NAME`, `$(command)`)?
+    /// True if the shell would expand a part of it (`$NAME`, `$(command)`).
     pub expands: bool,
 }
 
-/// How a command follows the one before it.
+/// How a command is joined to the one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Joint {
-    /// It runs in any case.
+    /// It always runs.
     #[default]
     Always,
-    /// It runs when the one before it went well, or did not: `&&`, `||`.
+    /// It runs depending on the exit code of the one before it: `&&`, `||`.
     Perhaps,
-    /// It reads what the one before it prints.
+    /// It reads the output of the one before it.
     Pipe,
 }
 
-/// What a command reads, other than a pipe.
+/// Redirected input of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A file, by name.
+    /// A file by name: `<`.
     File(Word),
     /// A text: `<<<`.
     Text(Word),
@@ -40,15 +40,15 @@ pub enum Input {
 /// One command of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
-    /// How it follows the one before it.
+    /// How it is joined to the command before it.
     pub joint: Joint,
-    /// Its words, redirections taken out.
+    /// Its words without redirections.
     pub words: Vec<Word>,
-    /// Where it reads from.
+    /// Its redirected input.
     pub input: Option<Input>,
 }
 
-/// The commands of a line, in order; none when a quote stays open.
+/// Returns the commands of a line in order, or `None` if a quote is not closed.
 pub fn read(line: &str) -> Option<Vec<Simple>> {
     let mut reader = Reader {
         characters: line.chars().peekable(),
@@ -67,7 +67,7 @@ pub fn read(line: &str) -> Option<Vec<Simple>> {
     Some(reader.commands)
 }
 
-/// What the next word is, when it is no argument.
+/// Where the next word goes, if it is part of a redirection.
 enum Target {
     Elsewhere,
     File,
@@ -111,7 +111,7 @@ impl Reader<'_> {
         self.word.get_or_insert_default()
     }
 
-    /// Takes the next character when it is this one.
+    /// Consumes the next character if it is `wanted`.
     fn follows(&mut self, wanted: char) -> bool {
         self.characters.next_if_eq(&wanted).is_some()
     }
@@ -133,7 +133,7 @@ impl Reader<'_> {
         if !ended.words.is_empty() {
             self.commands.push(ended);
         } else if next == Joint::Always && ended.joint == Joint::Perhaps {
-            // `a && ( b )`: the bracket opens what runs perhaps.
+            // In `a && ( b )`, the command in brackets is conditional, too.
             self.now.joint = Joint::Perhaps;
         }
     }
@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `$NAME`, `${NAME}`, `$(command)` or a command in backticks, kept as it was written.
+    /// Reads `$NAME`, `${NAME}`, `$(command)` or a command in backticks, and keeps it as written.
     fn expansion(&mut self, begin: char) -> Option<()> {
         let next = self.characters.peek().copied();
         let ends = match (begin, next) {
@@ -194,7 +194,7 @@ impl Reader<'_> {
     }
 
     fn redirection(&mut self, begin: char) {
-        // `2>`: the number belongs to the redirection.
+        // In `2>`, the number belongs to the redirection.
         let is_number = |word: &Word| !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit());
         if self.word.as_ref().is_some_and(is_number) {
             self.word = None;

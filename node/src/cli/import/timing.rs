@@ -1,30 +1,30 @@
-//! The time fields of a crontab line, as a cron expression that means the same here.
+//! Converts the time fields of a crontab line to a cron expression with the same meaning in Reveille.
 //!
-//! Four things differ between cron and our calendar, and each becomes a note:
-//! - `@reboot` is no time, and `~` (cronie's random choice) has no meaning here: both are refused.
-//! - A day field that begins with `*`, such as `*/2`, counts as unrestricted to cron: together with a
-//!   restricted field it means AND. Here only a plain `*` does; so the AND is written out, as `+`.
-//! - `-` before the minutes (cronie: do not log this line) says nothing about time and is taken off.
+//! Cron differs from Reveille's calendar in four ways:
+//! - `@reboot` is no time, and `~` (cronie's random choice) has no equivalent. Both are refused.
+//! - Cron treats a day field that begins with `*`, such as `*/2`, as unrestricted. Together with a restricted day field
+//!   this means AND. Here only a plain `*` is unrestricted, so the AND is written as `+`.
+//! - `-` before the minutes (cronie: do not log this line) says nothing about time and is removed.
 //!
-//! Source: crontab(5) of Debian's cron and of cronie 1.7; `entry.c` sets the star flags by the first letter.
+//! Source: crontab(5) of Debian's cron and of cronie 1.7. In cron's `entry.c`, the first letter sets the star flags.
 
 use reveille_ledger::calendar::{Pattern, When};
 
-/// When a line fires, and what follows its time fields.
+/// The time fields of a line, and the text after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing<'a> {
     /// Five fields or a nickname, checked by the calendar.
     pub cron: String,
-    /// The rest of the line, without blanks at its beginning.
+    /// The rest of the line without leading blanks.
     pub rest: &'a str,
-    /// What was rewritten.
+    /// Changes made to the expression.
     pub warnings: Vec<String>,
 }
 
-/// Reads the beginning of a job's line.
+/// Reads the time fields at the beginning of a job's line.
 ///
 /// # Errors
-/// Why the line cannot be taken over, and what to do about it.
+/// Fails if the line cannot be imported; the text names the reason and the next step.
 pub fn read(line: &str) -> Result<Timing<'_>, String> {
     let mut warnings = Vec::new();
     let line = line.trim_start_matches(BLANKS);
@@ -41,10 +41,10 @@ pub fn read(line: &str) -> Result<Timing<'_>, String> {
     Ok(Timing { cron, rest, warnings })
 }
 
-/// What cron takes for a blank.
+/// Characters that cron treats as blanks.
 pub const BLANKS: [char; 2] = [' ', '\t'];
 
-/// The first word, and the rest without blanks at its beginning.
+/// Returns the first word, and the rest without leading blanks.
 pub fn word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(BLANKS).unwrap_or((text, ""));
     (word, rest.trim_start_matches(BLANKS))

@@ -1,4 +1,4 @@
-//! Two documents of one thing, key by key.
+//! Compares two documents of one object key by key.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -6,23 +6,23 @@ use serde_json::Value;
 use super::tree::{Node, Shape};
 use super::write;
 
-/// Lines and items that are compared one with the other; longer ones are shown whole.
+/// Limit of lines or items that are aligned with each other; longer values are shown whole.
 const COMPARED_MAX: usize = 2_000;
-/// Lines of one change that people are shown.
+/// Limit of lines shown for one change.
 const LINES_SHOWN: usize = 60;
 
-/// One key that differs.
+/// One key whose values differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// The key; of keys and values, `var.name`.
+    /// The key, such as `var.name` for a key within a map.
     pub field: String,
-    /// As it is; null: it is not said.
+    /// Present value; null if the key is missing.
     pub from: Said,
-    /// As it would be.
+    /// Value after the change; null if the key is missing.
     pub to: Said,
 }
 
-/// A value, or none.
+/// A value, or `None` for a missing key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said(Option<Node>);
 
@@ -42,7 +42,7 @@ fn value(node: &Node) -> Value {
     }
 }
 
-/// What is another in `to` than in `from`, in the order of `to`; what is gone stands at the end.
+/// Returns the keys that differ, in the order of `to`. Keys that only `from` has come last.
 pub fn between(from: &Node, to: &Node) -> Vec<Change> {
     let mut changes = Vec::new();
     compare(&mut changes, "", Some(from), Some(to));
@@ -68,13 +68,13 @@ fn of<'n>(pairs: &'n [(String, Node)], key: &str) -> Option<&'n Node> {
     pairs.iter().find(|(name, _)| name == key).map(|(_, node)| node)
 }
 
-/// A text is the same, from a file or not.
+/// A text is the same key whether it is inline or from a file.
 fn shown(key: &str) -> &str {
     key.strip_prefix("inline_").unwrap_or(key)
 }
 
 impl Change {
-    /// For people: one line, or the lines and items that differ below the key.
+    /// Returns one line for the user, or several lines if a value is long.
     pub fn lines(&self) -> Vec<String> {
         if ![&self.from, &self.to].iter().any(|said| said.is_long()) {
             let one = |said: &Said| said.0.as_ref().map_or_else(|| "none".to_owned(), inline);
@@ -114,7 +114,7 @@ impl Said {
     }
 }
 
-/// A value on one line.
+/// Returns a value on one line.
 fn inline(node: &Node) -> String {
     match &node.shape {
         Shape::Plain(word) => word.clone(),
@@ -127,7 +127,7 @@ fn inline(node: &Node) -> String {
     }
 }
 
-/// What goes, what comes, and a line of what stays around it.
+/// Returns the removed and added lines, with one unchanged line before and after them.
 fn lines_between(from: &[String], to: &[String]) -> Vec<String> {
     let marked = |mark: &str, lines: &[String]| lines.iter().map(|line| format!("{mark} {line}")).collect::<Vec<_>>();
     let same_start = from.iter().zip(to).take_while(|(from, to)| from == to).count();
@@ -147,10 +147,10 @@ fn lines_between(from: &[String], to: &[String]) -> Vec<String> {
     lines
 }
 
-/// By the longest common subsequence.
+/// Aligns the lines by their longest common subsequence.
 fn aligned(from: &[String], to: &[String]) -> Vec<String> {
     let width = to.len() + 1;
-    // How much is common from here on.
+    // Length of the common subsequence from positions `i` and `j` on.
     let mut common = vec![0_u32; (from.len() + 1) * width];
     let at = |common: &[u32], i: usize, j: usize| common.get(i * width + j).copied().unwrap_or_default();
     for i in (0..from.len()).rev() {

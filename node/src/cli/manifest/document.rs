@@ -1,4 +1,5 @@
-//! One document: its keys become the flags of the command that makes such a thing, which its own parser reads.
+//! Reads one document: its keys become flags of the command that creates such an object, and that command's parser
+//! reads them.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -12,63 +13,63 @@ use super::tree::{Fault, Node, Shape};
 use crate::cli::args::{AddRelayArgs, CampaignCreateArgs, CreateArgs, SetPoolArgs, SetTenantArgs};
 use crate::cli::recipients;
 
-/// What documents may be of.
+/// Kinds of objects that a document can describe.
 const KINDS: [&str; 5] = ["schedule", "relay", "campaign", "tenant", "pool"];
-/// Flags that say how a command goes, not what it makes.
+/// Flags about the command's execution, which are no keys of a document.
 const NO_KEYS: [&str; 2] = ["dry_run", "replace"];
-/// The key under which a document may list its recipients.
+/// Key of a document's list of recipients.
 const RECIPIENTS: &str = "recipients";
 
-/// The key of a schedule's labels.
+/// Key of a schedule's labels.
 const LABELS: &str = "labels";
 
 /// A document that can be applied.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Where it begins: `file:line`.
+    /// Where the document begins: `file:line`.
     pub place: String,
-    /// The file, as it was named.
+    /// The file's name as the user gave it.
     pub file: String,
     /// One of [`KINDS`].
     pub kind: &'static str,
-    /// Whose it is; of schedules and campaigns alone.
+    /// Tenant of a schedule or a campaign; `None` for other kinds.
     pub tenant: Option<String>,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// The line of each key.
+    /// Line number of each key.
     pub lines: BTreeMap<String, usize>,
-    /// What it asks for.
+    /// The object that the document describes.
     pub wish: Wish,
 }
 
-/// What a document asks for.
+/// The object that a document describes, as arguments of the command that creates it.
 #[derive(Clone, Debug)]
 pub enum Wish {
-    /// As `schedule create` would.
+    /// Arguments of `schedule create`.
     Schedule(Box<CreateArgs>),
-    /// As `relay add` would.
+    /// Arguments of `relay add`.
     Relay(Box<AddRelayArgs>),
-    /// As `campaign create` would.
+    /// Arguments of `campaign create`.
     Campaign(Box<CampaignCreateArgs>),
-    /// As `tenant set` would; what it does not say has no bound.
+    /// Arguments of `tenant set`. A limit that the document does not name is not set.
     Tenant(SetTenantArgs),
-    /// As `pool set` would.
+    /// Arguments of `pool set`.
     Pool(SetPoolArgs),
 }
 
-/// Where documents come from.
+/// Origin of documents.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// As it was named.
+    /// The file's name as the user gave it.
     pub file: String,
-    /// Files that a document names are looked for here.
+    /// Folder of the files that a document names.
     pub folder: PathBuf,
     /// Tenant of documents that name none.
     pub tenant: String,
 }
 
 impl Document {
-    /// Reads one. What is wrong stands at the line of its key.
+    /// Reads a document. Each fault has the line of its key.
     pub fn read(node: Node, source: &Source) -> Result<Document, Vec<Fault>> {
         let Node { line, shape: Shape::Map(mut pairs) } = node else {
             return Err(vec![Fault::new(node.line, format!("a document is keys and values, not {}", node.noun()))]);
@@ -108,7 +109,7 @@ impl Document {
         Ok(Document { place, file: source.file.clone(), kind, tenant, name, lines, wish })
     }
 
-    /// Where the API's field was said: `file:line` of its key, or of the document.
+    /// Returns the place of an API field: `file:line` of its key, or of the document.
     pub fn place_of(&self, field: &str) -> String {
         let field = field.strip_prefix("schedule.").or_else(|| field.strip_prefix("relay.")).unwrap_or(field);
         let part = |whole: &str| field.strip_prefix(whole).map(|rest| rest.trim_start_matches('.'));
@@ -141,7 +142,7 @@ fn take(pairs: &mut Vec<(String, Node)>, key: &str) -> Option<Node> {
     Some(pairs.remove(place).1)
 }
 
-/// The text of a scalar; none where there is nothing.
+/// Returns the text of a scalar, or `None` if it is empty.
 fn scalar(key: &str, node: Node) -> Result<Option<String>, Fault> {
     match node.shape {
         Shape::Nothing => Ok(None),
@@ -163,11 +164,11 @@ fn kind(pairs: &mut Vec<(String, Node)>, line: usize) -> Result<&'static str, Fa
     })
 }
 
-/// Recipients with their variables, as a document lists them: the columns are those of the first.
+/// Reads recipients with variables, as a document lists them. The first recipient sets the columns.
 fn listed(pairs: &mut [(String, Node)]) -> Result<Option<recipients::Recipients>, Fault> {
     let is_listed = |(key, node): &&mut (String, Node)| key == RECIPIENTS && matches!(node.shape, Shape::List(_));
     let Some((_, node)) = pairs.iter_mut().find(is_listed) else { return Ok(None) };
-    // Its flag must be there; the file is set to the document afterwards.
+    // The parser requires a flag for recipients. The caller replaces this placeholder by the list afterwards.
     let shape = std::mem::replace(&mut node.shape, Shape::Text(RECIPIENTS.to_owned()));
     let Shape::List(items) = shape else { return Ok(None) };
     let mut rows = Vec::with_capacity(items.len());
@@ -187,7 +188,7 @@ fn listed(pairs: &mut [(String, Node)]) -> Result<Option<recipients::Recipients>
     recipients::of_rows(rows).map(Some).map_err(|bad| Fault::new(bad.line as usize, bad.problem))
 }
 
-/// The keys as words of a command line.
+/// Converts the keys to words of a command line.
 fn words(command: &Command, pairs: Vec<(String, Node)>, faults: &mut Vec<Fault>) -> Vec<String> {
     let key_of = |argument: &Arg| argument.get_long().map_or("name".to_owned(), key_of);
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
@@ -204,7 +205,7 @@ fn words(command: &Command, pairs: Vec<(String, Node)>, faults: &mut Vec<Fault>)
             continue;
         };
         let Some(long) = argument.get_long() else {
-            // A positional: behind `--`, whatever it begins with.
+            // A positional argument comes after `--`, in case it begins with a hyphen.
             let text = scalar(&key, node).map_err(|fault| faults.push(fault)).unwrap_or_default();
             name.extend(text.into_iter().flat_map(|text| ["--".to_owned(), text]));
             continue;
@@ -228,7 +229,7 @@ fn unknown(line: usize, key: &str, known: &BTreeMap<String, &Arg>) -> Fault {
     Fault::new(line, format!("unknown key `{key}`; {near}"))
 }
 
-/// What a key says to its flag: a value for each time that the flag stands there, none for a flag without one.
+/// Returns the values of a key's flag, one for each time that the flag is given. `None` is a flag without a value.
 fn said(key: &str, argument: &Arg, node: Node) -> Result<Vec<Option<String>>, Fault> {
     let is_pair = argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.contains('=')));
     let line = node.line;
@@ -292,7 +293,7 @@ fn parse(
     Ok(Wish::Schedule(Box::new(args)))
 }
 
-/// What the parser of flags says, about keys.
+/// Converts an error of the flags' parser to one about keys.
 fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> Fault {
     let texts = |kind| -> Vec<&str> {
         match error.get(kind) {
@@ -319,7 +320,7 @@ fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> F
             }
         }
         ErrorKind::MissingRequiredArgument => {
-            // Each text is a flag, or a group of which one is needed.
+            // Each text is a flag, or a group of flags of which one is required.
             let needed = texts(ContextKind::InvalidArg).into_iter().map(|text| match keys_of(text).as_slice() {
                 [one] => format!("`{one}`"),
                 several => format!("one of `{}`", several.join("`, `")),
@@ -339,12 +340,13 @@ fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> F
     Fault::new(line, message)
 }
 
-/// The key of a flag: `start_within` for `start-within`. What is one label on the command line is all of them here.
+/// Returns the key of a flag: `start_within` for `start-within`. `--label` sets one label, and its key sets all of
+/// them.
 fn key_of(long: &str) -> String {
     if long == "label" { LABELS.to_owned() } else { long.replace('-', "_") }
 }
 
-/// `--start-within <DURATION>` is `start_within`; alternatives come one after the other.
+/// Returns the keys in a usage text: `--start-within <DURATION>` is `start_within`. A group has several keys.
 fn keys_of(usage: &str) -> Vec<String> {
     let word = |text: &str| {
         let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(text.len());

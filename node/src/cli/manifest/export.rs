@@ -1,4 +1,4 @@
-//! What exists, as the document that would make it.
+//! Converts existing objects to the documents that would create them.
 
 use reveille_proto::admin::v1;
 
@@ -6,7 +6,7 @@ use super::tree::Node;
 use crate::cli::instant::{duration_ms, text};
 use crate::cli::word::word;
 
-/// Keys and values, in the order in which they were added.
+/// Keys and values, in insertion order.
 struct Keys(Vec<(String, Node)>);
 
 impl Keys {
@@ -14,7 +14,7 @@ impl Keys {
         self.0.push((key.to_owned(), Node::text(value)));
     }
 
-    /// A number, true or false; unless it is zero, which stands for a default.
+    /// Adds a number or a boolean. Leaves out zero, which means the default.
     fn plain(&mut self, key: &str, value: impl ToString) {
         let node = Node::plain(value);
         if node != Node::plain(0) {
@@ -22,7 +22,7 @@ impl Keys {
         }
     }
 
-    /// Unless it says nothing.
+    /// Adds a text, unless it is empty.
     fn some(&mut self, key: &str, value: impl Into<String>) {
         let value = value.into();
         if !value.is_empty() {
@@ -42,7 +42,7 @@ fn pair(field: &v1::Field) -> (&String, &String) {
     (&field.name, &field.value)
 }
 
-/// A schedule.
+/// Returns the document of a schedule.
 pub fn schedule(body: &v1::ScheduleBody) -> Node {
     let mut keys = Keys(Vec::new());
     keys.add("kind", "schedule");
@@ -79,7 +79,7 @@ fn mail(keys: &mut Keys, content: v1::Content) {
     }
 }
 
-/// A campaign.
+/// Returns the document of a campaign.
 pub fn campaign(body: &v1::ScheduleBody, canary: Option<&v1::Canary>) -> Node {
     let mut keys = Keys(Vec::new());
     keys.add("kind", "campaign");
@@ -105,7 +105,7 @@ pub fn campaign(body: &v1::ScheduleBody, canary: Option<&v1::Canary>) -> Node {
     Node::map(keys.0)
 }
 
-/// The bounds of a tenant.
+/// Returns the document of a tenant's limits.
 pub fn tenant(tenant: &v1::Tenant) -> Node {
     let mut keys = Keys(Vec::new());
     keys.add("kind", "tenant");
@@ -116,7 +116,7 @@ pub fn tenant(tenant: &v1::Tenant) -> Node {
     Node::map(keys.0)
 }
 
-/// What is set of a pool.
+/// Returns the document of a pool's settings.
 pub fn pool(pool: &v1::Pool) -> Node {
     let mut keys = Keys(Vec::new());
     keys.add("kind", "pool");
@@ -146,7 +146,7 @@ fn when(keys: &mut Keys, when: Option<&v1::When>) {
     }
 }
 
-/// A length of time that is read back as the same.
+/// Formats a duration so that parsing returns the same value.
 fn length(length: Option<&prost_types::Duration>) -> String {
     const UNITS: [(i64, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let mut left = length.map(duration_ms).unwrap_or_default();
@@ -175,12 +175,12 @@ fn policies(keys: &mut Keys, policies: &v1::Policies) {
     keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
     keys.plain("max_attempts", policies.max_attempts);
     keys.some("retention", length(policies.retention.as_ref()));
-    // Where it is not said, another default may stand for it.
+    // A missing gap means that a default may apply.
     policies.min_gap.iter().for_each(|gap| keys.add("min_gap", some_or_none(gap)));
     keys.some("jitter", length(policies.jitter.as_ref()));
 }
 
-/// Addresses alone in `to`, with variables in `recipients`.
+/// Adds addresses as `to`, or as `recipients` if they have variables.
 fn recipients(keys: &mut Keys, audience: v1::Audience) {
     let v1::Audience { columns, recipients, sealed } = audience;
     if !sealed.is_empty() {
@@ -198,7 +198,7 @@ fn recipients(keys: &mut Keys, audience: v1::Audience) {
     keys.0.push(("recipients".to_owned(), Node::list(recipients.into_iter().map(row).collect())));
 }
 
-/// A relay.
+/// Returns the document of a relay.
 pub fn relay(relay: &v1::Relay) -> Node {
     let mut keys = Keys(Vec::new());
     keys.add("kind", "relay");

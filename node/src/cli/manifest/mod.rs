@@ -1,12 +1,12 @@
-//! Documents of `apply` and `diff`: what stands in them, and what exists as one of them.
+//! Documents of `apply` and `diff`: how they are read, and how existing objects are written as documents.
 //!
-//! A document says what the flags of `schedule create` or `relay add` say, under the same names; it is read by
-//! the same parser. So there is no second list of names, values and defaults that could differ.
+//! A document's keys are the flags of `schedule create`, `relay add` and similar commands, and the same parser reads
+//! them. So no second list of names, values and defaults can differ.
 //!
-//! Called by `ask::apply`, and by `show --manifest`. Nothing here asks a cluster.
+//! Called by `ask::apply` and `show --manifest`. Nothing here sends a request.
 //!
-//! Reading order: [`tree`] (YAML with lines), [`document`] (a tree becomes flags), [`export`] (what exists
-//! becomes a tree), [`write`] (a tree becomes text), [`difference`] (two trees, key by key).
+//! Reading order: [`tree`] (YAML with line numbers), [`document`] (tree to flags), [`export`] (existing objects to
+//! trees), [`write`] (tree to text), [`difference`] (comparison of two trees).
 
 pub mod difference;
 pub mod document;

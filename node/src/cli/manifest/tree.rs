@@ -1,77 +1,77 @@
-//! YAML as a tree in which everything knows its line. JSON is YAML too.
+//! Reads YAML into a tree in which each value has a line number. JSON is read as YAML.
 //!
-//! Every scalar is text: its reader decides what it means, so `09:00`, `no` and `1e3` are what they
-//! look like. Keys keep their order. Anchors and tags are refused, so that each value stands where it is used.
+//! Every scalar is read as text, and the key's flag interprets it. So `09:00`, `no` and `1e3` mean what they look like.
+//! Keys keep their order. Anchors and tags are refused, so that each value is written where it is used.
 
 use std::borrow::Cow;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
-/// Levels of one document; ours have three.
+/// Limit of nested levels; documents of Reveille have three.
 const DEPTH_MAX: usize = 16;
 
-/// A value, and where it stands.
+/// A value and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its line, from 1; 0 where it was not read.
+    /// Line number, from 1. For a value within a map, the line of its key; 0 if it was not read from a text.
     pub line: usize,
-    /// What it is.
+    /// The value itself.
     pub shape: Shape,
 }
 
-/// What a value is.
+/// The kinds of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// `null`, `~`, or nothing at all.
+    /// `null`, `~`, or an empty value.
     Nothing,
-    /// Any scalar.
+    /// A scalar.
     Text(String),
-    /// A number, true or false that is to be written; what is read is text.
+    /// A number or a boolean that is to be written. Never the result of reading, which yields `Text`.
     Plain(String),
-    /// One after the other.
+    /// A sequence.
     List(Vec<Node>),
-    /// Keys, in order, each once.
+    /// Keys in order, without duplicates.
     Map(Vec<(String, Node)>),
 }
 
-/// Why a text is no YAML that we take.
+/// Why a text cannot be read as a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What is wrong.
     pub message: String,
 }
 
 impl Fault {
-    /// At a line.
+    /// Fault at a line.
     pub fn new(line: usize, message: impl Into<String>) -> Fault {
         Fault { line, message: message.into() }
     }
 }
 
 impl Node {
-    /// A text.
+    /// Creates a text.
     pub fn text(text: impl Into<String>) -> Node {
         Node { line: 0, shape: Shape::Text(text.into()) }
     }
 
-    /// A number, true or false.
+    /// Creates a number or a boolean from its text.
     pub fn plain(word: impl ToString) -> Node {
         Node { line: 0, shape: Shape::Plain(word.to_string()) }
     }
 
-    /// A list.
+    /// Creates a sequence.
     pub fn list(items: Vec<Node>) -> Node {
         Node { line: 0, shape: Shape::List(items) }
     }
 
-    /// Keys and values.
+    /// Creates a map.
     pub fn map(pairs: Vec<(String, Node)>) -> Node {
         Node { line: 0, shape: Shape::Map(pairs) }
     }
 
-    /// What it is called in an error.
+    /// Returns the value's kind for an error message.
     pub fn noun(&self) -> &'static str {
         match self.shape {
             Shape::Nothing => "nothing",
@@ -82,7 +82,7 @@ impl Node {
     }
 }
 
-/// Reads all documents of a text; empty ones are left out, and a list at the top is as many documents.
+/// Reads all documents of a text. Empty documents are left out. The items of a top-level list are documents themselves.
 pub fn read(text: &str) -> Result<Vec<Node>, Fault> {
     let mut reader = Reader { parser: Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) };
     let mut documents = Vec::new();
@@ -170,7 +170,7 @@ impl<'t> Reader<'t> {
             }
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth + 1)?;
-            // An error about a value is looked for at its key.
+            // Errors name the line of the key, where the user looks first.
             pairs.push((name, Node { line, ..value }));
         }
     }

@@ -1,4 +1,4 @@
-//! A tree as YAML that people edit, or as JSON; [`super::tree::read`] reads both back.
+//! Writes a tree as YAML that users edit, or as JSON. [`super::tree::read`] reads both.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::tree::{Node, Shape};
 use crate::cli::{harmless, yaml};
 
-/// One document of YAML, without a line end.
+/// Returns a YAML document without a final line end.
 pub fn yaml(node: &Node) -> String {
     let mut out = String::new();
     block(&mut out, node, 0);
     out.trim_start_matches('\n').to_owned()
 }
 
-/// One object of JSON, with the keys in their order.
+/// Returns a JSON object whose keys keep their order.
 pub fn json(node: &Node) -> String {
     nested(node, 0)
 }
@@ -40,7 +40,7 @@ fn nested(node: &Node, depth: usize) -> String {
     }
 }
 
-/// What stands after a key or a dash.
+/// Writes the value after a key or a dash.
 fn block(out: &mut String, node: &Node, depth: usize) {
     let start = |out: &mut String| {
         out.push('\n');
@@ -62,14 +62,14 @@ fn block(out: &mut String, node: &Node, depth: usize) {
         }),
         Shape::Map(pairs) => pairs.iter().for_each(|(key, value)| {
             start(out);
-            // A String takes whatever is written.
+            // Writing to a `String` cannot fail.
             let _ = write!(out, "{}:", yaml::text(key));
             block(out, value, depth + 1);
         }),
     }
 }
 
-/// Lines are a block where that says the same; everything else is a scalar on one line.
+/// Writes a text of several lines as a block, if a block preserves it, and any other text as a scalar on one line.
 fn literal(out: &mut String, text: &str, depth: usize) {
     let body = text.trim_end_matches('\n');
     let breaks = |c: char| (c.is_control() && c != '\n') || "\u{85}\u{2028}\u{2029}\u{feff}".contains(c);
@@ -101,7 +101,7 @@ mod tests {
     use super::super::tree::read;
     use super::*;
 
-    /// Without lines, to compare.
+    /// Removes line numbers, for comparisons.
     fn bare(node: Node) -> Node {
         let shape = match node.shape {
             Shape::List(items) => Shape::List(items.into_iter().map(bare).collect()),

@@ -1,11 +1,10 @@
-//! Recipients from a CSV file: a header with `email` and a column for each variable, then a row each.
+//! Reads recipients from a CSV file: a header with `email` and a column for each variable, then one row per recipient.
 //!
-//! Called by `schedule create`, which takes a small list whole, and by `audience import`, which reads a large one
-//! through [`Reader`]. Accepts a byte order mark, CRLF, quoted fields, and `;` or tabs for commas when the header
-//! says so (`rows`), and what is packed (`text`). Every row that cannot be used is reported with its line.
-//! Duplicates of a small list are left to the cluster, which reports them by place; the lines are kept, so that
-//! people learn the line. What is repeated of a file in an error is cut, and its control characters are spelled
-//! out: it may be no text at all.
+//! Called by `schedule create`, which reads a small list as a whole, and by `audience import`, which reads a large list
+//! through [`Reader`]. Accepts a byte order mark, CRLF, quoted fields, `;` or tabs as the header's delimiter (`rows`),
+//! and compressed files (`text`). Every unusable row is reported with its line. The cluster finds duplicates in a small
+//! list and reports their indices; the line numbers are kept to show lines instead. Errors shorten quoted parts of the
+//! file and escape control characters, because the file may be binary.
 
 pub mod parts;
 pub(super) mod rows;
@@ -26,33 +25,33 @@ use super::harmless;
 use rows::{Next, Row, Rows};
 use text::Text;
 
-/// The column that holds the address, whatever its case.
+/// Column of the address, in any case.
 const EMAIL: &str = "email";
-/// Longest file that is read; no audience that fits into a schedule is larger.
+/// Limit of a file's size in bytes. An audience that fits into a schedule is smaller.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Characters of one name in a file that an error repeats.
+/// Limit of characters of a column name in an error.
 const NAME_SHOWN: usize = 40;
-/// Names of columns that an error repeats.
+/// Limit of column names in an error.
 const NAMES_SHOWN: usize = 10;
-/// Characters of what is wrong with a row.
+/// Limit of characters in the problem of a row.
 pub(super) const PROBLEM_SHOWN: usize = 200;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recipients {
-    /// The rows that can be used.
+    /// The usable rows.
     pub audience: v1::Audience,
-    /// The line of each of them, from 1.
+    /// Line number of each usable row, from 1.
     pub lines: Vec<u64>,
-    /// The rows that cannot.
+    /// The unusable rows.
     pub bad: Vec<BadRow>,
 }
 
 /// Reads a file.
 ///
 /// # Errors
-/// The file as a whole cannot be used: it is unreadable, too large, or its header is wrong.
+/// Fails if the file cannot be read, is too large, or has an invalid header.
 pub fn read(path: &Path) -> Result<Recipients, Failure> {
     let place = path.display().to_string();
     let bytes =
@@ -68,7 +67,7 @@ pub fn read(path: &Path) -> Result<Recipients, Failure> {
     parse(&bytes).map_err(|BadRow { line, problem }| Failure::file(format!("{place}:{line}"), problem))
 }
 
-/// Reads the bytes of a file; the error is that of its header, or of its size.
+/// Reads a file's bytes. Fails because of the header, or because of too many recipients.
 pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
     let mut reader = Reader::open(bytes)?;
     let mut recipients = Recipients::default();
@@ -92,10 +91,10 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
     Ok(recipients)
 }
 
-/// The rows of a document, each with its line and its fields by name; the first one names the columns.
+/// Reads a document's recipients, each with its line and named fields. The first one sets the columns.
 ///
 /// # Errors
-/// The first row that cannot be used: a document is corrected, no row is skipped.
+/// Fails at the first unusable recipient, because a document can be corrected and no recipient is skipped.
 pub fn of_rows(rows: Vec<(u64, Vec<(String, String)>)>) -> Result<Recipients, BadRow> {
     let mut recipients = Recipients::default();
     let mut first: Option<(Header, Vec<String>)> = None;
@@ -130,10 +129,10 @@ fn row(line: u64, fields: &[String]) -> Row {
     Row::of(line, &fields.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A row that was read: its line, and the recipient that it holds or why it cannot be used.
+/// A row: its line, and the recipient or why the row is unusable.
 pub type Read = (u64, Result<Recipient, String>);
 
-/// The recipients of a file, one after the other, in bounded memory.
+/// Reads the recipients of a file one after the other, in bounded memory.
 pub struct Reader<R> {
     rows: Rows<R>,
     row: Row,
@@ -141,10 +140,10 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header.
+    /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// When it is not one.
+    /// Fails if the header is invalid.
     pub fn open(input: R) -> Result<Reader<R>, BadRow> {
         let (mut rows, mut row) = (Rows::open(input)?, Row::default());
         let wrong = |problem: String| BadRow { line: 1, problem };
@@ -157,15 +156,15 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Names of the columns beside the address.
+    /// Returns the names of the columns other than the address.
     pub fn columns(&self) -> &[String] {
         &self.header.columns
     }
 
-    /// The next row, with its line; or why it cannot be used.
+    /// Returns the next row with its line, and `None` at the end.
     ///
     /// # Errors
-    /// When nothing behind this line can be read.
+    /// Fails if no further row can be read.
     pub fn next(&mut self) -> Result<Option<Read>, BadRow> {
         let read = match self.rows.next(&mut self.row)? {
             Next::Row if self.row.len() != self.header.fields => {
@@ -180,13 +179,13 @@ impl<R: BufRead> Reader<R> {
         Ok(Some((self.row.line, read.map_err(|problem| shown(&problem, PROBLEM_SHOWN)))))
     }
 
-    /// What it reads from.
+    /// Returns the input that the rows are read from.
     pub fn into_input(self) -> R {
         self.rows.into_input()
     }
 }
 
-/// What the first line says.
+/// The header row.
 struct Header {
     email: usize,
     fields: usize,
@@ -236,7 +235,7 @@ impl Header {
         Ok(Header { email, fields, columns })
     }
 
-    /// Of a row that has as many fields.
+    /// Parses a row with the header's number of fields.
     fn recipient(&self, row: &Row) -> Result<Recipient, String> {
         let (mut address, mut key) = (String::new(), String::new());
         let mut values = Vec::with_capacity(self.columns.len());
@@ -260,7 +259,7 @@ impl Header {
     }
 }
 
-/// A piece of a file as it can be told: on one line, with what could do harm spelled out, and not too long.
+/// Returns a part of a file for an error: on one line, with harmful characters escaped, and at most `most` characters.
 pub(super) fn shown(text: &str, most: usize) -> String {
     let (kept, end) = match text.char_indices().nth(most) {
         Some((place, _)) => (text.get(..place).unwrap_or_default(), "…"),
@@ -269,7 +268,7 @@ pub(super) fn shown(text: &str, most: usize) -> String {
     harmless::spelled(kept, &[]) + end
 }
 
-/// What is to be said of columns that no text can use by their names; none where there are no such columns.
+/// Returns a warning about columns that a template cannot use, because of their names. `None` if there are none.
 pub fn unusable(columns: &[String]) -> Option<String> {
     let unusable: Vec<&String> = columns.iter().filter(|name| !is_variable(name)).collect();
     let first = unusable.first()?;
@@ -287,10 +286,10 @@ pub fn unusable(columns: &[String]) -> Option<String> {
     ))
 }
 
-/// A field as it is read.
+/// Returns a field as text.
 ///
 /// # Errors
-/// What it is not.
+/// Fails if the field is not UTF-8.
 pub(super) fn text(field: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(field).map_err(|_| "not UTF-8; save the file as UTF-8".to_owned())
 }

@@ -1,9 +1,9 @@
-//! A file of any size as the parts of an audience (P20): read once for bad rows and repeated addresses, and
-//! once more for the parts.
+//! Converts a file of any size to the parts of an audience (P20). The first pass finds unusable rows and duplicates,
+//! the second one makes the parts.
 //!
-//! It is done here and not on a node, because here the file is: it can be read twice, so nothing but a mark of 20
-//! bytes a row is kept, and equal files give equal parts, wherever and whenever they are made. So an import that
-//! is begun anew finds what is there already. The first of several rows with one address stays, in the file's order.
+//! The command does this and not a node, because it can read the file twice. So it stores only a mark of 20 bytes per
+//! row. Equal files give equal parts, so a repeated import finds the parts that exist. Of several rows with one
+//! address, the first one in the file is used.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -21,39 +21,39 @@ use crate::cli::failure::{BAD_ROWS_SHOWN, BadRow, Failure};
 use crate::format;
 use crate::server::admin::PART_BYTES_MAX;
 
-/// Recipients of an audience.
+/// Limit of an audience's recipients.
 const RECIPIENTS_MAX: u32 = PARTS_MAX as u32 * CHUNK;
-/// Rows between two looks at how far it is.
+/// Rows between two updates of the progress counter.
 const TELL_EVERY: u64 = 1_024;
 
-/// What a first reading found.
+/// Result of the first pass.
 pub struct Survey {
     /// Names of the recipients' variables.
     pub columns: Vec<String>,
-    /// Rows below the header.
+    /// Rows after the header.
     pub rows: u64,
-    /// Rows that cannot be used.
+    /// Unusable rows.
     pub refused: u64,
-    /// The first of them.
+    /// The first unusable rows, at most `BAD_ROWS_SHOWN`.
     pub shown: Vec<BadRow>,
-    /// Recipients that will be in the audience.
+    /// Recipients that the audience will have.
     pub recipients: u32,
     repeats: Repeats,
     digest: blake3::Hash,
 }
 
-/// A part, as it travels and as it is kept.
+/// A part of an audience, as it is sent and stored.
 #[derive(Clone)]
 pub struct Part {
-    /// Its place in the audience.
+    /// Index of the part in the audience, from 0.
     pub number: u32,
-    /// Its name.
+    /// Hash of the bytes, which is the part's name.
     pub hash: Hash,
-    /// Its bytes.
+    /// The part's content.
     pub bytes: Vec<u8>,
 }
 
-/// Every row that is left out: `line,kind,problem`.
+/// A CSV file with every row that is left out: `line,kind,problem`.
 pub struct Report {
     writer: csv::Writer<BufWriter<File>>,
     place: PathBuf,
@@ -61,26 +61,26 @@ pub struct Report {
 
 /// A file that is read for an audience.
 pub struct List<'a> {
-    /// Where it is.
+    /// Path of the file.
     pub path: &'a Path,
-    /// Where rows that are left out are written.
+    /// Report for the rows that are left out.
     pub report: Option<&'a mut Report>,
-    /// Rows that were read, for the display of progress.
+    /// Number of rows read in this pass, for progress lines.
     pub read: &'a AtomicU64,
 }
 
 impl Survey {
-    /// Rows whose address an earlier row has.
+    /// Returns the number of rows whose address an earlier row has.
     pub fn duplicates(&self) -> u32 {
         self.repeats.count()
     }
 }
 
 impl Report {
-    /// Begins one, of this list.
+    /// Creates a report about a list.
     ///
     /// # Errors
-    /// When the file cannot be written, or is the list itself.
+    /// Fails if the report cannot be written, or is the list itself.
     pub fn create(path: &Path, list: &Path) -> Result<Report, Failure> {
         let named = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
         if named(path).is_ok_and(|report| named(list).is_ok_and(|list| list == report)) {
@@ -104,11 +104,11 @@ impl Report {
 }
 
 impl List<'_> {
-    /// The first reading. Memory does not grow with the file; some 20 bytes a row wait in the folder for temporary
-    /// files.
+    /// Makes the first pass. Memory does not grow with the file; about 20 bytes per row are stored in the folder for
+    /// temporary files.
     ///
     /// # Errors
-    /// When the file as a whole cannot be used.
+    /// Fails if the file as a whole cannot be used.
     pub fn survey(&mut self) -> Result<Survey, Failure> {
         let mut reader = self.open()?;
         let columns = reader.columns().to_vec();
@@ -146,11 +146,11 @@ impl List<'_> {
         }
     }
 
-    /// The second reading: hands each part on, until there are no more or `take` wants none. True when all were
+    /// Makes the second pass and hands each part to `take`, until `take` returns false. Returns true if all parts were
     /// taken.
     ///
     /// # Errors
-    /// When the file is not what it was, or a part becomes too large.
+    /// Fails if the file has changed since the first pass, or if a part is too large.
     pub fn parts(&mut self, survey: &Survey, mut take: impl FnMut(Part) -> bool) -> Result<bool, Failure> {
         let mut reader = self.open()?;
         let (mut rows, mut place, mut number) = (0, 0, 0);
@@ -253,7 +253,7 @@ mod tests {
         (folder, path)
     }
 
-    /// The addresses of an audience, read back from the parts as a lane reads them.
+    /// Returns the addresses of an audience, read from its parts as a worker reads them.
     fn addresses(path: &Path) -> (Survey, Vec<String>) {
         let read = AtomicU64::new(0);
         let mut list = list(path, &read);

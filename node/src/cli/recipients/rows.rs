@@ -1,19 +1,19 @@
-//! A CSV file in rows, one at a time: quoted fields, LF, CRLF or CR, commas or what the header has instead.
+//! Reads a CSV file row by row: quoted fields, line ends LF, CRLF or CR, and the header's delimiter.
 //!
-//! It promises that memory grows neither with the file nor with a row, its fields or their number; that each row has
-//! the line on which it begins, whatever stands before it; and that no row is lost in another one: where a quote does
-//! not close, or a row of several lines is none, there is no telling what belongs together, and the file as a whole is
-//! refused. Beyond its promise: a quote that opens by mistake and happens to close as quotes do, fields and all.
+//! Memory is bounded: it does not grow with the file, and a row's bytes and fields are limited. Each row has the line
+//! on which it begins. No row is lost in another one. So the file is refused if a quote does not close, or if an
+//! invalid row has several lines, because it may contain other rows. Not detected: a quote that opens by mistake and
+//! happens to close in a valid row.
 
 use std::io::{BufRead, Chain, Cursor, Read as _};
 
 use crate::cli::failure::BadRow;
 
-/// Bytes of a row without its quotes: room for sixteen values of the longest kind.
+/// Limit of a row's bytes without its quotes: 16 values of the largest size.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
-/// Fields of a row: far more than an audience has columns.
+/// Limit of a row's fields, far more than an audience may have columns.
 pub const FIELDS_MAX: usize = 1_024;
-/// How files begin that are taken for lists by mistake, and what they are.
+/// First bytes of files that users mistake for lists, and what these files are.
 const OTHERS: [(&[u8], &str); 5] = [
     (b"PK\x03\x04", "a spreadsheet or an archive (ZIP), no text"),
     (b"\xD0\xCF\x11\xE0", "a spreadsheet of an old kind (XLS), no text"),
@@ -30,33 +30,33 @@ pub struct Rows<R> {
     place: Place,
 }
 
-/// One row, used again for the next.
+/// One row. Its buffers are reused for the next row.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// The line on which it begins, from 1.
+    /// Line on which the row begins, from 1.
     pub line: u64,
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// Does a line end within quotes belong to it?
+    /// True if a quoted field contains a line end.
     spans_lines: bool,
 }
 
-/// What came next.
+/// Result of reading on.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// A row.
     Row,
-    /// A row that cannot be used, and why.
+    /// An unusable row, and why.
     Bad(String),
-    /// Nothing any more.
+    /// The end of the file.
     End,
 }
 
-/// Where the reader is.
+/// Position of the reader.
 struct Place {
     line: u64,
     offset: u64,
-    /// Behind the last CR: a LF there ends no line of its own.
+    /// Offset just after the last CR: a LF there belongs to the same line end.
     behind_return: u64,
 }
 
@@ -65,20 +65,20 @@ enum State {
     Start,
     Plain,
     Quoted,
-    /// Behind a quote within quotes: the end of the field, or half of a quote.
+    /// After a quote in a quoted field: the field ends, or the next quote makes this one a character.
     Closing,
 }
 
 impl<R: BufRead> Rows<R> {
-    /// Looks at the first line, by which fields are divided.
+    /// Opens a file and finds its delimiter in the first line.
     ///
     /// # Errors
-    /// When it is no CSV at all.
+    /// Fails if the file is not CSV.
     pub fn open(mut input: R) -> Result<Rows<R>, BadRow> {
         let wrong = |problem: &str| BadRow { line: 1, problem: problem.to_owned() };
         let mut head = Vec::new();
         let mut begin = (&mut input).take(ROW_BYTES_MAX as u64);
-        // Blank lines before the header tell nothing.
+        // Blank lines before the header have no delimiter.
         while head.iter().all(|byte| is_line_end(*byte)) {
             let read = begin.read_until(b'\n', &mut head);
             if read.map_err(|error| BadRow { line: 1, problem: error.to_string() })? == 0 {
@@ -108,7 +108,7 @@ impl<R: BufRead> Rows<R> {
     /// Reads the next row.
     ///
     /// # Errors
-    /// When nothing behind this line can be read.
+    /// Fails if no further row can be read.
     pub fn next(&mut self, row: &mut Row) -> Result<Next, BadRow> {
         self.skip_line_ends()?;
         (row.line, row.ends, row.spans_lines) = (self.place.line, Vec::new(), false);
@@ -136,7 +136,7 @@ impl<R: BufRead> Rows<R> {
                 if row.spans_lines {
                     return Err(row.torn(why));
                 }
-                // What cannot be used is not kept.
+                // The content of an unusable row is not kept.
                 (row.bytes, row.ends) = (Vec::new(), Vec::new());
             }
             if ended {
@@ -145,12 +145,12 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read.
     pub fn offset(&self) -> u64 {
         self.place.offset
     }
 
-    /// What it reads from, behind the first line.
+    /// Returns the input after the first line.
     pub fn into_input(self) -> R {
         self.input.into_inner().1
     }
@@ -173,7 +173,7 @@ impl<R: BufRead> Rows<R> {
 }
 
 impl Place {
-    /// Takes in what a buffer has of a row: how many bytes, and whether the row ends there.
+    /// Adds the buffer's bytes to the row. Returns the number of bytes used, and true if the row ends there.
     fn scan(
         &mut self,
         buffer: &[u8],
@@ -193,7 +193,7 @@ impl Place {
             if run > 0 {
                 row.bytes.extend_from_slice(rest.get(..run).unwrap_or_default());
                 (rest, self.offset) = (rest.get(run..).unwrap_or_default(), self.offset + run as u64);
-                // The caller checks the length now and then.
+                // Returns to the caller, which checks the length.
                 if row.bytes.len() > ROW_BYTES_MAX { break } else { continue }
             }
             let byte = *first;
@@ -237,7 +237,7 @@ impl Place {
         ((self.offset - before) as usize, false)
     }
 
-    /// A byte that may end a line, at the place before `offset`.
+    /// Counts the line if this byte, just before `offset`, ends one.
     fn passed(&mut self, byte: u8) {
         match byte {
             b'\r' => (self.line, self.behind_return) = (self.line + 1, self.offset),
@@ -253,7 +253,7 @@ impl Place {
 }
 
 impl Row {
-    /// Of these fields.
+    /// Creates a row of these fields.
     pub fn of(line: u64, fields: &[&str]) -> Row {
         let mut row = Row { line, ..Row::default() };
         for field in fields {
@@ -263,22 +263,21 @@ impl Row {
         row
     }
 
-    /// Its fields, as they are.
+    /// Returns the fields without their quotes.
     pub fn fields(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| self.bytes.get(start..*end).unwrap_or_default())
     }
 
-    /// Number of its fields.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// It has not the fields that a row has here: why. Where it goes on over several lines, these may be rows that a
-    /// quote has swallowed.
+    /// Returns the problem of a row whose fields are invalid.
     ///
     /// # Errors
-    /// Nothing behind its line can be told apart.
+    /// Fails if the row spans several lines: a misplaced quote may have joined several rows.
     pub fn misfit(&self, why: String) -> Result<String, BadRow> {
         if self.spans_lines { Err(self.torn(&why)) } else { Ok(why) }
     }
@@ -297,7 +296,7 @@ impl Row {
     }
 }
 
-/// Does it begin as an object, or as an array of something?
+/// True if the text begins like a JSON object or array.
 fn is_json(head: &[u8]) -> bool {
     let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
     matches!((marks.next(), marks.next()), (Some(b'{' | b'['), None | Some(b'"' | b'{' | b'[' | b']' | b'}')))
@@ -319,7 +318,7 @@ fn unclosed(line: u64, within: &str) -> BadRow {
     BadRow { line, problem }
 }
 
-/// Commas, unless the header has none and semicolons or tabs instead; what is quoted there is a name.
+/// Returns the header's delimiter: a comma if there is one outside of quotes, else a semicolon or a tab.
 fn delimiter(head: &[u8]) -> u8 {
     let (mut quoted, mut bare) = (false, Vec::new());
     for byte in head.iter().copied().skip_while(|byte| is_line_end(*byte)) {
@@ -357,7 +356,7 @@ mod tests {
         (line, Ok(fields.iter().map(|field| (*field).to_owned()).collect()))
     }
 
-    /// However little of the file is seen at once.
+    /// Reads a text with different buffer sizes, which must not change the result.
     fn read(text: &str) -> Vec<Read> {
         let whole = all(text.as_bytes(), 4096);
         for buffer in 1..8 {
@@ -415,7 +414,7 @@ mod tests {
         assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 2);
     }
 
-    /// A quote that is never closed would swallow rows without a word.
+    /// A quote that is never closed must not hide rows without an error.
     #[test]
     fn a_bad_row_of_several_lines_swallows_no_row() {
         let refused = |text: &str, buffer: usize| match all(text.as_bytes(), buffer) {

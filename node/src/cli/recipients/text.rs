@@ -1,7 +1,7 @@
-//! The bytes of a file as text: unpacked where it is gzip or zstd, which its first bytes tell, not its name.
+//! Reads a file as text, and decompresses gzip and zstd. The first bytes decide, not the file's name.
 //!
-//! What a packed file may become is bounded, in all and by its own size, so that no small file keeps a machine
-//! busy for a day. Read twice, a file must be the same: [`Text::digest`] tells.
+//! The size of decompressed text is limited, absolutely and relative to the file, so that a small file cannot keep the
+//! machine busy for a day. [`Text::digest`] shows if a file has changed between two passes.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -11,17 +11,17 @@ use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Bytes of text in all: 67 million rows of a KiB.
+/// Limit of a text's bytes: 67 million rows of 1 KiB.
 pub const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
-/// Bytes of text a byte of a packed file; lists have five to fifty.
+/// Limit of text bytes per byte of a compressed file. Lists have 5 to 50.
 const RATIO_MAX: u64 = 200;
-/// So much may come of any file.
+/// Text bytes that any file may decompress to, whatever its ratio.
 const UNQUESTIONED: u64 = 64 * 1024 * 1024;
-/// Bytes that a zstd file may refer back to, as a power of two: 128 MiB of memory.
+/// Limit of the zstd window, as a power of two: 128 MiB of memory.
 const WINDOW_LOG_MAX: u32 = 27;
 const GZIP: &[u8] = &[0x1F, 0x8B];
 const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
-/// Bytes that are read at once.
+/// Bytes read at once.
 const PIECE: usize = 256 * 1024;
 
 /// The text of a file.
@@ -32,7 +32,7 @@ pub struct Text {
     packed: bool,
 }
 
-/// What has been read of the file itself.
+/// Bytes of the file itself that have been read.
 #[derive(Default)]
 struct Seen {
     bytes: u64,
@@ -58,12 +58,12 @@ impl Text {
     /// Opens a file.
     ///
     /// # Errors
-    /// When the system does not open it, or it is packed in a way that cannot be read.
+    /// Fails if the file cannot be opened, or its compression cannot be read.
     pub fn open(path: &Path) -> io::Result<Text> {
         Text::of(File::open(path)?)
     }
 
-    /// The text of these bytes.
+    /// Returns the text of these bytes.
     pub(super) fn of(file: impl Read + 'static) -> io::Result<Text> {
         let raw = Rc::new(RefCell::new(Seen::default()));
         let mut file = BufReader::with_capacity(PIECE, Raw { file: Box::new(file), seen: Rc::clone(&raw) });
@@ -81,12 +81,12 @@ impl Text {
         Ok(Text { inner, raw, unpacked: 0, packed: gzip || zstd })
     }
 
-    /// In pieces that can be looked into.
+    /// Adds a buffer.
     pub fn buffered(self) -> BufReader<Text> {
         BufReader::with_capacity(PIECE, self)
     }
 
-    /// Hash of what was read of the file, packed or not.
+    /// Returns the hash of the bytes read from the file, before decompression.
     pub fn digest(&self) -> blake3::Hash {
         self.raw.borrow().hasher.finalize()
     }
@@ -166,7 +166,7 @@ mod tests {
             let mut other = packed.clone();
             let middle = other.len() / 2;
             other[middle] ^= 0x55;
-            // A frame of zstd without a checksum may become another text of the same length: never a shorter one.
+            // A zstd frame without a checksum may decompress to another text, but its length stays the same.
             if let Ok(text) = read(other) {
                 assert_eq!(text.len(), list.len());
             }
