@@ -1,4 +1,4 @@
-//! A node of one, a mailbox, one schedule: one mail. And what a kill leaves behind.
+//! A cluster of one node, a mailbox and one schedule: one email. Also what a killed node leaves behind.
 
 mod support;
 
@@ -138,7 +138,7 @@ async fn one_schedule_is_one_mail() {
     sink.stop().await;
 }
 
-/// A relay with this fault, and one recipient that has one attempt.
+/// Starts a node and a relay with this fault. The schedule has one recipient with one attempt.
 async fn with_faulty_relay(folder: &Path, fault: &str) -> (Node, Sink) {
     let options = SinkOptions { sync: false, faults: fault.parse().expect("a fault"), ..SinkOptions::default() };
     let sink = Sink::start(options).expect("a mailbox");
@@ -200,7 +200,7 @@ async fn five_hundred_recipients_each_get_one() {
     sink.stop().await;
 }
 
-/// A port at which connections are taken, and no byte is ever sent; counts those that were given up.
+/// Opens a port that accepts connections and never sends a byte. Counts the connections that were given up.
 async fn silence(given_up: Arc<AtomicU32>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -216,7 +216,7 @@ async fn silence(given_up: Arc<AtomicU32>) -> u16 {
     port
 }
 
-/// P12: it holds an email for the ten seconds in which it has to begin, and no mail a second time.
+/// An email is held for at most the ten seconds in which it must begin, and no email is sent twice (P12).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_pool() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -242,7 +242,7 @@ async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_po
     sink.stop().await;
 }
 
-/// A part that no read of it comes back from, as on a disk that hangs: this pipe has no writer.
+/// A part that blocks every read, as on a hanging disk: a pipe without a writer.
 struct Hanging(PathBuf);
 
 impl Hanging {
@@ -254,7 +254,7 @@ impl Hanging {
 }
 
 impl Drop for Hanging {
-    /// Releases the reads that hang in it: a runtime waits for its threads.
+    /// Releases the blocked reads, because a runtime waits for its threads.
     fn drop(&mut self) {
         let writer = open(&self.0, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty());
         let _ = std::fs::remove_file(&self.0);
@@ -262,7 +262,7 @@ impl Drop for Hanging {
     }
 }
 
-/// A node that is about to send to an audience whose only part hangs; and that part.
+/// Starts a node that is about to send to an audience whose only part blocks reads. Returns the node, and the part.
 async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Vec<u8>) {
     let node = node(folder, 1).await;
     node.put(relay(sink)).await;
@@ -278,7 +278,7 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
     (node, hanging, bytes)
 }
 
-/// P12, I13: it holds no recipient for longer than it has to begin.
+/// No recipient is held longer than the time in which it must begin (P12, I13).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
@@ -309,7 +309,8 @@ async fn a_node_whose_disk_hangs_in_a_part_stops() {
 async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_unbegun() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
-    // Each answer comes a second after the dot: fifteen seconds for all. What waits for ten goes back.
+    // Each reply comes one second after the end of the email: fifteen seconds for all. What has waited for ten seconds
+    // goes back.
     sink.set_faults("after-commit:stall=1s".parse().expect("a plan"));
     let node = node(folder.path(), 1).await;
     node.put(relay(&sink)).await;

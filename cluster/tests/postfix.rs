@@ -1,9 +1,9 @@
-//! The relay room against a real Postfix with TLS and SASL: what our own servers cannot prove, because they
-//! read the same RFCs that we do.
+//! The SMTP client against a real Postfix with TLS and SASL. Test servers of our own cannot prove this, because they
+//! follow the same reading of the RFCs.
 //!
-//! A Postfix of its own: its own configuration, queue, ports, certificate and users, in a folder that goes
-//! with it. Skipped with a word where Postfix or Cyrus' sasldb is missing, or where this is not root
-//! (Debian: `postfix`, `sasl2-bin`, `libsasl2-modules`). Stopped when the test ends, however it ends.
+//! The Postfix has its own configuration, queue, ports, certificate and users, in a temporary folder. It stops with the
+//! test, even if the test fails. Without Postfix, Cyrus' sasldb or root rights the test is skipped with a message
+//! (Debian: `postfix`, `sasl2-bin`, `libsasl2-modules`).
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ use reveille_cluster::smtp::{
 use reveille_ledger::access::{Access, Tls, Trust};
 use tempfile::TempDir;
 
-/// The name in the certificate, and the realm of the users.
+/// Name in the certificate, and realm of the users.
 const NAME: &str = "relay.test";
 
 struct Open;
@@ -34,17 +34,17 @@ impl Gate for Open {
     }
 }
 
-/// A Postfix that runs.
+/// A running Postfix.
 struct Postfix {
     folder: TempDir,
-    /// STARTTLS, all mechanisms.
+    /// Port with STARTTLS and all mechanisms.
     submission: u16,
-    /// Implicit TLS, LOGIN alone.
+    /// Port with implicit TLS and LOGIN only.
     submissions: u16,
 }
 
 impl Postfix {
-    /// None where this machine has no Postfix for us; says why.
+    /// Starts a Postfix. Returns `None` if this machine cannot run one, and prints why.
     fn start() -> Option<Postfix> {
         let lacks = |what: &str| {
             reveille_strict::skip(what);
@@ -64,7 +64,7 @@ impl Postfix {
         let folder = tempfile::tempdir().expect("a folder");
         let postfix = Postfix { folder, submission: free_port(), submissions: free_port() };
         postfix.configure();
-        // No pipes: the daemons would hold them open.
+        // No pipes, because the daemons would keep them open.
         let quiet = || Stdio::null();
         let started = postfix.command("start").stdin(quiet()).stdout(quiet()).stderr(quiet()).status();
         assert!(started.expect("postfix start").success(), "{}", postfix.log());
@@ -89,7 +89,7 @@ impl Postfix {
         let here = self.folder.path();
         let uid = |which| said(Command::new("id").args([which, "postfix"])).trim().parse::<u32>().expect("a number");
         let (user, group) = (uid("-u"), uid("-g"));
-        // Postfix' own user looks in here.
+        // The user of Postfix must be able to read this folder.
         fs::set_permissions(here, fs::Permissions::from_mode(0o755)).expect("a mode");
         for name in ["etc", "etc/sasl", "queue", "data", "mail"] {
             fs::create_dir(self.path(name)).expect(name);
@@ -129,7 +129,7 @@ impl Postfix {
         fs::write(self.path("etc/master.cf"), master).expect("master.cf");
     }
 
-    /// A CA, and a certificate of its for [`NAME`].
+    /// Creates a CA, and a certificate for [`NAME`] that it signs.
     fn certify(&self) {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -142,10 +142,10 @@ impl Postfix {
         fs::write(self.path("relay.key"), key.serialize_pem()).expect("relay.key");
     }
 
-    /// A user of the relay, in a sasldb that the Postfix user can read.
+    /// Adds a user of the relay to a sasldb that the user of Postfix can read.
     fn enlist(&self, user: &str, password: &str, reader: u32) {
         let users = self.path("users");
-        // Debian looks into the folder `sasl` of the configuration, whatever `cyrus_sasl_config_path` says.
+        // Debian reads the configuration's folder `sasl`, whatever `cyrus_sasl_config_path` says.
         let conf = format!(
             "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nmech_list: PLAIN LOGIN\nsasldb_path: {}\n",
             users.display()
@@ -168,12 +168,12 @@ impl Postfix {
         Some(Secret::File(text(&self.path(name))))
     }
 
-    /// Emails that arrived in the mailbox.
+    /// Returns the number of emails in the mailbox.
     fn arrived(&self) -> usize {
         fs::read_dir(self.path("mail/all/new")).map_or(0, Iterator::count)
     }
 
-    /// Waits for this many, and for the words in the log.
+    /// Waits until this many emails have arrived, and the log has `words` at least `times` times.
     async fn until(&self, arrived: usize, (words, times): (&str, usize)) {
         let limit = Instant::now() + Duration::from_secs(60);
         while self.arrived() < arrived || self.log().matches(words).count() < times {
@@ -276,7 +276,7 @@ async fn bounce_of_postfix_names_the_envelope_id_and_none_comes_where_none_is_wa
     for (notify, fence) in [(Notify::Never, "1.9.1050.4"), (Notify::Failure, "1.9.1051.0")] {
         let mail = Email {
             from: "bounce+token@example.net".to_owned(),
-            // Postfix finds out later that it cannot deliver this.
+            // Postfix accepts the recipient, and finds out later that it cannot deliver.
             to: "ann@example.org".to_owned(),
             data: b"From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n".to_vec(),
             dsn: Some(Dsn { envelope_id: fence.to_owned(), notify }),
@@ -285,7 +285,7 @@ async fn bounce_of_postfix_names_the_envelope_id_and_none_comes_where_none_is_wa
         assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
     }
     session.quit().await;
-    // Two emails and one bounce.
+    // Two emails and one bounce are removed from the queue.
     postfix.until(1, (": removed", 3)).await;
     assert_eq!(postfix.log().matches("status=bounced").count(), 2, "{}", postfix.log());
     assert!(postfix.log().contains("from=<bounce+token@example.net>"), "{}", postfix.log());

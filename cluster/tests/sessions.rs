@@ -1,6 +1,6 @@
-//! Who has the sessions of a pool: whole nodes, with relays that are slow and with tenants of different shares.
+//! How a pool's sessions are shared, on whole nodes: with slow relays, and with tenants of different shares.
 //!
-//! With turns that heed no shares the last of them turns red.
+//! If the turns ignored shares, the test of shares would fail.
 
 mod support;
 
@@ -64,7 +64,7 @@ impl Node {
         assert_eq!(self.put(relay(pool, name, sink, max_sessions)).await, CommandOutcome::Done);
     }
 
-    /// One run of a tenant with this share, by a pool.
+    /// Opens one run of a tenant with this share, in a pool.
     async fn open(&self, (tenant, share): (&str, u32), pool: &str, recipients: u32) {
         let (request, rate_milli, concurrency) = (None, None, None);
         let set = TenantSet { request, name: tenant.into(), rate_milli, concurrency, share: Some(share) };
@@ -117,7 +117,7 @@ fn relay(pool: &str, name: &str, sink: &Sink, max_sessions: u32) -> Command {
     Command::RelayPut(relay.into())
 }
 
-/// A mailbox that answers the dot after so long.
+/// Starts a mailbox that delays its reply to each email.
 fn mailbox(answers_after: Option<&str>) -> Sink {
     let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
     if let Some(after) = answers_after {
@@ -126,8 +126,8 @@ fn mailbox(answers_after: Option<&str>) -> Sink {
     sink
 }
 
-/// Both are always full: who comes free first takes the next email, so that what each one gets goes by its speed, and
-/// no email waits for the slow one while the other has room.
+/// The sessions of both relays are always full, and each free session takes the next email. So a relay gets emails
+/// according to its speed. No email waits for the slow relay while the fast one has a free session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -145,7 +145,7 @@ async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
     fast.stop().await;
 }
 
-/// A relay without room: an email that waits for it waits for no other one.
+/// One pool's relay has no free session. Emails that wait for it do not delay emails of another pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_without_room_keeps_no_mail_of_another_pool_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -164,7 +164,7 @@ async fn a_pool_without_room_keeps_no_mail_of_another_pool_waiting() {
     fast.stop().await;
 }
 
-/// A relay without room, and two tenants with more than it takes.
+/// A relay without a free session, and two tenants with more emails than it can take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -173,7 +173,7 @@ async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() 
     node.put_relay(("default", "slow"), &sink, 10).await;
     node.open(("large", limits(LEVEL).tenant_share), "default", 900).await;
     node.open(("small", 1), "default", 900).await;
-    // Measured when both have sent for a while: the first tenant had all sessions.
+    // The measurement begins when both have sent for a while, because the first tenant had all sessions at first.
     node.until_sent("small", 6).await;
     let before = [node.sent("large"), node.sent("small")];
     node.until_sent("large", before[0] + 320).await;
@@ -184,7 +184,8 @@ async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() 
     sink.stop().await;
 }
 
-/// 1.11: a stop is no answer of a relay. The recipients once waited for the next wave, as after a refusal.
+/// A stop is no reply of a relay, so the recipients are claimable at once. Earlier they waited until the next retry, as
+/// after a refusal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_before_gate_leaves_recipients_pending_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -208,7 +209,7 @@ async fn stop_before_gate_leaves_recipients_pending_at_once() {
     slow.stop().await;
 }
 
-/// 1.13: a paused run gives its claims back without a wait for sessions and pace that its recipients cannot use.
+/// A paused run gives its claims back at once. It does not wait for sessions and pace that its recipients cannot use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_run_gives_claims_back_without_spending_pace() {
     let folder = tempfile::tempdir().expect("a folder");

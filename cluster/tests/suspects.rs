@@ -1,6 +1,6 @@
-//! What becomes of a recipient that was being prepared when its owner died (P12): it goes alone, and after a
-//! second death with nothing else open it is dead. The crashes are simulated by journals, as a killed process leaves
-//! them; each life has a runtime of its own, which goes with it.
+//! Crash suspects: recipients that were being prepared when their owner died (P12). A suspect is composed alone, and is
+//! dead after a second death in which nothing else was open. Crashes are simulated by writing the journal that a killed
+//! process leaves. Each incarnation has its own runtime, which ends with it.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// One life of the only node: its replica, and no actor at work yet.
+/// One incarnation of the only node: its replica, without actors.
 struct Life {
     context: Arc<NodeContext>,
     owner: JournalOwner,
@@ -75,7 +75,7 @@ impl Life {
         }
     }
 
-    /// This life is known to the ledger, and has settled what the one before it left, as recovery does.
+    /// Makes this incarnation known to the ledger, and settles what the former one left, as recovery does.
     async fn enlist(&self) {
         let up = NodeUp {
             owner: self.owner.process,
@@ -99,7 +99,7 @@ impl Life {
         self.until("the run opens", |context| context.replica.read(|ledger| Some(ledger.open_pages().next()?.0))).await
     }
 
-    /// Claims a slice for this life, and writes into its journal who of it was open.
+    /// Claims a slice for this incarnation, and writes into its journal which recipients were open.
     async fn claim_and_open(&self, page: RunId, slice: Bitmap, open: &[u16]) {
         let claim = ClaimRequest { page, chunk: 0, slice: slice.clone(), owner: self.owner.process };
         let outcome = self.put(Command::Claim(vec![claim])).await;
@@ -123,7 +123,7 @@ impl Life {
     }
 }
 
-/// A life that settles what was left behind, does what `deeds` says and is gone.
+/// Runs an incarnation that recovers from the former one, then runs `deeds` and dies.
 fn die(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     die_before_recovery(folder, incarnation, async |life: &Life| {
         life.enlist().await;
@@ -131,7 +131,7 @@ fn die(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     });
 }
 
-/// A life that does what `deeds` says and is gone.
+/// Runs an incarnation that runs `deeds` and dies, without recovery.
 fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let runtime = runtime();
     runtime.block_on(async {
@@ -143,7 +143,7 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
     runtime.shutdown_background();
 }
 
-/// A life that works, until `deeds` are done.
+/// Runs an incarnation with all actors until `deeds` are done, then stops it.
 async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let life = Life::begin(folder, incarnation).await;
     let leading = NodeRuntime::lead(&life.context);
@@ -168,7 +168,7 @@ fn mailbox() -> Sink {
     Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox")
 }
 
-/// A relay that takes 20 s for the answer to RCPT.
+/// A relay that takes 20 s to reply to RCPT.
 fn tarpit() -> Sink {
     let sink = mailbox();
     sink.set_faults("rcpt:stall=20s".parse().expect("a plan"));
@@ -241,7 +241,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         let mut journal = Journal::create(&life.journal_dir, &life.owner, &life.boot).expect("a journal");
         journal.append(&records).expect("it is written");
     });
-    // The node is away for so long that the policy decides: the row is revoked, assumed, and so closed.
+    // The node is away until the policy decides: the claim is revoked, assumed as sent, and so closed.
     die_before_recovery(folder.path(), 2, async |life: &Life| {
         let (fence, run) = life.context.replica.read(|ledger| {
             let (fence, row) = ledger.claims().iter().next().expect("a row");
@@ -255,7 +255,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         assert!(life.context.replica.read(|ledger| ledger.claims().is_empty()), "nothing of it is open");
     });
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {
-        // One was accepted, of one nothing is known, and two were never begun: they go out now.
+        // One was accepted, one is unknown, and two were never begun: these two are sent now.
         life.until_counted(RecipientState::Sent, 3).await;
         assert_eq!(life.count(RecipientState::Assumed), 1);
         assert_eq!(sink.accepted_count(), 2);
@@ -301,8 +301,8 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
 }
 
 impl Life {
-    /// How long the emails of another tenant take from their command to their acceptance by its own relay, one after
-    /// the other: the longest.
+    /// Returns the longest time from an email's command to its acceptance, for five emails of another tenant with its
+    /// own relay.
     async fn latency_of_other_tenant(&self, sink: &Sink, name: &str) -> Duration {
         let mut latencies = Vec::new();
         for number in 0..5 {
@@ -318,7 +318,8 @@ impl Life {
     }
 }
 
-/// P12: a suspect is composed alone and then dials beside all others. It once kept the node to itself until its gate.
+/// A suspect is composed alone, and then dials beside all others (P12). In an earlier version it occupied the node
+/// until its gate.
 #[test]
 fn suspects_behind_tarpit_relay_do_not_delay_other_tenant() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -344,7 +345,7 @@ fn suspects_behind_tarpit_relay_do_not_delay_other_tenant() {
     runtime.block_on(healthy.stop());
 }
 
-/// P12: only composing can be killed by a recipient. What a killed node leaves at its relays is no suspect.
+/// Only composing can be killed by a recipient (P12). Recipients in dialogues of a killed node are no suspects.
 #[test]
 fn recipients_in_dialogue_are_not_open_in_journal() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A leader that cannot do its work hands over.
+//! A leader that cannot work hands its leadership over.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use reveille_raft::wal::MemoryDisk;
 
 use crate::three::{started, stopped, until};
 
-/// Who leads an epoch that is in force.
+/// Returns the node that leads, with an epoch in force.
 fn leader(stations: &[NodeRuntime]) -> Option<NodeId> {
     let leads = |context: &Arc<NodeContext>| {
         matches!(*context.replica.role().borrow(), Role::Leader { .. }) && context.leadership().is_some()

@@ -1,4 +1,4 @@
-//! Who leads, and whether it can: three voters, their threads, their disks and their clocks.
+//! Leadership of three voters with their threads, disks and clocks.
 
 mod fitness;
 mod starvation;

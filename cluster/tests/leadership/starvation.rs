@@ -1,4 +1,5 @@
-//! A node whose work takes every thread that it has: Raft, its leader's actors and its lease go on all the same.
+//! A node whose work occupies all threads of its main runtime: Raft, the leader's actors and the lease client keep
+//! running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().expect("a runtime")
 }
 
-/// Takes every thread of a runtime until it is dropped.
+/// Occupies every thread of a runtime until it is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -67,7 +68,7 @@ fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_
     let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + PATIENCE));
     assert!(matches!(created.expect("an answer").outcome, CommandOutcome::Schedule(_)));
     until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
-    // Longer than a lease: a node that has one now has asked for it meanwhile.
+    // Longer than a lease: a node that has a lease now has renewed it meanwhile.
     until("a lease has passed", || since.elapsed() > LEASE + Duration::from_secs(1));
     until("the keeper goes on", || sites.iter().all(|context| has_lease(context)));
     let now: Vec<Role> = sites.iter().map(|context| *context.replica.role().borrow()).collect();

@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{self, PATIENCE};
 
-/// Three stations of a new cluster; `change` sees the options of each replica.
+/// Starts three nodes of a new cluster. `change` may change each replica's options.
 pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::ReplicaOptions)) -> Vec<NodeRuntime> {
     let nodes = three(folder, change).await;
     futures::future::join_all(nodes.into_iter().map(|node| station(node, folder))).await
 }
 
-/// Ends them all.
+/// Stops all nodes.
 pub async fn stopped(stations: Vec<NodeRuntime>) {
     let sites: Vec<Arc<NodeContext>> = stations.iter().map(|station| Arc::clone(&station.context)).collect();
     futures::future::join_all(stations.into_iter().map(|station| station.stop(Duration::from_secs(10)))).await;
@@ -43,7 +43,7 @@ async fn three(
         members.insert(node, Member { name: name.clone(), address: address.clone(), votes: true });
         let mut options =
             reveille_raft::ReplicaOptions::new(folder.join(&name), support::owner(node, 1), Arc::new(transport));
-        // Calm: on a small machine all of this, and whatever else it does, share two cores.
+        // Longer than in production: on a small machine, all nodes of the test share two cores.
         options.heartbeat_ms = 100;
         options.election_ms = 2_000..4_000;
         options.startup_delay = Duration::ZERO;
@@ -70,7 +70,7 @@ async fn station((context, leading): (Arc<NodeContext>, Candidacy), folder: &Pat
     NodeRuntime::start(context, leading, options, &CancellationToken::new()).await.expect("a station")
 }
 
-/// Waits on a thread of its own, which no runtime has to wake.
+/// Waits on the calling thread, so that no runtime has to be scheduled.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -79,7 +79,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The epoch in the state of a node.
+/// Returns the epoch in a node's state.
 pub fn epoch(context: &NodeContext) -> Option<Epoch> {
     context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch))
 }

@@ -1,4 +1,4 @@
-//! What every test of whole nodes needs: a context over a replica, and something to send.
+//! Helpers for tests of whole nodes: a context over a replica, and something to send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Nominal};
 use reveille_ledger::policy::Policies;
 use reveille_raft::{Replica, ReplicaOptions};
 
-/// Far beyond what any step takes, so that a loaded machine fails no test.
+/// Time limit of a step, far longer than needed, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node, in one life of it.
+/// Returns the owner: a node with its incarnation.
 pub fn owner(node: NodeId, incarnation: u64) -> ClaimOwner {
     ClaimOwner { node, incarnation: Incarnation(incarnation) }
 }
 
-/// The node of these options: its replica runs, and no actor works.
+/// Starts a node's replica from these options, without actors.
 pub async fn context(options: ReplicaOptions, address: &str, clock: Arc<dyn Clock>) -> Arc<NodeContext> {
     let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.process_nonce) };
     let introduction = NodeIntroduction {
@@ -45,7 +45,7 @@ pub fn address(number: u32) -> String {
     format!("r{number}@example.net")
 }
 
-/// One run of so many recipients, due at once.
+/// Returns a schedule of one run with this number of recipients, due at once.
 pub fn schedule(recipients: u32) -> Command {
     let recipient = |number: u32| Recipient {
         address: address(number),
@@ -56,7 +56,7 @@ pub fn schedule(recipients: u32) -> Command {
     schedule_to(Audience { columns: vec!["name".into()], recipients }.into())
 }
 
-/// One run to these, due at once; they have a name.
+/// Returns a schedule of one run to this audience, due at once. Its recipients have the variable `name`.
 pub fn schedule_to(audience: AudienceChoice) -> Command {
     let now = SystemClock.wall();
     let due = now.plus_ms(300);

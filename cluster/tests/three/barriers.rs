@@ -1,5 +1,5 @@
-//! After the answer to an opt-out no gate passes an email to that recipient, and what may still arrive is
-//! named (P15).
+//! After the reply to an opt-out, no gate passes an email to that recipient. Emails that may still arrive are listed
+//! (P15).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ fn about(number: u32) -> BarrierSubject {
     BarrierSubject::OptedOut { tenant: "default".into(), keys: [address(number)].into() }
 }
 
-/// Asks this node, as an owner would: the entry, and then the barrier. Answers what it says.
+/// Opts a recipient out at this node: the entry, then the barrier. Returns the barrier's report.
 async fn opt_out(context: &Arc<NodeContext>, number: u32) -> BarrierReport {
     let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![address(number)] });
     let reply = context.replica.propose(&command, soon()).await.expect("an answer");
@@ -32,7 +32,7 @@ fn names(report: &BarrierReport, number: u32) -> bool {
     report.crossed.iter().any(|crossed| crossed.recipient == number)
 }
 
-/// A owner, not the leader, with one email past its gate and the next one short of it.
+/// A cluster in which an owner, not the leader, has one email past its gate and the next one before it.
 struct Halfway {
     cluster: Cluster,
     leads: usize,
@@ -53,7 +53,7 @@ async fn halfway() -> Halfway {
     Halfway { cluster, leads, owner, held }
 }
 
-/// Who is claimed by a node and not past its gate.
+/// Returns the recipients that a node has claimed, except the one that is past its gate.
 fn waiting(context: &NodeContext, node: NodeId, crossed: u32) -> Vec<u32> {
     claimed_by(context, node).into_keys().filter(|number| *number != crossed).collect()
 }
@@ -145,7 +145,7 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     until("the doubt is decided", || (standing(context) == Some(RecipientState::Assumed)).then_some(())).await;
     cluster.network.heal();
     until("its owner knows", || (standing(me.context()) == Some(RecipientState::Assumed)).then_some(())).await;
-    // As long as its lanes take to look at the state.
+    // As long as its workers take to read the state.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let report = opt_out(context, crossed).await;
     assert!(report.unconfirmed.is_empty(), "{report:?}");
@@ -159,7 +159,7 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     cluster.end().await;
 }
 
-/// What the owner of this recipient's row says when the outcome of its hand-off is not known.
+/// Returns the `Settle` of the recipient's owner if the outcome of its hand-off is unknown.
 fn no_answer(context: &NodeContext, number: u32) -> Command {
     let run = run(context);
     let outcome = context.replica.read(|ledger| {
@@ -178,7 +178,7 @@ async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confir
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (node, context) = (cluster.nodes[owner].id, Arc::clone(cluster.nodes[leads].context()));
     let crossed = number_of(&held.accepted.recipient);
-    // So answers a owner whose state is ahead of the leader's: its hand-off is in doubt there, and off its marks.
+    // Simulates an owner whose state is ahead of the leader's: there the hand-off is in doubt and no longer listed.
     let ahead = Arc::new(AtomicU64::new(u64::MAX));
     let its_state = Arc::clone(&ahead);
     cluster.network.change_answers(node, "Barrier", move |response| {

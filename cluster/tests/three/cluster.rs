@@ -1,4 +1,4 @@
-//! Three nodes and their mailbox: started, killed, restarted, stopped.
+//! Starts, kills, restarts and stops three nodes and their mailbox.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub fn soon() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// Waits until something is so.
+/// Waits until `look` returns a value.
 pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = soon();
     loop {
@@ -38,7 +38,7 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A runtime of a node's own. Dropped, its tasks vanish where they stand.
+/// A runtime of one node. When it is dropped, its tasks end at their next await.
 struct Home(Option<Runtime>);
 
 impl Home {
@@ -66,11 +66,11 @@ impl Drop for Home {
     }
 }
 
-/// A node: where its data lies, and its life while it has one.
+/// A node: its folder, and its running process, if any.
 pub struct Node {
     pub id: NodeId,
     pub name: String,
-    /// What stops its dialogues short of their gates.
+    /// Stops the node's dialogues before their gates.
     pub valve: Valve,
     folder: TempDir,
     lives: u64,
@@ -95,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Where its data lies.
+    /// Returns the data folder.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -114,14 +114,14 @@ impl Node {
             && self.context().leadership().is_some_and(|term| !term.ended())
     }
 
-    /// May its gates pass now?
+    /// True if the node's gates may pass now.
     pub fn may_send(&self) -> bool {
         let context = self.context();
         let applied = context.replica.read(|ledger| ledger.head().applied);
         context.lease.runs(context.clock.boot(), applied)
     }
 
-    /// What its way to the mailbox is doing.
+    /// Returns the state of the node's relay pool for the mailbox.
     pub fn relay(&self) -> RelayStatus {
         let station = self.life.as_ref().and_then(|life| life.station.as_ref()).expect("this node works");
         station.relays.status().remove("mailbox").expect("the relay is known here")
@@ -132,8 +132,8 @@ impl Node {
         let home = Home::new(&self.name);
         let mut options =
             ReplicaOptions::new(self.data(), support::owner(self.id, self.lives), network.transport(self.id));
-        // Calmer than in production: two of these clusters run at once on a small machine, which may stand still
-        // for two seconds, and no leader shall change that a test has not cut off.
+        // Longer than in production: two of these clusters run at once on a small machine, which may stall for two
+        // seconds. The leader must not change unless a test cuts it off.
         options.heartbeat_ms = 100;
         options.election_ms = 2_500..3_500;
         options.startup_delay = Duration::from_millis(1_200);
@@ -175,7 +175,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Three nodes, all of which hold a lease.
+    /// Starts three nodes and waits until all hold a lease.
     pub async fn start() -> Cluster {
         Cluster::start_with(|_| {}).await
     }
@@ -199,12 +199,12 @@ impl Cluster {
         cluster
     }
 
-    /// The node that leads with a quorum, once there is one: it has answered a linearizable read.
+    /// Returns the node that leads with a quorum: it has answered a linearizable read. Waits for one.
     pub async fn leader(&self) -> usize {
         self.leader_but(None).await
     }
 
-    /// The same, but not this one, whatever it believes.
+    /// Returns the leader, but not the node `not`, which may still believe that it leads.
     pub async fn leader_but(&self, not: Option<usize>) -> usize {
         let end = soon();
         loop {
@@ -219,17 +219,17 @@ impl Cluster {
         }
     }
 
-    /// A command, from this node.
+    /// Proposes a command on this node.
     pub async fn put(&self, place: usize, command: Command) -> CommandReply {
         self.nodes[place].context().replica.propose(&command, soon()).await.expect("an answer")
     }
 
-    /// Nothing goes between this node and the others. It reaches the mailbox all the same.
+    /// Cuts all links between this node and the others. The mailbox stays reachable.
     pub fn isolate(&self, place: usize) {
         self.network.isolate(self.nodes[place].id, self.nodes.iter().map(|node| node.id));
     }
 
-    /// The next email of this node stays between its accept and its answer.
+    /// Holds the next email of this node between the mailbox's commit and its reply.
     pub fn hold_a_mail_of(&self, place: usize) -> Hold {
         self.sink.hold_next_answer(HoldRequest {
             ehlo: Some(self.nodes[place].name.clone()),
@@ -239,10 +239,10 @@ impl Cluster {
         })
     }
 
-    /// As `kill -9` would: every task vanishes where it stands, and no peer hears of it. The folders stay.
+    /// Ends a node as `kill -9` would: its tasks end where they are, and no peer is notified. The folders stay.
     pub async fn kill(&mut self, place: usize) {
         let node = &mut self.nodes[place];
-        // Raft ends more politely than a kill; no peer hears of it.
+        // Raft stops more politely than a kill, so the network is cut first: peers must not notice.
         self.network.switch_off(node.id);
         let Life { home, context, station } = node.life.take().expect("this node runs");
         home.end().await;
@@ -250,14 +250,14 @@ impl Cluster {
         assert!(context.replica.shutdown(soon()).await, "the folder is closed");
     }
 
-    /// A new life on the same folders.
+    /// Starts a new incarnation on the same folders.
     pub async fn restart(&mut self, place: usize) {
         self.network.switch_on(self.nodes[place].id);
         let leading = self.nodes[place].start_replica(&self.network, self.change).await;
         self.nodes[place].start_station(leading).await;
     }
 
-    /// Stops a node as SIGTERM does. True when it left nothing open.
+    /// Stops a node as SIGTERM does. Returns true if it left nothing open.
     pub async fn stop_node(&mut self, place: usize) -> bool {
         let Life { home, context, station } = self.nodes[place].life.take().expect("this node runs");
         let station = station.expect("this node works");
@@ -268,7 +268,7 @@ impl Cluster {
         clean
     }
 
-    /// Ends all that still runs.
+    /// Stops all that still runs.
     pub async fn end(mut self) {
         for place in 0..self.nodes.len() {
             if self.nodes[place].runs() {

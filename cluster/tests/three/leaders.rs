@@ -1,4 +1,4 @@
-//! A leader that is killed, and one that is cut off.
+//! A leader that is killed, and a leader that is cut off.
 
 use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_cluster::node::peer_messages::{LeaseRequest, NodeMeasurements};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::cluster::*;
 use crate::reconciliation::*;
 
-/// How long a row may stay claimed once no lease covers it (I15): the auditor's step.
+/// How long a recipient may stay claimed after its lease has ended (I15): one step of the auditor.
 const STEP: Duration = Duration::from_secs(1);
-/// What a busy machine may add to what is measured, and to what a relay reads.
+/// Time that a busy machine may add to the measured times, and to what a relay reads.
 const SLACK: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
 
     until("nothing is left to send", || is_over(cluster.nodes[other].context()).then_some(())).await;
     let context = cluster.nodes[other].context();
-    // P11: the journal knows all but those past the gate.
+    // The journal knows the outcome of all emails except those past the gate (P11).
     let doubtful = in_doubt_of(context, cluster.nodes[leads].id);
     let in_doubt = count(context, RecipientState::InDoubt);
     assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "no node can know the answer: {doubtful:?}");
@@ -46,7 +46,7 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     let cluster = Cluster::start().await;
     let former = cluster.leader().await;
     let (me, node) = (&cluster.nodes[former], cluster.nodes[former].id);
-    // One of its emails is past the gate, the next one short of it.
+    // One of its emails is past the gate, and the next one is before it.
     me.valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(former);
     open(&cluster, former, 200, 0).await;
@@ -87,7 +87,7 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     assert!(held.release(), "its answer is still waited for");
     cluster.network.heal();
     until("it follows", || (!me.leads()).then_some(())).await;
-    // I13: what it knows resolves every doubt, and what it gave back goes out.
+    // Its evidence resolves every doubt, and what it gave back is sent (I13).
     until("everything is sent", || is_all_sent(context, 200).then_some(())).await;
     judge(&cluster, 200).await;
     cluster.end().await;

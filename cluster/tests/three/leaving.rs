@@ -1,5 +1,5 @@
-//! Opt-outs at random during a run to a sealed audience, from any node, while leaders come and go: by the mailbox's
-//! clock nothing that was not named arrives after an answer (P15, I6).
+//! Random opt-outs from any node during a run to a sealed audience, while leaders change. By the mailbox's clock, no
+//! email arrives after the reply unless the reply listed it (P15, I6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::reconciliation::*;
 use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 2_400;
-/// Emails a second: the run goes on while all that follows happens to it.
+/// Emails per second, low enough that the run lasts through the whole test.
 const RATE: u64 = 240;
-/// Who asks at the same time.
+/// Number of clients that opt out at the same time.
 const ASKERS: usize = 4;
 
 /// The ledger holds none of these recipients: each node reads addresses and keys from its own file (P20).
@@ -32,15 +32,15 @@ fn recipe() -> Recipe {
     Recipe { seed: 11, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
 
-/// An opt-out that was answered.
+/// An opt-out with its reply.
 struct Answered {
     number: u32,
-    /// On the clock of the mailbox's record.
+    /// Time of the reply, on the clock of the mailbox's record.
     at: Duration,
     report: BarrierReport,
 }
 
-/// The entry and its barrier, asked again until both are answered: by another node each time, as people would.
+/// Opts out one recipient. Repeats the entry and its barrier until both are answered, each time at a random node.
 async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
     let key = recipient(&recipe(), number).key;
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
@@ -56,7 +56,7 @@ async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> An
     }
 }
 
-/// Opts out one recipient after the other until the run is over.
+/// Opts out one recipient after another until the run is over.
 async fn leavers(sites: Vec<Arc<NodeContext>>, numbers: Vec<u32>, seed: u64, over: Arc<AtomicBool>) -> Vec<Answered> {
     let mut dice = StdRng::seed_from_u64(seed);
     let mut answered = Vec::new();
@@ -91,7 +91,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
         .map(|chunk| tokio::spawn(leavers(sites.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
         .collect();
 
-    // One leader hands over, the next one is cut off for longer than its lease, and the one after hands over too.
+    // One leader hands over, the next one is cut off for longer than its lease, and the one after hands over as well.
     let mut leaders = BTreeSet::from([leads]);
     let mut next = (leads + 1) % 3;
     for cut in [false, true, false] {
@@ -105,7 +105,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
             cluster.network.heal();
         } else {
             next = if next == now { (now + 1) % 3 } else { next };
-            // The transfer may be refused during a change of the leader: another node leads then all the same.
+            // The transfer may be refused while the leader changes; then another node leads anyway.
             let _ = transfer::to(&sites[now], cluster.nodes[next].id, soon()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

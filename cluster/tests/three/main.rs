@@ -1,9 +1,9 @@
-//! Three nodes in one process, whole: replicas, stations and journals of their own, and one mailbox for all.
+//! Three complete nodes in one process, each with its own replica, actors and journal, and one mailbox for all.
 //!
-//! They speak over the transport seam, so links can be cut, one way or both (`network`). Each node has a
-//! runtime of its own, so it can be killed at any moment: its tasks vanish where they stand, its folders stay
-//! (`cluster`). A node's dialogues can be stopped short of the gate (`valve`). What is judged is what the
-//! mailbox wrote down, compared with the ledgers of all nodes (`reconciliation`).
+//! They communicate over the transport seam, so links can be cut in one direction or both (`network`). Each node has
+//! its own runtime and can be killed at any moment; its folders stay (`cluster`). A node's dialogues can be stopped
+//! before the gate (`valve`). The verdict compares the mailbox's record with the ledgers of all nodes
+//! (`reconciliation`).
 
 mod barriers;
 mod cluster;

@@ -1,4 +1,4 @@
-//! A network in memory whose links can be cut, one way or both.
+//! A network in memory whose links can be cut in one direction or both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,27 +12,27 @@ use reveille_raft::peer::{Destination, Handler, PeerError, Request, Response, Tr
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// What becomes of an answer on its way.
+/// Changes a response on its way.
 type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
 #[derive(Default)]
 struct State {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
-    /// Nodes that are off: no node hears what still runs there.
+    /// Nodes that are switched off: no other node receives what they send.
     off: BTreeSet<NodeId>,
-    /// What the first says to the second does not arrive, answers among it. It waits, as it does in TCP.
+    /// Links on which nothing arrives, requests or responses. Messages wait, as in TCP.
     cut: BTreeSet<(NodeId, NodeId)>,
-    /// These questions of the first do not reach the second, which it learns at once, as when a port is shut.
+    /// Requests of the first node that do not reach the second. They fail at once, as at a closed port.
     unasked: BTreeSet<(NodeId, NodeId, String)>,
-    /// Answers to these questions of these nodes are lost.
+    /// Requests of these nodes whose responses are lost.
     unheard: BTreeSet<(NodeId, String)>,
-    /// Answers of these nodes to these questions arrive changed.
+    /// Responses of these nodes that arrive changed.
     changed: BTreeMap<(NodeId, String), Change>,
-    /// How often a node was asked what, whether or not it heard.
+    /// Number of requests sent to a node, including those that it did not receive.
     asked: BTreeMap<(NodeId, String), u64>,
 }
 
-/// The network; every node gets its own way into it.
+/// The network, shared by all nodes' transports.
 #[derive(Clone, Default)]
 pub struct Network {
     state: Arc<Mutex<State>>,
@@ -48,12 +48,12 @@ impl Network {
         Arc::new(MemoryTransport { network: self.clone(), node })
     }
 
-    /// Nothing that the first says reaches the second.
+    /// Cuts the link from the first node to the second.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.state.lock().cut.insert((from, to));
     }
 
-    /// Nothing goes between this node and the others.
+    /// Cuts all links between this node and the others.
     pub fn isolate(&self, node: NodeId, others: impl IntoIterator<Item = NodeId>) {
         for other in others.into_iter().filter(|other| *other != node) {
             self.cut(node, other);
@@ -61,17 +61,17 @@ impl Network {
         }
     }
 
-    /// The second is never asked this by the first; all else goes both ways.
+    /// Loses this request from the first node to the second; all others pass.
     pub fn lose_questions(&self, from: NodeId, to: NodeId, name: &str) {
         self.state.lock().unasked.insert((from, to, name.to_owned()));
     }
 
-    /// What this node asks is done, and it never learns so.
+    /// Loses the responses to this request of this node, after the request was executed.
     pub fn lose_answers(&self, node: NodeId, name: &str) {
         self.state.lock().unheard.insert((node, name.to_owned()));
     }
 
-    /// What this node answers to this arrives as something else, which another state of it could have said.
+    /// Replaces this node's responses to a request, as if it had answered from another state.
     pub fn change_answers(
         &self,
         node: NodeId,
@@ -81,7 +81,7 @@ impl Network {
         self.state.lock().changed.insert((node, name.to_owned()), Arc::new(change));
     }
 
-    /// Every link is whole again. What has waited for it arrives now.
+    /// Restores all links. Messages that waited arrive now.
     pub fn heal(&self) {
         {
             let mut state = self.state.lock();
@@ -102,7 +102,7 @@ impl Network {
         self.state.lock().off.remove(&node);
     }
 
-    /// How often a node was asked this, whether or not it heard.
+    /// Returns the number of these requests sent to a node, including those that it did not receive.
     pub fn asked(&self, node: NodeId, name: &str) -> u64 {
         self.state.lock().asked.get(&(node, name.to_owned())).copied().unwrap_or(0)
     }
@@ -111,7 +111,7 @@ impl Network {
         *self.state.lock().asked.entry((to, name.to_owned())).or_default() += 1;
     }
 
-    /// Returns when something can go this way; false when one of the two is off.
+    /// Waits until the link is open. Returns false if one of the two nodes is off.
     async fn way(&self, from: NodeId, to: NodeId) -> bool {
         loop {
             let changed = self.changed.notified();
@@ -146,7 +146,7 @@ impl MemoryTransport {
         }
         let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;
         let answer = handler.handle(request).await;
-        // It was done; the answer may still be lost.
+        // The request was executed, but the response may still be lost.
         let unheard = self.network.state.lock().unheard.contains(&(self.node, name.clone()));
         if unheard || !self.network.way(to.node, self.node).await {
             return Err(PeerError::Lost(format!("{to} was not heard")));

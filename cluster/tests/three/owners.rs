@@ -1,4 +1,4 @@
-//! A owner that the leader does not hear, or that does not hear the leader.
+//! An owner that cannot reach the leader, or that the leader cannot reach.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
     assert!(doubtful.len() > 1 && doubtful.contains_key(&number_of(&held.accepted.recipient)), "{doubtful:?}");
     assert_eq!(me.relay().counters.gate_passes, passed, "P9: no gate has passed after the lease");
 
-    // It learns the answer while no leader hears it: the evidence waits with it.
+    // The owner learns the outcome while no leader can receive it, so it keeps the evidence.
     assert!(held.release(), "its answer is still waited for");
     until("the answer is there", || (me.relay().counters.accepted == passed).then_some(())).await;
     assert!(count(context, RecipientState::InDoubt) as usize >= doubtful.len());
@@ -81,8 +81,8 @@ async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() 
     let (me, node) = (&cluster.nodes[behind], cluster.nodes[behind].id);
     let context = cluster.nodes[leads].context();
     cluster.put(leads, relay(&cluster, 0)).await;
-    // Its port is closed to the leader, but it reaches the leader: so it does not stand for election, since
-    // it would get no vote, and goes on asking for its lease.
+    // The leader cannot reach the node, but the node reaches the leader. So it does not stand for election, because it
+    // would get no votes, and keeps asking for its lease.
     for other in [leads, (leads + 2) % 3] {
         cluster.network.lose_questions(cluster.nodes[other].id, node, "Append");
     }

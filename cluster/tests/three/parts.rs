@@ -1,4 +1,5 @@
-//! Sealed audiences: on a majority before they are known, read by each worker, fetched by nodes that lack them (P20).
+//! Sealed audiences: stored on a majority before the seal, read by each worker, and fetched by nodes that lack them
+//! (P20).
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -34,7 +35,7 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (_, to) = sealed(&cluster, (leads + 1) % 3, &recipe()).await;
-    // P15: who has opted out is known by the key that stands in the part.
+    // An opted-out recipient is recognized by the key in the part (P15).
     let key = recipient(&recipe(), 17).key;
     let opt_out = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
     cluster.put(leads, opt_out).await;
@@ -101,7 +102,7 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     let bytes = encode(&recipe().part(0));
     let part = name(&bytes).expect("a part");
     let unknown = Hash([7; 32]);
-    // It came to a node that asked no other node before the client asked again elsewhere.
+    // The client sent the part to a node that did not pass it on, and then repeated the upload at another node.
     cluster.nodes[one].context().parts.admit(part, &bytes).expect("it is kept");
     let missing = spread(cluster.nodes[other].context(), &[part, unknown]).await.expect("a majority");
     assert_eq!(missing, [unknown], "what one member has is not sent again");
@@ -109,14 +110,14 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     assert!(count >= 2, "{count} nodes have it");
     assert_eq!(std::fs::read(file(&cluster, one, part)).ok(), Some(bytes));
 
-    // Any node may die: what was answered is still on a majority, and is not asked for again.
+    // Any node may die: confirmed parts are still on a majority, and are not requested again.
     cluster.kill(one).await;
     let next = cluster.leader_but(Some(one)).await;
     assert_eq!(spread(cluster.nodes[next].context(), &[part]).await, Ok(Vec::new()));
     let alive = (0..3).filter(|place| *place != one && file(&cluster, *place, part).exists()).count();
     assert_eq!(alive, 2, "of the nodes that are left a majority has it again");
 
-    // Alone, a node promises nothing.
+    // A node alone cannot confirm a part.
     cluster.isolate(next);
     let alone = spread(cluster.nodes[next].context(), &[part]).await;
     assert!(matches!(alone, Err(SealError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
@@ -134,7 +135,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     let given_up = name(&bytes).expect("a part");
     let context = cluster.nodes[leads].context();
     context.parts.admit(given_up, &bytes).expect("it is kept");
-    // A run is open, which no relay serves; its schedule and the audience's name are gone.
+    // A run is open, and no relay serves it. Its schedule and the audience's name are deleted.
     cluster.put(leads, schedule_to(to)).await;
     let run = until("a run", || context.replica.read(|ledger| ledger.runs().next().map(|(id, ..)| id))).await;
     let (tenant, name) = ("default".to_owned(), "all".to_owned());
@@ -163,7 +164,7 @@ async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
         Ok(()) => false,
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     };
-    // From all of them at each look: who had fetched it from another meanwhile loses it, too.
+    // Removes the part from all nodes at each attempt, because a node may have fetched it from another meanwhile.
     let all_lack = || {
         let gone = [0, 1, 2].map(gone);
         gone == [true; 3] && (0..3).all(|place| cluster.nodes[place].context().parts.lacking() == [part])
@@ -181,7 +182,7 @@ async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     }
     assert_eq!(cluster.sink.accepted_count(), 0);
 
-    // As an import of the same list does.
+    // As an import of the same list would do.
     cluster.nodes[(leads + 1) % 3].context().parts.admit(part, &bytes).expect("it is kept");
     all_arrive_once(&cluster, leads).await;
     for place in 0..3 {

@@ -1,4 +1,4 @@
-//! What is asked for, what the ledger says of it, and the judgement: the mailbox's record against all ledgers.
+//! The commands of a test, reads of the ledger, and the verdict: the mailbox's record against all ledgers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use reveille_ledger::{Claim, Ledger, RecipientState};
 use crate::cluster::{Cluster, until};
 pub use crate::support::{address, schedule};
 
-/// Dialogues that one node may have open with the mailbox. It is granted four emails for each, and more once the
-/// mailbox has shown how fast it is.
+/// Dialogues that one node may have open with the mailbox. The node is granted four emails for each, and more once the
+/// mailbox has shown its speed.
 pub const SESSIONS: u32 = 2;
 
-/// The relay; `rate` is emails a second over the cluster, 0 for as fast as it goes.
+/// Returns the relay. `rate` is in emails per second over the cluster; 0 means no limit.
 pub fn relay(cluster: &Cluster, rate: u64) -> Command {
     relay_named(cluster, "mailbox", "default", rate)
 }
@@ -43,14 +43,14 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
     )
 }
 
-/// The relay and the run, from this node.
+/// Creates the relay and the run on this node.
 pub async fn open(cluster: &Cluster, place: usize, recipients: u32, rate: u64) {
     cluster.put(place, relay(cluster, rate)).await;
     let created = cluster.put(place, schedule(recipients)).await;
     assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
-/// The same, where the run has policies of its own.
+/// Creates the relay and a run with these policies.
 pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policies: Policies) {
     cluster.put(place, relay(cluster, 0)).await;
     let Command::ScheduleCreate(create) = schedule(recipients) else { unreachable!("it is a create") };
@@ -59,7 +59,7 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
     assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
-/// Has this node make the audience, and makes it known: its first part, and the recipients in it.
+/// Lets this node write and seal the audience. Returns its first part, and the choice of the audience for a schedule.
 pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, AudienceChoice) {
     let parts = seal(cluster.nodes[place].context(), recipe, |_| {}).await.expect("a majority writes");
     let (first, rows, columns) = (parts[0], recipe.rows, recipe.columns.clone());
@@ -70,7 +70,7 @@ pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, 
     (first, AudienceChoice::Sealed(named))
 }
 
-/// The rows, open and closed, that were revoked.
+/// Returns the number of open and closed claims that were revoked.
 pub fn revoked_rows(context: &NodeContext) -> usize {
     context.replica.read(|ledger| {
         let open = ledger.claims().iter().map(|(_, row)| row.clone());
@@ -78,7 +78,7 @@ pub fn revoked_rows(context: &NodeContext) -> usize {
     })
 }
 
-/// How often this node is known to have died.
+/// Returns how many deaths of this node the ledger knows.
 pub fn deaths_of(context: &NodeContext, node: NodeId) -> usize {
     context.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.crashes.times().len()))
 }
@@ -87,19 +87,19 @@ pub fn count(context: &NodeContext, standing: RecipientState) -> u32 {
     context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
 }
 
-/// Nothing is left to send; who is in doubt waits.
+/// True if nothing is left to send; recipients in doubt may remain.
 pub fn is_over(context: &NodeContext) -> bool {
     context
         .replica
         .read(|ledger| ledger.runs().count() > 0 && ledger.runs().all(|(_, _, run)| run.counts.is_finished()))
 }
 
-/// Nothing is left at all.
+/// True if all recipients are sent.
 pub fn is_all_sent(context: &NodeContext, recipients: u32) -> bool {
     count(context, RecipientState::Sent) == recipients
 }
 
-/// The recipients of this node's rows that stand so, in the eyes of another, with the life that holds them.
+/// Returns recipients of this node's claims, selected by `part`, with the claim's owner. Reads the state of `context`.
 fn of_rows(context: &NodeContext, node: NodeId, part: impl Fn(&Claim) -> &Bitmap) -> BTreeMap<u32, ClaimOwner> {
     context.replica.read(|ledger| {
         let rows = ledger.claims().iter().map(|(_, row)| row).filter(|row| row.owner.node == node);
@@ -122,27 +122,28 @@ pub fn in_doubt_of(context: &NodeContext, node: NodeId) -> BTreeMap<u32, ClaimOw
     of_rows(context, node, |row| &row.in_doubt)
 }
 
-/// Accepts under this node's name, so far.
+/// Returns the number of emails accepted from this node so far.
 pub fn accepts_of(cluster: &Cluster, place: usize) -> usize {
     cluster.sink.find(|accept| accept.ehlo == cluster.nodes[place].name).len()
 }
 
-/// The recipient's number.
+/// Returns the number of a recipient from its address.
 pub fn number_of(address: &str) -> u32 {
     let digits = address.strip_prefix('r').and_then(|rest| rest.split(['@', '.']).next());
     digits.and_then(|digits| digits.parse().ok()).expect("an address of this test")
 }
 
-/// The one run.
+/// Returns the only run.
 pub fn run(context: &NodeContext) -> RunId {
     context.replica.read(|ledger| ledger.runs().map(|(id, _, _)| id).next()).expect("a run has opened")
 }
 
-/// Compares what the mailbox wrote down with what every node says, at the same index:
+/// Compares the mailbox's record with the ledgers of all nodes at the same index:
 ///
-/// - no recipient was accepted twice (I1), and each accept carries the fence of a row that granted it (I2);
-/// - sent was accepted, accepted and not sent is in doubt (I9); who is neither is suppressed (P1);
-/// - the ledgers are equal (I11) and sound, and know of no duplicate and no contradiction (P14).
+/// - No recipient was accepted twice (I1), and each accept has the fence of a claim that granted it (I2).
+/// - A sent recipient was accepted. An accepted recipient that is not sent is in doubt (I9). Others are suppressed
+///   (P1).
+/// - The ledgers are equal (I11) and sound, and report no duplicate and no contradiction (P14).
 pub async fn judge(cluster: &Cluster, recipients: u32) {
     let hash = |context: &NodeContext| context.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
     let sites: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.context()).collect();

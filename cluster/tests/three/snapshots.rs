@@ -1,4 +1,4 @@
-//! A owner that was away for so long that the log of it is gone.
+//! An owner that was away so long that the log entries it needs are purged.
 
 use reveille_ledger::RecipientState;
 
@@ -15,7 +15,7 @@ async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew(
     let away = (leads + 1) % 3;
     let (me, node) = (&cluster.nodes[away], cluster.nodes[away].id);
     let context = cluster.nodes[leads].context();
-    // It is cut off before the run opens, and granted rows all the same while its lease runs.
+    // The node is cut off before the run opens. It still gets claims while its lease lasts.
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.isolate(away);
     let seen = me.context().replica.status().applied_index;

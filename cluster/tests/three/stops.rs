@@ -20,7 +20,7 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (other, last) = ((leads + 1) % 3, (leads + 2) % 3);
-    // Slow enough that it is still granted rows while it stops.
+    // Slow enough that the node still gets claims while it stops.
     open(&cluster, leads, 400, 40).await;
     until("all nodes send", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
 
@@ -30,7 +30,7 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
     assert_eq!(revoked_rows(cluster.nodes[leads].context()), 0, "what it gave back was never in doubt");
     until("the leader sees it too", || claimed_by(cluster.nodes[leads].context(), node).is_empty().then_some(())).await;
     let leader_node = cluster.nodes[leads].id;
-    // A quorum of three needs two: the first one returns before the leader goes.
+    // A quorum of three needs two nodes: the first one returns before the leader stops.
     cluster.restart(other).await;
     assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
     assert!(cluster.stop_node(leads).await, "nor does the leader");
@@ -80,7 +80,7 @@ async fn a_stop_hears_an_answer_that_takes_longer_than_a_lease() {
     cluster.end().await;
 }
 
-/// A run of one recipient, due in a while, of which nothing is held.
+/// Returns a run of one recipient, due in `in_ms`. If the recipient is in doubt, it is assumed to be sent.
 fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
     let Command::ScheduleCreate(create) = schedule(1) else { unreachable!("it is a create") };
     let due = SystemClock.wall().plus_ms(in_ms);
@@ -89,7 +89,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
         when: When::At { instant_ms: due.0 },
         next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
-        // Before the run that keeps all nodes busy.
+        // Has priority over the run that keeps all nodes busy.
         priority: 9,
         ..*create
     }))
@@ -101,10 +101,11 @@ async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let other = (leads + 1) % 3;
-    // The stopping node has no work in hand: no other node has more room for new work.
+    // All nodes are busy with this run, so that the stopping node, which gives its work back, would have the most room
+    // for new claims.
     open(&cluster, leads, 400, 40).await;
     for number in 0..RUNS {
-        // From before the stop until long after it.
+        // Due from before the stop until long after it.
         let created = cluster.put(leads, assumed_if_in_doubt(&format!("tail {number}"), 1_000 + 200 * number)).await;
         assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
     }

@@ -1,5 +1,5 @@
-//! A dialer whose connections can be stopped before their banner: a dialogue that was begun and is short of
-//! its gate for as long as the test wants.
+//! A dialer that can stop connections before the banner: dialogues have begun, and stay before the gate as long as the
+//! test needs.
 
 use std::future::Future;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// Connects; while it is shut, what comes from the relay is not read.
+/// Connects to a relay. While the valve is shut, nothing is read from the relay.
 #[derive(Clone)]
 pub struct Valve {
     shared: Arc<Shared>,
@@ -35,18 +35,18 @@ impl Default for Valve {
 }
 
 impl Valve {
-    /// Connections from here on wait for their banner, but for the first few.
+    /// Stops all further connections before their banner, except the next `connections`.
     pub fn shut_after(&self, connections: usize) {
         self.shared.free.store(connections, Ordering::SeqCst);
         self.shared.open.send_replace(false);
     }
 
-    /// Lets all waiting tasks go on.
+    /// Releases all stopped connections.
     pub fn open(&self) {
         self.shared.open.send_replace(true);
     }
 
-    /// How many connections were stopped so far.
+    /// Returns the number of connections stopped so far.
     pub fn stopped(&self) -> usize {
         self.shared.stopped.load(Ordering::SeqCst)
     }
