@@ -1,4 +1,4 @@
-//! Three replicas on disks that forget what was not synced, and that fail.
+//! Three replicas on disks that forget what was not synced, and disks that fail.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ async fn what_was_answered_survives_a_power_cut_of_all_nodes() {
         client.expect("no client fails");
     }
     // Records without a waiting caller, such as the commit index, are synced a little later. A crash before that would
-    // be survived too, but torn nodes wait a minute before they vote.
+    // be survived, too, but nodes with a torn log wait a minute before they vote.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let cut: Vec<MemoryDisk> = lab.disks.iter().zip(1..).map(|(disk, seed)| disk.crash(seed)).collect();
     stop_all(&mut lab.nodes).await;
@@ -92,20 +92,20 @@ async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
     propose(other, "after").await.expect("the other two go on");
     assert!(has_mark(other, "before"));
     if write.is_ok() {
-        // Two healthy disks are a majority: then it was answered rightly, and is there.
+        // Two healthy disks are a majority. If the write was confirmed, it must be there.
         assert!(has_mark(other, "on a broken disk"));
     }
     stop_all(&mut lab.nodes).await;
 }
 
-/// The index of the newest snapshot on disk.
+/// Returns the index of the newest snapshot on disk.
 fn stored_index(node: &Node) -> u64 {
     let folder = std::fs::read_dir(node.folder.path().join("snapshots")).expect("a folder");
     let names = folder.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
     names.filter_map(|name| name.strip_suffix(".manifest")?.parse().ok()).max().unwrap_or(0)
 }
 
-/// Raft applies an entry that most voters have, also on a node whose own disk does not have it yet.
+/// Raft applies an entry that a majority has, even if it is not on the node's own disk yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_on_disk_waits_for_log_on_disk() {
     const EVERY: u64 = 10;
@@ -130,7 +130,7 @@ async fn snapshot_on_disk_waits_for_log_on_disk() {
     let durable = follower.replica().read(|ledger| ledger.head().applied);
 
     disks[slow].hold_syncs(true);
-    // A follower that lags by more than `EVERY` gets the leader's snapshot instead.
+    // A follower that lags by more than `EVERY` entries gets the leader's snapshot instead.
     for number in durable..EVERY {
         propose(nodes[leads].replica(), &format!("mark {number}")).await.expect("two disks are a majority");
     }

@@ -1,4 +1,4 @@
-//! What must stop a node, and what must keep it from voting.
+//! Errors that must stop a node, and damage that must keep it from voting.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn in_ms(milliseconds: u64) -> Instant {
     Instant::now() + Duration::from_millis(milliseconds)
 }
 
-/// Entries as a leader without an election would send them to a new node.
+/// Returns an append request as a leader would send it to a new node, without an election.
 fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
     let id = |index| v1::LogId { term: 1, leader: 2, index };
     let last = payloads.len() as u64 - 1;
@@ -42,7 +42,7 @@ async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
     let unreadable = v1::log_entry::Payload::Command(vec![0xff; 9].into());
     let to = Destination { node: node.id, address: node.address.clone() };
     let stranger = network.transport(NodeId(2));
-    // The log takes what it can not read; whether the answer still comes out is another matter.
+    // The log accepts an entry that it cannot read. The response may be lost, so it is not checked.
     let _ = stranger.call(&to, entries(vec![blank(), blank(), unreadable, blank()]), PATIENCE).await;
 
     let mut fatal_error = node.replica().fatal_error();
@@ -56,7 +56,7 @@ async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
     assert!(*node.replica().applied().borrow() < 2, "nothing behind it was applied");
     assert!(propose(node.replica(), "a").await.is_err());
 
-    // It stays down, for the same reason: the entry is committed and still unreadable.
+    // The node does not start again: the entry is committed and still unreadable.
     node.stop().await;
     let again = node.start(network.transport(node.id)).await;
     assert!(matches!(again, Err(FatalError::Unreadable { index: 2, .. })), "{again:?}");
@@ -77,7 +77,7 @@ async fn entries_out_of_order_are_refused_before_raft_sees_them() {
     node.stop().await;
 }
 
-/// Takes so many bytes of the end of the log away, as a power cut does that comes in the middle of a write.
+/// Removes bytes from the end of the log, as a power cut during a write does.
 fn tear_log(node: &Node, bytes: u64) {
     let folder = node.folder.path().join("wal");
     let mut segments: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -108,7 +108,7 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
     stop_all(&mut nodes).await;
     tear_log(&nodes[2], 100);
 
-    // One whole node and the torn one: the torn one does not vote, so no node leads.
+    // The node with the torn log does not vote, so it and one whole node elect no leader.
     for place in [0, 2] {
         let transport = network.transport(nodes[place].id);
         nodes[place].start(transport).await.expect("it starts");
@@ -116,7 +116,7 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
     let read = nodes[0].replica().linearizable(in_ms(5_000)).await;
     assert!(read.is_err(), "{read:?}");
 
-    // With the second whole node there is a leader, and the torn one catches up.
+    // With the second whole node there is a leader, and the torn node catches up.
     let transport = network.transport(nodes[1].id);
     nodes[1].start(transport).await.expect("it starts");
     let last = propose(nodes[0].replica(), "after").await.expect("two whole nodes elect").index;
@@ -128,7 +128,7 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
     stop_all(&mut nodes).await;
 }
 
-/// The node had acknowledged what it lost: its leader relies on it and must send it again.
+/// The node had acknowledged the entries that it lost. The leader relies on that, and must send them again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_lost_its_tail_catches_up_with_a_leader_that_went_on() {
     let network = MemoryNetwork::default();
@@ -146,7 +146,7 @@ async fn a_log_that_lost_its_tail_catches_up_with_a_leader_that_went_on() {
         nodes[torn].replica().wait_applied(last, soon()).await.expect("it is there");
     }
     nodes[torn].stop().await;
-    // More than one batch: the last one alone may hold nothing but how far all is committed.
+    // More than one batch, because the last batch may hold only the commit index.
     tear_log(&nodes[torn], 5_000);
     let transport = network.transport(nodes[torn].id);
     nodes[torn].start(transport).await.expect("it starts");
@@ -198,7 +198,7 @@ async fn the_only_voter_waits_for_nobody_when_its_log_lost_the_tail() {
     node.stop().await;
     tear_log(&node, 100);
     node.start(network.transport(node.id)).await.expect("it starts");
-    // With others it would wait a minute for a leader.
+    // In a larger cluster it would wait a minute for a leader.
     node.replica().propose(&mark("after"), in_ms(30_000)).await.expect("it leads at once");
     node.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Whole replicas, one and three: the promises to callers that propose, read and follow.
+//! Whole replicas, one and three: their guarantees to callers that propose, read and follow.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod disks;

@@ -1,4 +1,4 @@
-//! A network in memory whose links can be cut, one way or both.
+//! A network in memory whose links can be cut in one direction or both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 struct State {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
-    /// Requests from the first to the second do not arrive.
+    /// Links on which requests and responses do not arrive.
     cut: BTreeSet<(NodeId, NodeId)>,
 }
 
-/// The network; every node gets its own way into it.
+/// The network, shared by all nodes' transports.
 #[derive(Clone, Default)]
 pub struct MemoryNetwork {
     state: Arc<Mutex<State>>,
@@ -33,7 +33,7 @@ impl MemoryNetwork {
         Arc::new(MemoryTransport { network: self.clone(), node })
     }
 
-    /// Nothing goes between this node and the others.
+    /// Cuts all links between this node and the others.
     pub fn isolate(&self, node: NodeId, others: impl IntoIterator<Item = NodeId>) {
         let mut state = self.state.lock();
         for other in others.into_iter().filter(|other| *other != node) {
@@ -78,7 +78,7 @@ impl Transport for MemoryTransport {
         }
         let answer: Result<Response, Rejection> =
             tokio::time::timeout(limit, handler.handle(request)).await.map_err(|_| lost())?;
-        // The link back may have been cut meanwhile: the request was executed, and the answer is lost.
+        // If the response's link was cut meanwhile, the request was executed and its response is lost.
         if self.network.is_cut(to.node, self.node) {
             return Err(lost());
         }

@@ -1,4 +1,4 @@
-//! An old copy of a node's data folder is put back: what it lacks is sent again, and the leader survives it.
+//! A node's data folder is replaced by an older copy. The leader sends the missing entries again, and keeps running.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What the folder of a node holds now.
+/// Copies a node's data folder.
 fn keep(node: &Node) -> TempDir {
     let kept = tempfile::tempdir().expect("a folder");
     copy(node.folder.path(), kept.path());
@@ -54,13 +54,14 @@ impl Lab {
         self.nodes[place].start(transport).await
     }
 
-    /// Something is committed that this node has.
+    /// Commits a command, and waits until the node `until` has applied it.
     async fn go_on(&self, by: usize, until: usize, name: &str) {
         let last = propose(self.nodes[by].replica(), name).await.expect("it is applied").index;
         self.nodes[until].replica().wait_applied(last, soon()).await.expect("it is there");
     }
 
-    /// A leader, and a follower with a copy of its folder that is older by what was acknowledged since.
+    /// Returns a leader, and a stopped follower with an older copy of its folder. The copy lacks entries that the
+    /// follower acknowledged.
     async fn with_old_copy() -> (Lab, usize, usize, TempDir) {
         let mut lab = Lab::new().await;
         let leading = leader(&lab.nodes).await;

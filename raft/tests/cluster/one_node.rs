@@ -1,4 +1,4 @@
-//! A cluster of one: the shortest way from a proposal to the state and back from disk.
+//! A cluster of one node: from a proposal to the state, and back from disk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ async fn request_of_a_node_to_itself_is_answered_within_its_limit() {
     node.stop().await;
 }
 
-/// P23: what follows such an entry may mean something that this build does not know.
+/// Entries after this one may mean something that this build does not know, so the node must stop (P23).
 #[tokio::test(flavor = "multi_thread")]
 async fn entry_that_raises_level_above_the_build_stops_the_node() {
     let mut node = one().await;

@@ -33,7 +33,7 @@ async fn a_leader_that_is_cut_off_answers_nothing_and_follows_when_it_is_back() 
     propose(nodes[former].replica(), "before").await.expect("it is applied");
     network.isolate(nodes[former].id, ALL);
 
-    // It may go on believing, but neither reads nor writes come out of it.
+    // The node may still believe that it leads, but its reads and writes fail.
     let cut_off = nodes[former].replica();
     let read = cut_off.linearizable(in_ms(1_500)).await;
     assert_eq!(read, Err(ReadError::NoLeader));
@@ -60,7 +60,7 @@ async fn a_follower_that_was_cut_off_disturbs_nobody_when_it_is_back() {
     propose(nodes[leads].replica(), "before").await.expect("it is applied");
     let term = nodes[leads].replica().status().term;
     network.isolate(nodes[follower].id, ALL);
-    // Long enough for several elections without a voter.
+    // Long enough for several elections without a majority.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(nodes[follower].replica().status().term, term, "pre-vote keeps the term where it was");
     network.heal();
@@ -94,7 +94,7 @@ async fn leaderless_node_reports_it_and_ends_waiting_requests() {
         assert_eq!(node.replica().leaderless_for(), None, "a leader is heard");
         assert!(node.replica().status().leader.is_some());
     }
-    // The leader dies together with one follower; and the other way round the leader is left alone.
+    // The leader and one follower are isolated, so every node is without a quorum.
     for place in [leads, (leads + 1) % 3] {
         network.isolate(nodes[place].id, ALL);
     }
@@ -115,7 +115,7 @@ async fn leaderless_node_reports_it_and_ends_waiting_requests() {
             while node.replica().leaderless_for().is_some() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            // A leader that changes in between leaves an outcome unknown; a mark may be made twice.
+            // A change of the leader leaves an outcome unknown, so a mark may be proposed twice.
             while propose(node.replica(), "after").await.is_err() {}
         };
         tokio::time::timeout_at(soon().into(), reached).await.expect("a leader is heard again, and all goes on");
@@ -130,7 +130,7 @@ async fn a_node_of_another_cluster_is_a_stranger() {
     let mut nodes = three(&network).await;
     propose(nodes[0].replica(), "a").await.expect("it is applied");
 
-    // Another cluster believes that node 2 is one of its own.
+    // Another cluster counts node 2 as its own member.
     let mut other = Node::new(4, MemoryNetwork::address_of(NodeId(4)));
     other.start(network.transport(NodeId(4))).await.expect("a new node starts");
     let mut theirs = members(std::slice::from_ref(&other));

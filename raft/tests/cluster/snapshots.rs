@@ -1,11 +1,11 @@
-//! Snapshots: the log goes, the state stays, and a node that was away for too long gets it whole.
+//! Snapshots: the log is purged, the state stays, and a node that was away too long gets the whole state.
 
 use reveille_ledger::Ledger;
 use reveille_raft::{FatalError, Hint, ReplicaOptions};
 
 use crate::support::*;
 
-/// Short, so that a test fills it.
+/// Entries between two snapshots, few enough for a test.
 const EVERY: u64 = 40;
 
 fn often(options: &mut ReplicaOptions) {
@@ -50,14 +50,14 @@ async fn a_node_that_was_away_for_too_long_gets_the_state_in_a_snapshot() {
     let told = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a hint comes");
     assert_eq!(told, Some(Hint::Resync), "the state was replaced");
 
-    // I11: the same state at the same index, also after a snapshot.
+    // Equal index, equal state (I11), also after a snapshot.
     let index = nodes[away].replica().linearizable(soon()).await.expect("a quorum runs");
     for node in &nodes {
         node.replica().wait_applied(index, soon()).await.expect("all are there");
     }
     assert_eq!(state(&nodes[away]), state(&nodes[leads]));
 
-    // It is a full member again.
+    // The node is a full member again.
     nodes[(leads + 2) % 3].stop().await;
     propose(nodes[away].replica(), "with the third one away").await.expect("two are a majority");
     stop_all(&mut nodes).await;
@@ -81,7 +81,7 @@ async fn a_restart_needs_snapshot_and_log_only() {
     marks(&node, 100, 1).await;
     node.stop().await;
 
-    // With the newest snapshot damaged, the one before it and the log carry the state.
+    // If the newest snapshot is damaged, the one before it and the log have the state.
     let newest = manifests(&node).pop().expect("there are snapshots");
     std::fs::write(newest, b"damaged").expect("it is written");
     node.start_with(rebind(&node.address), often).await.expect("it starts all the same");
@@ -98,7 +98,7 @@ async fn a_restart_needs_snapshot_and_log_only() {
     assert!(why.contains("'snapshots' ends at entry 0"), "{why}");
 }
 
-/// The manifests of a node's snapshots, oldest first.
+/// Returns the manifests of a node's snapshots, oldest first.
 fn manifests(node: &Node) -> Vec<std::path::PathBuf> {
     let folder = std::fs::read_dir(node.folder.path().join("snapshots")).expect("a folder");
     let mut paths: Vec<_> = folder.map(|entry| entry.expect("an entry").path()).collect();

@@ -1,4 +1,4 @@
-//! A cluster of replicas in one process, with the least of a term that lets commands in.
+//! A cluster of replicas in one process, with the minimum of a leadership that accepts commands.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use reveille_raft::{
 };
 use tempfile::TempDir;
 
-/// Far beyond what any step takes, so that a loaded machine fails no test.
+/// Time limit of a step, far longer than needed, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const CLUSTER: ClusterId = ClusterId(0x42);
@@ -31,7 +31,7 @@ pub fn wall() -> Time {
     Time(i64::try_from(since.as_millis()).expect("before the year 292 million"))
 }
 
-/// Waits until something is so.
+/// Waits until `look` returns a value.
 pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = soon();
     loop {
@@ -61,12 +61,12 @@ impl Application for Echo {
     }
 }
 
-/// A request of the application with these bytes.
+/// Returns an application request with these bytes.
 pub fn request(text: &str) -> ApplicationRequest {
     ApplicationRequest { name: "Test", payload: text.as_bytes().to_vec(), bulk: false }
 }
 
-/// One term: the epoch, and a time that only grows.
+/// The stamp of one leadership: its epoch, and a time that only grows.
 struct Term {
     epoch: Epoch,
     now: AtomicI64,
@@ -78,7 +78,7 @@ impl EntryStamp for Term {
     }
 }
 
-/// A node: where its data lies, and its replica while it runs.
+/// A node: its folder, and its replica while it runs.
 pub struct Node {
     pub id: NodeId,
     pub address: String,
@@ -97,7 +97,7 @@ impl Node {
         self.replica.as_ref().expect("this node runs")
     }
 
-    /// Starts, and keeps a term whenever it leads.
+    /// Starts the node. It begins an epoch whenever it leads.
     pub async fn start(&mut self, transport: Arc<dyn Transport>) -> Result<(), FatalError> {
         self.start_with(transport, |_| {}).await
     }
@@ -126,14 +126,14 @@ impl Node {
 pub fn options(folder: &Path, node: NodeId, transport: Arc<dyn Transport>) -> ReplicaOptions {
     let first = ClaimOwner { node, incarnation: Incarnation(1) };
     let mut options = ReplicaOptions::new(folder.to_owned(), first, transport);
-    // Calmer than in production: many of these run at once on a small machine.
+    // Longer than in production: many of these run at once on a small machine.
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
     options.startup_delay = Duration::from_millis(1_200);
     options
 }
 
-/// What the cluster crate does at the start of a leadership, as far as commands need it.
+/// Begins an epoch whenever the node leads, as the cluster crate does, as far as commands need it.
 async fn keep_terms(replica: Replica, leader: ClaimOwner) {
     let mut role = replica.role();
     let mut led = None;
@@ -174,7 +174,7 @@ async fn begin(replica: &Replica, leader: ClaimOwner, term: u64) -> bool {
     }
 }
 
-/// A command that leaves a mark which can be looked up.
+/// Returns a command that leaves a mark in the state.
 pub fn mark(name: &str) -> Command {
     Command::RelayPut(
         Relay {
@@ -205,17 +205,17 @@ pub fn members(nodes: &[Node]) -> BTreeMap<NodeId, Member> {
     nodes.iter().map(|node| (node.id, member(node))).collect()
 }
 
-/// A transport on a port that the system chose.
+/// Returns a transport on a free port.
 pub fn loopback() -> Arc<GrpcTransport> {
     Arc::new(GrpcTransport::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port"))
 }
 
-/// The same address again, for a node that restarts.
+/// Returns a transport on the same address, for a node that restarts.
 pub fn rebind(address: &str) -> Arc<GrpcTransport> {
     Arc::new(GrpcTransport::bind(address.parse().expect("an address")).expect("the port is free again"))
 }
 
-/// Three nodes over real TCP, made into a cluster.
+/// Starts three nodes over TCP, and initializes them as a cluster.
 pub async fn three_over_tcp() -> Vec<Node> {
     three_over_tcp_with(|_| {}).await
 }
@@ -232,7 +232,7 @@ pub async fn three_over_tcp_with(change: impl Fn(&mut ReplicaOptions)) -> Vec<No
     nodes
 }
 
-/// The node that leads with a quorum, once there is one: it has answered a linearizable read.
+/// Returns the node that leads with a quorum: it has answered a linearizable read. Waits for one.
 pub async fn leader(nodes: &[Node]) -> usize {
     let end = soon();
     loop {

@@ -1,4 +1,4 @@
-//! Three replicas over real TCP: every node takes every request, and one may be gone.
+//! Three replicas over TCP: every node accepts every request, and one node may be gone.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn any_node_takes_a_command_and_all_apply_the_same() {
     for node in &nodes {
         hashes.push(node.replica().read(|ledger| (ledger.head().applied, ledger.state_hash())));
     }
-    // I11: equal applied index, equal state.
+    // Equal applied index, equal state (I11).
     for pair in hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         assert_eq!(pair[0], pair[1]);
     }
@@ -83,7 +83,7 @@ async fn everything_answered_is_there_after_all_nodes_restart() {
     stop_all(&mut nodes).await;
 }
 
-/// P13: what a deposed leader decided is neither sent on to the next one nor stamped with its epoch.
+/// A command of a deposed leader is neither forwarded to the next leader nor stamped with its epoch (P13).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_of_an_epoch_enters_the_log_under_that_epoch_or_not_at_all() {
     let mut nodes = three_over_tcp().await;
@@ -108,7 +108,7 @@ async fn leadership_can_be_handed_over() {
     propose(nodes[former].replica(), "before").await.expect("it is applied");
     let heir = (former + 1) % 3;
     let to = nodes[heir].id;
-    // A transfer is a hint that may be lost, on a busy machine too: ask until it is so.
+    // A transfer is a hint that may be lost, especially on a busy machine, so it is repeated until it succeeds.
     until_async("the heir leads", || async {
         let _ = nodes[former].replica().transfer_leader(to, std::time::Instant::now() + Duration::from_secs(3)).await;
         matches!(*nodes[heir].replica().role().borrow(), Role::Leader { .. })
@@ -214,7 +214,7 @@ async fn many_proposals_share_one_disk_write() {
     }
     let commands = clients * each;
     let written = batches() - before;
-    // Three logs took every command: without groups that would be three writes for each.
+    // All three logs write every command: without group commit that would be three writes per command.
     assert!(written < commands, "{written} disk writes on three nodes for {commands} commands");
     stop_all(&mut nodes).await;
 }

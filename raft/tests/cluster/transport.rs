@@ -1,4 +1,4 @@
-//! The gRPC transport by itself: what each kind of trouble is called.
+//! The gRPC transport by itself: the error for each kind of failure.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -91,7 +91,7 @@ async fn a_peer_that_does_not_answer_is_lost_within_the_limit() {
 async fn a_connection_that_breaks_after_the_request_is_lost_and_not_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = at(listener.local_addr().expect("its address"));
-    // Takes the connection and some bytes of it, and hangs up.
+    // Accepts the connection, reads some bytes and closes it.
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a caller");
         let _ = stream.read(&mut [0; 24]);
@@ -128,7 +128,7 @@ async fn a_peer_that_restarts_is_found_again() {
     stop.cancel();
 }
 
-/// Waits for real: the limit is one of the operating system's streams, which test time does not move.
+/// Waits in real time: the limit applies to sockets of the operating system, which paused test time does not affect.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_closed_and_peers_answered() {
     let server = loopback();
@@ -146,14 +146,14 @@ async fn silent_connections_are_closed_and_peers_answered() {
     assert!(answer.is_ok(), "{answer:?}");
     for mut stream in silent {
         let mut rest = Vec::new();
-        // How it is closed makes no difference.
+        // Any way of closing is correct.
         let closed = tokio::time::timeout(3 * FIRST_BYTES_WITHIN, stream.read_to_end(&mut rest)).await;
         assert!(closed.is_ok(), "still open");
     }
     stop.cancel();
 }
 
-/// Keeps what it is asked until it may go on.
+/// Holds each proposal until it is released.
 #[derive(Default)]
 struct Slow {
     asked: AtomicUsize,

@@ -1,4 +1,4 @@
-//! A rolling upgrade to the next level, and back while that is still possible (P23).
+//! A rolling upgrade to the next level, and a return while that is still possible (P23).
 
 use reveille_ledger::command::{Command, NodeUp, RaiseLevel};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation};
@@ -9,7 +9,7 @@ use reveille_raft::{FatalError, ProposeError, ReplicaOptions};
 
 use crate::support::*;
 
-/// Short, so that a test fills it.
+/// Entries between two snapshots, few enough for a test.
 const EVERY: u64 = 40;
 
 fn release(level: u32) -> impl Fn(&mut ReplicaOptions) {
@@ -23,7 +23,7 @@ fn state(node: &Node) -> (u64, Hash) {
     node.replica().read(|ledger: &Ledger| (ledger.head().applied, ledger.state_hash()))
 }
 
-/// What the cluster crate does once a node is up.
+/// Announces the node's level, as the cluster crate does when a node has started.
 async fn announce(node: &Node) {
     let replica = node.replica();
     let owner = ClaimOwner { node: node.id, incarnation: Incarnation(replica.process_nonce()) };
@@ -51,7 +51,7 @@ async fn restart(node: &mut Node, level: u32) {
     announce(node).await;
 }
 
-/// Replicas of both releases are equal at an equal index.
+/// Checks that replicas of both releases are equal at an equal index.
 async fn compare(nodes: &[Node]) {
     let index = nodes[0].replica().linearizable(soon()).await.expect("a quorum runs");
     for node in nodes {
@@ -77,7 +77,7 @@ async fn nodes_of_two_releases_are_equal_until_the_former_one_must_stop() {
     }
     marks(&nodes[0], "former release", 50).await;
 
-    // The next release on one node and another, back on the first, and on all.
+    // Upgrades one node, then another, takes the first one back, and upgrades the third.
     for (place, level) in [(0, level::KNOWN), (1, level::KNOWN), (0, LEVEL), (2, level::KNOWN)] {
         restart(&mut nodes[place], level).await;
         marks(&nodes[place], &format!("n{place} has level {level}"), 30).await;
@@ -95,7 +95,7 @@ async fn nodes_of_two_releases_are_equal_until_the_former_one_must_stop() {
     let of_next = nodes[1].replica().propose(&Command::OfNextLevel, soon()).await.expect("an answer").outcome;
     assert_eq!(of_next, CommandOutcome::Done);
 
-    // What is stored after it is in both forms, and reads.
+    // Entries and snapshots written afterwards are readable, too.
     for place in [2, 0] {
         restart(&mut nodes[place], level::KNOWN).await;
         marks(&nodes[place], &format!("n{place} after it"), 30).await;

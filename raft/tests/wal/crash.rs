@@ -1,10 +1,10 @@
-//! The last batch half written: the log reopens to what was before it, and says that it cut.
+//! The last batch is half written: the log reopens to the content before it, and reports the truncation.
 
 use crate::support::*;
 use reveille_raft::wal::{MemoryDisk, SECTOR_BYTES};
 
-/// A log whose last batch has several hundred kilobytes: the disk, the content before that batch and with
-/// it, and where it begins in its segment.
+/// A log whose last batch has several hundred kilobytes: the disk, the content without and with that batch, and the
+/// batch's offset in its segment.
 struct Torn {
     disk: MemoryDisk,
     before: Content,
@@ -25,7 +25,8 @@ fn log_with_a_large_last_batch() -> Torn {
     Torn { after: content(&wal), disk, before, start }
 }
 
-/// Opens an image that must hold what was before the last batch; then the log goes on as if nothing had been.
+/// Opens a disk image that must have the content before the last batch. The log then works as if the batch had never
+/// begun.
 fn reopens_to_the_prefix(torn: &Torn, image: Vec<u8>, what: &str) {
     let name = newest(&torn.disk).0;
     let disk = with_file(&torn.disk, &name, image);
@@ -142,8 +143,8 @@ fn a_new_segment_whose_head_is_torn_is_begun_again() {
     }
 }
 
-/// Linux forgets what a failed sync did not write. The process that starts next finds it in the page cache,
-/// believes it, and must make it durable before it does.
+/// Linux forgets data that a failed sync did not write. The next process reads it from the page cache and believes it,
+/// so it must first make it durable.
 #[test]
 fn what_a_reopened_log_believes_survives_the_next_power_cut() {
     for seed in 0..200 {

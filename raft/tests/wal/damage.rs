@@ -1,9 +1,9 @@
-//! Damage is not a torn write: the log refuses to start, names the place, and says how to rejoin.
+//! Damage is no torn write: the log refuses to open, names the place, and says how to rejoin.
 
 use crate::support::*;
 use reveille_raft::wal::{MemoryDisk, OpenError, SECTOR_BYTES, WalOptions};
 
-/// Batches one after the other in one segment; where each begins.
+/// Returns a log with several batches in one segment, and the batches' offsets.
 fn log_of_several_batches() -> (MemoryDisk, Vec<usize>) {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk, &inline());
@@ -75,7 +75,7 @@ fn the_error_says_where_what_and_that_no_node_starts_with_it() {
     }
 }
 
-/// A log of several segments, none of them purged.
+/// Returns a log of several segments, none of them purged.
 fn log_of_several_segments() -> (MemoryDisk, Vec<String>) {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk, &WalOptions { segment_bytes: 3000, ..inline() });
@@ -99,7 +99,7 @@ fn a_segment_cut_short_refuses_as_a_later_one_exists() {
     let image = disk.files()[&names[1]].clone();
     for end in (0..image.len()).step_by(SECTOR_BYTES / 2) {
         let error = refused(&with_file(&disk, &names[1], image[..end].to_vec()));
-        // A cut between two batches shows in the next segment, whose head knows of more.
+        // A cut between two batches is found in the next segment, whose header knows of more.
         assert!(names[1..=2].contains(&place(&error).0), "cut at {end}: {error}");
     }
 }

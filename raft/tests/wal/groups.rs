@@ -1,4 +1,4 @@
-//! Group commit: what comes while a sync runs shares the next one, within the bound of the queue.
+//! Group commit: appends that arrive during a sync share the next one, within the limit of the queue.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Bar {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// How many have something submitted that is not answered; a sync waits until all of them have.
+    /// Number of callers whose append is not answered yet. A sync waits until `awaited` callers have one.
     waiting: usize,
     awaited: usize,
 }
@@ -113,8 +113,8 @@ impl DiskFile for GatedFile {
 const THREADS: u64 = 64;
 const APPENDS: u64 = 10_000;
 
-/// The gate makes it a question of order, not of speed: a sync takes as long as it takes all threads to ask
-/// for the next one. Then ten thousand appends need some twice 10,000 / 64 syncs, on the slowest disk too.
+/// The gate makes the result independent of the disk's speed: a sync lasts until all threads have requested the next
+/// one. So 10,000 appends need about twice 10,000 / 64 syncs, even on the slowest disk.
 #[test]
 fn sixty_four_threads_share_their_syncs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -146,7 +146,7 @@ fn sixty_four_threads_share_their_syncs() {
     assert_eq!((content(&wal).entries.len() as u64, report.records), (APPENDS, APPENDS));
 }
 
-/// Appends the next entry and waits until it is durable; false when all are done.
+/// Appends the next entry and waits until it is durable. Returns false when all are done.
 async fn append_one(wal: &Wal, gate: &Gate, next: &tokio::sync::Mutex<u64>) -> bool {
     let (told, heard) = tokio::sync::oneshot::channel();
     let bar = Arc::clone(&gate.bar);
@@ -159,7 +159,7 @@ async fn append_one(wal: &Wal, gate: &Gate, next: &tokio::sync::Mutex<u64>) -> b
         if *next > APPENDS {
             return false;
         }
-        // Counted before it is answered, which may be before this returns.
+        // Counts the append before it is submitted, because the answer may come before the call returns.
         gate.change(|state| state.waiting += 1);
         wal.append(vec![entry(1, *next, 200)], done).await.expect("admitted");
         *next += 1;

@@ -1,7 +1,7 @@
-//! Random sequences against a simple model: whatever is done, closed, crashed and opened again, the log
-//! holds what the model holds; after a crash in the middle of an operation, what it held before or after it.
+//! Random steps against a simple model: after any sequence of operations, closings, crashes and openings, the log has
+//! the model's content. After a crash during an operation, it has the content before or after it.
 //!
-//! A failing seed is named; put it in `SEEDS` alone to repeat it.
+//! A failure names its seed; set `SEEDS` to it alone to repeat it.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -22,7 +22,7 @@ enum Step {
     Purge(LogPoint),
 }
 
-/// What a log is, without segments, batches or bytes.
+/// The content of a log, without segments, batches or bytes.
 #[derive(Clone, Default)]
 struct Model {
     vote: Option<VoteRecord>,
@@ -57,7 +57,7 @@ impl Model {
     }
 }
 
-/// Chance from a seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -76,7 +76,7 @@ impl Dice {
             (4 | 5, point) => Step::Truncate(point.or(model.purged)),
             (6, None) => Step::Truncate(None),
             (7 | 8, Some(point)) => Step::Purge(point),
-            // As after the installation of a snapshot: behind all entries.
+            // As after the installation of a snapshot: the purge goes beyond all entries.
             (9, _) if self.below(4) == 0 => Step::Purge(point(50, next + self.below(5))),
             _ => {
                 let (count, term) = (1 + self.below(6), 1 + self.below(50));
@@ -98,7 +98,7 @@ fn submit(wal: &Wal, step: &Step) -> bool {
 }
 
 fn run(seed: u64) -> u64 {
-    // Small segments and a small cache, so that a short run meets all of their edges.
+    // Small segments and a small cache, so that a short run reaches all of their edge cases.
     let options = WalOptions { segment_bytes: 8 * 1024, cache_bytes: 6000, ..inline() };
     let (mut dice, mut model, mut crashes) = (Dice(seed), Model::default(), 0);
     let mut disk = MemoryDisk::new();

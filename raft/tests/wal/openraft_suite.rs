@@ -1,6 +1,6 @@
-//! openraft's own suite for log storage, on a real disk and on the one in memory.
+//! The openraft test suite for log storage, on a real disk and on one in memory.
 //!
-//! The suite wants a state machine too; the one here knows just enough to let it ask the log its questions.
+//! The suite needs a state machine as well; this one has only what the tests of the log require.
 
 use std::io;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for OnDisk {
     }
 }
 
-/// Nothing cached, so that every read goes to the disk; segments so small that every batch begins one.
+/// Caches nothing, so that every read goes to the disk, and has segments so small that every batch begins one.
 struct InMemory;
 
 impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {

@@ -1,4 +1,4 @@
-//! What the tests share: a log in memory written by its caller, and its whole content as one value.
+//! Shared by the tests: a log in memory that its caller writes, and its whole content as one value.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use reveille_raft::wal::{
 
 pub const NODE: u64 = 7;
 
-/// A log that its caller writes: one submission is one batch.
+/// Options of a log that its caller writes: one submission is one batch.
 pub fn inline() -> WalOptions {
     WalOptions { execution: Execution::Inline, ..WalOptions::new(NODE) }
 }
@@ -25,7 +25,7 @@ pub fn open(disk: &MemoryDisk, options: &WalOptions) -> (Wal, OpeningReport) {
     try_open(disk, options).unwrap_or_else(|error| panic!("does not open: {error}"))
 }
 
-/// The error of a log that must not open.
+/// Returns the error of a log that must not open.
 pub fn refused(disk: &MemoryDisk) -> OpenError {
     match try_open(disk, &inline()) {
         Ok((_, report)) => panic!("opened: {report:?}"),
@@ -41,7 +41,7 @@ pub fn vote(term: u64) -> VoteRecord {
     VoteRecord { term, leader: NODE, committed: term.is_multiple_of(2) }
 }
 
-/// An entry whose payload depends on its place. Every third one is all zeros, as a payload may be.
+/// Returns an entry whose payload depends on its position. Every third payload is all zeros, which is allowed.
 pub fn entry(term: u64, index: u64, length: usize) -> EntryRecord {
     let seed = term.wrapping_mul(31).wrapping_add(index);
     let byte = |at: usize| (seed.wrapping_add(at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
@@ -49,7 +49,7 @@ pub fn entry(term: u64, index: u64, length: usize) -> EntryRecord {
     EntryRecord { point: point(term, index), kind: PayloadKind::Normal, bytes: Bytes::from(payload) }
 }
 
-/// All that a log holds.
+/// The whole content of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     pub state: LogState,
@@ -76,27 +76,27 @@ pub fn save_vote(wal: &Wal, vote: VoteRecord) -> Outcome {
     (at_once(wal.vote(vote, done)), heard.try_recv().ok())
 }
 
-/// An inline log never waits.
+/// Returns the result of a future that never waits, as those of an inline log.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("an inline log answers at once")
 }
 
 pub const WRITTEN: Outcome = (Ok(()), Some(Ok(())));
 
-/// The newest segment of a disk: name and bytes.
+/// Returns the name and the bytes of a disk's newest segment.
 pub fn newest(disk: &MemoryDisk) -> (String, Vec<u8>) {
     let mut segments = disk.files().into_iter().filter(|(name, _)| name.ends_with(".wal"));
     segments.next_back().expect("a segment")
 }
 
-/// The same disk with other bytes in one file.
+/// Returns the same disk with other bytes in one file.
 pub fn with_file(disk: &MemoryDisk, name: &str, bytes: Vec<u8>) -> MemoryDisk {
     let mut files = disk.files();
     files.insert(name.to_owned(), bytes);
     MemoryDisk::with(files)
 }
 
-/// The same disk without one file.
+/// Returns the same disk without one file.
 pub fn without_file(disk: &MemoryDisk, name: &str) -> MemoryDisk {
     let mut files = disk.files();
     assert!(files.remove(name).is_some(), "{name} is not there");
