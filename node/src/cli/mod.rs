@@ -3,8 +3,7 @@
 //!
 //! - **Data on stdout, messages on stderr.** With `-o json`, stdout has only the objects of `view`, and an error is one
 //!   JSON object on stderr. Fields are added, never renamed.
-//! - **The exit code names the result** ([`failure::Exit`]). 8: the request may have been carried out, and the error
-//!   names how to find out.
+//! - **The exit code names the result** ([`failure::Exit`]). 8 means that the request may have been carried out.
 //! - **Any node will do.** The addresses of `--endpoint` are tried in turn ([`client`]). Each request states if it may
 //!   be repeated after a lost answer.
 //! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer stops answering pings.

@@ -3,8 +3,7 @@
 //!
 //! - **Every line is accounted for.** It is blank, a comment, a setting or a job. A job is planned, or left out with a
 //!   reason and a next step.
-//! - **Cron's meaning decides.** A line that means something else here is rewritten or refused, with a warning
-//!   ([`timing`]).
+//! - **Cron's meaning decides.** A line that means something else here is rewritten or refused ([`timing`]).
 //! - **The same file gives the same plan.** Names do not depend on the cluster's state.
 //! - **Nothing is run or read.** If a command sends an email, its content is taken over ([`mailer`]); from other
 //!   commands, only time and recipients.
