@@ -33,7 +33,7 @@ use crate::server::config::{ConfigLayer, Settings};
 
 /// Rows per page.
 const PAGE_SIZE: i32 = 1_000;
-/// Limit of pages read of one list; a finding reports that the rest was not checked.
+/// Limit of pages read of one list; a message on stderr reports that the rest was not checked.
 const PAGES_MAX: usize = 20;
 
 /// Reads, judges and prints the findings. Fails if one of them is a problem.
