@@ -1,9 +1,9 @@
-//! SMTP relays: the only way out (P3), and the only place that uses lettre.
+//! Sends emails to SMTP relays. Email leaves the node here only (P3), and only this module uses lettre.
 //!
-//! The claim workers call [`registry`], which has one [`Pool`] for each relay: they acquire a permit, hand it an email
-//! and a [`Gate`], and get exactly one [`DialogueResult`]. Nothing here retries, and nothing here knows the ledger's recipients
-//! or claims: the [`Gate`] decides whether an email may leave (P5), the [`DialogueResult`] says what the answer means (P6), and
-//! the pool bounds how many hand-offs may be in doubt at once (P12).
+//! The claim workers call [`registry`], which has one [`Pool`] for each relay. They acquire a permit, pass it an email
+//! and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the ledger's
+//! recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the answer
+//! means (P6), and the pool limits how many hand-offs may be in doubt at once (P12).
 
 pub(crate) mod parked_relays;
 pub mod pool;

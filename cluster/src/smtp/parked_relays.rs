@@ -1,6 +1,8 @@
-//! Reports relays whose day is used up (P6): once when one is parked, and once when an email has passed again.
+//! Reports relays whose daily allowance is used up (P6): once when a relay is parked, and once when an email passes
+//! again.
 //!
-//! A probe that gets the same answer changes nothing. `pool/circuit.rs` decides; this file only reports.
+//! A probe that gets the same answer changes nothing. `pool/circuit.rs` decides when a relay is parked; this file only
+//! reports it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use crate::node::conditions::{Change, Conditions};
 pub(crate) struct ParkedRelays(Conditions<String, ()>);
 
 impl ParkedRelays {
-    /// Takes in what the relays are doing, and reports what has changed: an alarm where one is parked.
+    /// Compares the circuits with the known relays and reports each change. A relay that became parked raises an alarm.
     pub fn look(&mut self, circuits: &BTreeMap<String, CircuitStatus>) {
         for change in self.changes(circuits) {
             match change {

@@ -1,7 +1,7 @@
-//! The relay pools of this node, kept in step with the ledger's table of relays.
+//! The relay pools of this node, which follow the ledger's table of relays.
 //!
-//! A relay's budget belongs to the cluster; each voter takes an equal share of it, always, so that it is
-//! never exceeded across a fail-over (P25). While a node is down its share is unused.
+//! A relay's budget belongs to the cluster. Each voter always takes an equal share of it, so that it is never exceeded
+//! across a fail-over (P25). While a node is down its share is unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,35 +23,35 @@ use super::{
 };
 use crate::node::peer_messages::RelayFlow;
 
-/// The rate of a relay without a bound of its own: far above what one node can send.
+/// Rate of a relay without a limit: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
-/// Emails that may go at once after a pause, in seconds of the rate: what a late wake-up may catch up with. In any
-/// second a relay gets at most its rate and this part of it (docs/reference/limits.md).
+/// Burst after a pause, in seconds of the rate: what a late wake-up may catch up with. In any second a relay gets at
+/// most its rate plus this part of it (docs/reference/limits.md).
 const BURST_SECONDS: f64 = 0.1;
 
-/// Pools by relay name.
+/// Relay pools by relay name.
 pub struct RelayRegistry {
     dialer: Arc<dyn Dial>,
     name: String,
     hello_name: Option<String>,
     credentials: Arc<CredentialStore>,
     reply_rules: RelayRules,
-    /// Names of reply rules that matched no relay when the ledger was last followed.
+    /// Names of reply rules that matched no relay at the last call of `follow`.
     unmatched_rules: Mutex<BTreeSet<String>>,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parked: Mutex<ParkedRelays>,
 }
 
-/// The right to send one email, and through which relay.
+/// Permission to send one email, and the relay that takes it.
 pub struct RelayPermit {
-    /// Its name.
+    /// Name of the relay.
     pub relay: String,
-    /// The right.
+    /// Permit of the relay's pool.
     pub permit: Permit,
 }
 
-/// A relay of a pool, by its name.
+/// A relay of a pool: its name and its sessions.
 type Member = (String, Pool);
 
 struct Entry {
@@ -61,8 +61,8 @@ struct Entry {
 }
 
 impl RelayRegistry {
-    /// No pools yet. `name` is the node's, `hello_name` what it calls itself in EHLO; none: the address literal of
-    /// each connection. `reply_rules` are the operator's, by the name of the relay.
+    /// Returns a registry without pools. `name` is the node's name. `hello_name` is the name in EHLO; `None` means the
+    /// address literal of each connection. `reply_rules` are the operator's rules by relay name.
     pub fn new(
         dialer: Arc<dyn Dial>,
         name: String,
@@ -76,14 +76,14 @@ impl RelayRegistry {
         RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, pools, turn, parked }
     }
 
-    /// What this node may log in with.
+    /// Returns the credentials that this node has.
     pub fn credentials(&self) -> &CredentialStore {
         &self.credentials
     }
 
-    /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there. A relay
-    /// that is reached as before keeps its dialogues, its circuit and what was learnt of it: another rate, bound
-    /// or pool does not make it a second relay.
+    /// Updates the pools to the ledger's table of relays. Must be called inside a runtime, which then runs the
+    /// dialogues. A relay with the same host, port and access keeps its dialogues, its circuit and its learned values:
+    /// another rate, limit or pool does not make it a new relay.
     pub fn follow(&self, ledger: &Ledger, voters: usize) {
         for name in self.new_unmatched_rules(ledger) {
             tracing::warn!(
@@ -96,7 +96,7 @@ impl RelayRegistry {
         pools.retain(|name, entry| {
             let known = ledger.relays().get(name);
             if known.is_none() {
-                // An alert on a relay that is gone would never end.
+                // Without this an alert on a removed relay would never end.
                 show(name, 0, 0.0, false, false);
             }
             known.is_some_and(|relay| is_reached_alike(relay, &entry.relay))
@@ -115,7 +115,7 @@ impl RelayRegistry {
         }
     }
 
-    /// Names of reply rules that match no relay now and were not reported by the previous call.
+    /// Returns names of reply rules that match no relay now and were not reported by the previous call.
     fn new_unmatched_rules(&self, ledger: &Ledger) -> Vec<String> {
         let unmatched = self.reply_rules.keys().filter(|name| !ledger.relays().contains(name)).cloned().collect();
         let before = std::mem::replace(&mut *self.unmatched_rules.lock(), unmatched);
@@ -132,10 +132,10 @@ impl RelayRegistry {
         Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
     }
 
-    /// How this node reaches a relay.
+    /// Returns how this node reaches a relay.
     ///
     /// # Errors
-    /// When the relay cannot be reached so: the ledger keeps none of these.
+    /// Fails if the relay cannot be reached that way. The ledger contains no such relay.
     pub fn target(&self, relay: &Relay) -> Result<Target, crate::smtp::BadTarget> {
         let hello_name = self.hello_name.as_deref();
         if hello_name.is_some_and(is_short) && !is_loopback(&relay.host) {
@@ -146,11 +146,11 @@ impl RelayRegistry {
         Ok(target.with_credentials(Arc::clone(&self.credentials)).with_reply_rules(reply_rules))
     }
 
-    /// The right to send one email through a relay of this pool, before `deadline`. Dropping the future gives
-    /// everything back.
+    /// Waits for a permit to send one email through a relay of this pool, before `deadline`. Dropping the future
+    /// returns everything.
     ///
     /// # Errors
-    /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
+    /// Returns why the relay that is available soonest is not available yet. `None`: the pool has no relay.
     pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<RelayPermit, Option<Unavailable>> {
         let mut members = self.members(pool);
         if members.len() > 1 {
@@ -160,10 +160,10 @@ impl RelayRegistry {
         Ok(RelayPermit { relay, permit: member.acquire(deadline).await.map_err(Some)? })
     }
 
-    /// As [`RelayRegistry::acquire`], through a relay that is not one of these.
+    /// As [`RelayRegistry::acquire`], but not through a relay in `these`.
     ///
     /// # Errors
-    /// As [`RelayRegistry::acquire`]; none when the pool has no other relay.
+    /// As [`RelayRegistry::acquire`]. `None`: the pool has no other relay.
     pub async fn acquire_except(
         &self,
         these: &BTreeSet<String>,
@@ -178,7 +178,8 @@ impl RelayRegistry {
         first_of(&members, deadline).await
     }
 
-    /// The relays of a pool in the order in which this email asks them: each is the first as often as its weight says.
+    /// Returns the relays of a pool in the order in which this email tries them. Each relay is first as often as its
+    /// weight says.
     fn members(&self, pool: &str) -> Vec<Member> {
         let pools = self.pools.read();
         let of_pool = || pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
@@ -197,25 +198,25 @@ impl RelayRegistry {
         members
     }
 
-    /// What each relay is doing.
+    /// Returns the status of each relay.
     pub fn status(&self) -> BTreeMap<String, RelayStatus> {
         self.pools.read().iter().map(|(name, entry)| (name.clone(), entry.pool.status())).collect()
     }
 
-    /// What one relay is doing; none while it is not in the ledger that this node has applied.
+    /// Returns the status of one relay. `None`: the ledger that this node has applied does not have it.
     pub fn status_of(&self, name: &str) -> Option<RelayStatus> {
         self.pools.read().get(name).map(|entry| entry.pool.status())
     }
 
-    /// What is known of how fast each relay is: for the leader, who decides by it how far ahead this node may
-    /// claim (P12). A relay that this node leaves alone lets nothing through: work goes where the relay is
-    /// reached, until this node may try it again.
+    /// Returns how fast each relay is. The leader uses it to limit how far ahead this node may claim (P12). A relay
+    /// whose circuit is open has a rate of zero, so the claims go to nodes that reach it, until this node may try it
+    /// again.
     pub fn flows(&self) -> BTreeMap<String, RelayFlow> {
         let now = Instant::now();
         self.status().into_iter().map(|(name, status)| (name, flow(&status, now))).collect()
     }
 
-    /// Writes gauges of each relay, and raises an alarm where one is parked.
+    /// Writes the gauges of each relay, and raises an alarm if one is parked.
     pub fn measure(&self) {
         let status = self.status();
         let circuits = status.iter().map(|(name, status)| (name.clone(), status.circuit.clone())).collect();
@@ -227,7 +228,7 @@ impl RelayRegistry {
         }
     }
 
-    /// Takes no more emails; waits for those under way. True when all have their verdict.
+    /// Accepts no more emails and waits for the running ones. Returns true if all of them have their result.
     pub async fn close(&self, patience: Duration) -> bool {
         let pools: Vec<Pool> = self.pools.read().values().map(|entry| entry.pool.clone()).collect();
         let mut closing = tokio::task::JoinSet::new();
@@ -251,11 +252,12 @@ impl Entry {
     }
 }
 
-/// The first relay with room, in this order; else waits for all at once, and takes the first that is free. A relay that is
-/// left alone is asked again as soon as it may be, for as long as another one is waited for.
+/// Returns a permit of the first relay with room, in this order. If none has room, waits for all at once and takes the
+/// first that becomes free. A relay whose circuit is open is asked again as soon as it may be, while another one is
+/// waited for.
 ///
-/// A wait ends when it takes from its relay's rate, and no other is polled after it: only that relay's rate is spent. The
-/// other waits are dropped, and the next ones in their queues move up.
+/// Only one relay's rate is spent: a wait takes a token last, and no other wait is polled after it. The other waits are
+/// dropped, and the next callers in their queues move up.
 ///
 /// # Errors
 /// As [`RelayRegistry::acquire`].
@@ -276,7 +278,7 @@ async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, 
         match answer {
             Ok(Some(((relay, _), Ok(permit)))) => return Ok(RelayPermit { relay: relay.clone(), permit }),
             Ok(Some((member, Err(why)))) => shut.push((member, why)),
-            // No relay is waited for any more: the caller waits, and holds no turn meanwhile.
+            // No relay is left to wait for. The caller waits without holding a turn.
             Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline))),
             Err(_) => {
                 let now = Instant::now();
@@ -289,12 +291,12 @@ async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, 
     }
 }
 
-/// Waits for one of them; says which one it was.
+/// Waits for a permit of one relay, and returns the relay with the result.
 async fn ask(member: &Member, deadline: Instant) -> (&Member, Result<Permit, Unavailable>) {
     (member, member.1.acquire(deadline).await)
 }
 
-/// When a relay may be asked again that refuses at once.
+/// Returns the time at which a relay that refuses now may be asked again. `None`: not known.
 fn until(unavailable: &Unavailable) -> Option<Instant> {
     match unavailable {
         Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } | Unavailable::Paced { until } => {
@@ -304,30 +306,30 @@ fn until(unavailable: &Unavailable) -> Option<Instant> {
     }
 }
 
-/// A number below `whole`, such that any few turns in a row spread evenly over all of them: multiples of the golden
-/// ratio (Knuth, TAOCP 3, 6.4, theorem S).
+/// Returns a number below `whole`. Any few turns in a row spread evenly over all numbers, because they are multiples of
+/// the golden ratio (Knuth, TAOCP 3, 6.4, theorem S).
 fn scattered(turn: u32, whole: u64) -> u64 {
     const GOLDEN: u32 = 0x9E37_79B9;
     (u64::from(turn.wrapping_mul(GOLDEN)) * whole) >> 32
 }
 
-/// A name without a dot, and no address literal: a relay on another machine may refuse it at each RCPT.
+/// True for a name without a dot that is not an address literal. A relay on another machine may refuse it at each RCPT.
 fn is_short(hello_name: &str) -> bool {
     !hello_name.contains('.') && !hello_name.starts_with('[')
 }
 
-/// Do the same dialogues serve both?
+/// True if the same sessions can serve both.
 fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
     (&one.host, one.port, &one.access) == (&other.host, other.port, &other.access)
 }
 
-/// A voter's share of a relay's rate, and how much of it may go at once.
+/// Returns one voter's share of a relay's rate, and its burst.
 fn budget(relay: &Relay, voters: usize) -> (f64, f64) {
     let rate_per_second = share(relay, voters);
     (rate_per_second, (rate_per_second * BURST_SECONDS).max(1.0))
 }
 
-/// The gauges of one relay.
+/// Sets the gauges of one relay.
 fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit_open: bool) {
     let relay = || vec![metrics::Label::new("relay", name.to_owned())];
     metrics::gauge!("reveille_relay_sessions", relay()).set(sessions as f64);
@@ -349,7 +351,7 @@ fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<I
     (until.is_none_or(|until| until >= deadline), place, until)
 }
 
-/// One voter's share of a relay's rate. Emails a second.
+/// Returns one voter's share of a relay's rate, in emails a second.
 pub fn share(relay: &Relay, voters: usize) -> f64 {
     let voters = if injected_bugs::is(Bug::WholeBudget) { 1 } else { voters };
     match relay.rate_milli {
@@ -360,12 +362,12 @@ pub fn share(relay: &Relay, voters: usize) -> f64 {
 
 fn flow(status: &RelayStatus, now: Instant) -> RelayFlow {
     RelayFlow {
-        // Zero would say that it is not known.
+        // Zero would mean that it is not known.
         dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),
         rate_milli: match status.circuit {
             CircuitStatus::Open { until, .. } | CircuitStatus::Parked { until, .. } if now < until => 0,
             CircuitStatus::HalfOpen { .. } => 0,
-            // Zero would say that nothing passes: a share may be slower than an email in a thousand seconds.
+            // Zero would mean that no email passes. A share may be below one email in a thousand seconds.
             _ => ((status.rate_per_second * 1_000.0) as u64).max(1),
         },
     }

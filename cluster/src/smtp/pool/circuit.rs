@@ -1,32 +1,35 @@
 //! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! The pool calls [`Circuit::admit`] before each email and [`Circuit::note`] after it. The circuit opens at once when a
-//! session cannot be opened or MAIL fails; after three losses after the dot without a 250 between, or when a minute's
-//! losses pass 0.1 % of its hand-offs; after three losses in a row between MAIL and the dot; and for longer when the
-//! day's allowance is used up (the relay is parked).
+//! The pool calls [`Circuit::admit`] before each email and [`Circuit::note`] after it. The circuit opens
+//! - at once when a session cannot be opened or MAIL fails;
+//! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its hand-offs;
+//! - after three losses in a row between MAIL and the dot;
+//! - for longer when the day's allowance is used up (the relay is parked).
 //!
-//! After the back-off a session is opened without an email, so that a silent relay holds none. Then one email probes:
-//! success closes the circuit, failure opens it for twice as long. An email that ends before MAIL, or whose MAIL is
-//! refused because of itself or its sender, proves only that sessions open. A relay that says "too fast" works.
+//! After the back-off a session is opened without an email, so that a silent relay holds no email. Then one email
+//! probes: success closes the circuit, failure opens it for twice as long. An email that ends before MAIL, or whose
+//! MAIL is refused because of the email or its sender, proves only that sessions open. A relay that answers "too fast"
+//! works.
 
 use std::time::Duration;
 
-/// Losses in a row that open the circuit (P12).
+/// Number of losses in a row that open the circuit (P12).
 const LOSSES: u32 = 3;
 
-/// A minute's losses after the dot open the circuit above one in this many hand-offs (P12).
+/// A minute's losses after the dot open the circuit if they exceed one in this many hand-offs (P12).
 const HANDOFFS_PER_LOSS: u64 = 1000;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long an open circuit stays open.
+/// Durations for which an open circuit stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure, and between two questions while a probe is under way. Default 1 s.
+    /// After the first failure. Also the time between two questions of a caller while a probe runs. Default 1 s.
     pub first: Duration,
-    /// Doubled at each failed probe, up to this. Default 5 min.
+    /// Maximum: each failed probe doubles the time up to this. Default 5 min.
     pub longest: Duration,
-    /// Between two probes while the day's allowance is used up: its window slides. Default 15 min.
+    /// Time between two probes while the day's allowance is used up. It does not grow: the relay's window slides.
+    /// Default 15 min.
     pub parked: Duration,
 }
 
@@ -36,71 +39,73 @@ impl Default for Backoff {
     }
 }
 
-/// What an email, or the opening of a session, told about its relay.
+/// What the end of an email, or of the opening of a session, says about its relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitEvent {
-    /// 250 to the final dot.
+    /// The relay answered 250 to the final dot.
     Accepted,
-    /// A refusal of the final dot: it answers.
+    /// The relay refused the final dot, so it answers.
     Answered,
-    /// MAIL was answered well, and nothing was handed over.
+    /// The relay accepted MAIL, and nothing was handed over.
     Reached,
-    /// A session is open; MAIL proves nothing: it was not sent, or refused because of the email or its sender.
+    /// A session is open, but MAIL proves nothing: it was not sent, or it was refused because of the email or its
+    /// sender.
     Greeted,
-    /// No session.
+    /// No session could be opened.
     NotOpened(String),
     /// MAIL failed.
     MailFailed(String),
-    /// Lost between MAIL and the dot.
+    /// The dialogue was lost between MAIL and the dot.
     LostBefore(String),
-    /// Lost after the dot.
+    /// The dialogue was lost after the dot.
     LostAfter(String),
-    /// The day's allowance is used up: in the relay's words.
+    /// The day's allowance is used up. The text is the relay's reply.
     QuotaUsedUp(String),
-    /// Nothing.
+    /// The end says nothing about the relay.
     Nothing,
 }
 
-/// What keeps emails from passing.
+/// Reason why the circuit is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenReason {
     /// The relay fails.
     Failing(String),
-    /// It works, and takes no more today.
+    /// The relay works, but the day's allowance is used up.
     QuotaUsedUp(String),
 }
 
-/// How an email was let through.
+/// How the circuit admits a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
-    /// One of many.
+    /// As one of many emails.
     Normally,
-    /// The only one: its end decides. It must be noted, or given back by [`Circuit::unprobe`].
+    /// As the only probe: its result decides. The caller must pass it to `note`, or return the probe with
+    /// [`Circuit::unprobe`].
     AsProbe,
-    /// Not an email: a session is to be opened first, and its end is to be noted, or given back likewise.
+    /// Without an email: the caller opens a session first. Its result must be noted or returned like that of a probe.
     ToGreet,
 }
 
-/// What the circuit is doing.
+/// State of the circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitState {
     /// Emails pass.
     Closed,
-    /// None pass; from `until` on, the relay is probed.
+    /// No email passes. From `until` on, the relay is probed.
     Open {
-        /// Since the caller's origin.
+        /// Time since the caller's origin.
         until: Duration,
-        /// What opened it.
+        /// Why the circuit opened.
         reason: OpenReason,
     },
-    /// One is under way.
+    /// One probe is running.
     HalfOpen {
-        /// What had opened it.
+        /// Why the circuit had opened.
         reason: OpenReason,
     },
 }
 
-/// What proves that the reason no longer holds: each proves what stands before it, too.
+/// What a probe must prove before the circuit closes. Each proof includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Proof {
     Session,
@@ -108,15 +113,15 @@ enum Proof {
     Dot,
 }
 
-/// The breaker.
+/// The circuit breaker of one relay.
 #[derive(Debug)]
 pub struct Circuit {
     backoff: Backoff,
     state: CircuitState,
     needs: Proof,
-    /// A session could be opened since: an email may probe.
+    /// True if the next probe may be an email: a session could be opened since, or the relay is only parked.
     greeted: bool,
-    /// Openings without a success between: the exponent of the back-off.
+    /// Number of openings since the last success: the exponent of the back-off.
     openings: u32,
     losses_after: u32,
     losses_before: u32,
@@ -131,7 +136,7 @@ struct Minute {
 }
 
 impl Circuit {
-    /// A closed one.
+    /// Returns a closed circuit.
     pub fn new(backoff: Backoff) -> Circuit {
         Circuit {
             backoff,
@@ -145,15 +150,15 @@ impl Circuit {
         }
     }
 
-    /// What it is doing.
+    /// Returns the current state.
     pub fn state(&self) -> &CircuitState {
         &self.state
     }
 
-    /// May an email be tried at `now`?
+    /// Decides if an email may be tried at `now`.
     ///
     /// # Errors
-    /// When to ask again, and what opened the circuit.
+    /// Returns the time at which to ask again, and why the circuit is open.
     pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, OpenReason)> {
         match &self.state {
             CircuitState::Closed => Ok(Admitted::Normally),
@@ -166,23 +171,23 @@ impl Circuit {
         }
     }
 
-    /// A probe that was not used: the next one may try.
+    /// Returns an unused probe: the next caller may probe at once.
     pub fn unprobe(&mut self, now: Duration) {
         if let CircuitState::HalfOpen { reason } = &self.state {
             self.state = CircuitState::Open { until: now, reason: reason.clone() };
         }
     }
 
-    /// A probe that told nothing: where a day is used up, or no session was opened, the next one waits, so that
-    /// none comes right after the other.
+    /// Ends a probe that said nothing about the relay. If the day's allowance is used up, or no session was opened, the
+    /// next probe waits, so that probes do not follow each other at once.
     fn probed_in_vain(&mut self, now: Duration) {
         let waits =
             !self.greeted || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });
         self.unprobe(if waits { now + self.backoff.first } else { now });
     }
 
-    /// Learns from an email that ended at `now`. `jitter` from 0 to 1 stretches the back-off by up to
-    /// its half, so that the nodes do not probe in step.
+    /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
+    /// to one half, so that the nodes do not probe at the same time.
     pub fn note(&mut self, told: CircuitEvent, admitted: Admitted, now: Duration, jitter: f64) {
         let minute_is_bad = self.count(&told, now);
         let probe = admitted != Admitted::Normally;
@@ -213,7 +218,7 @@ impl Circuit {
             CircuitEvent::LostAfter(cause) if probe || (decides && (self.losses_after >= LOSSES || minute_is_bad)) => {
                 self.open(cause, Proof::Dot, now, jitter);
             }
-            // Emails that were under way when it opened, or losses that do not suffice.
+            // Emails that were running when the circuit opened, or losses that are too few to open it.
             CircuitEvent::QuotaUsedUp(_)
             | CircuitEvent::NotOpened(_)
             | CircuitEvent::MailFailed(_)
@@ -222,7 +227,7 @@ impl Circuit {
         }
     }
 
-    /// Keeps the counts; true when this minute's losses are too many.
+    /// Updates the counts. Returns true if this minute's losses are too many.
     fn count(&mut self, told: &CircuitEvent, now: Duration) -> bool {
         if now.saturating_sub(self.minute.since) >= MINUTE {
             self.minute = Minute { since: now, ..Minute::default() };
@@ -263,7 +268,7 @@ impl Circuit {
 
     fn park(&mut self, cause: String, now: Duration) {
         self.state = CircuitState::Open { until: now + self.backoff.parked, reason: OpenReason::QuotaUsedUp(cause) };
-        // Relays say it at the dot, too.
+        // A relay may report a used-up allowance as late as at the dot.
         self.needs = Proof::Dot;
         self.greeted = true;
     }
@@ -274,7 +279,8 @@ impl Circuit {
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
         let until = now + wait + wait.mul_f64(jitter / 2.0);
         self.state = CircuitState::Open { until, reason: OpenReason::Failing(cause) };
-        // A failure after the dot is not over because a greeting fails and then works.
+        // A failure after the dot is not disproved by an opening that fails and then works. So the stronger proof
+        // stays.
         self.needs = if self.openings > 0 { self.needs.max(needs) } else { needs };
         self.openings = self.openings.saturating_add(1);
         self.greeted = false;

@@ -1,4 +1,4 @@
-//! What the end of a dialogue tells the circuit breaker about the relay as such.
+//! Converts the result of a dialogue into an event for the circuit breaker of its relay.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::stream::Stage;
 
-/// A relay that had this long after MAIL, and did not get as far as the caller's limit demanded, is slow: that
-/// counts against it. With less, the caller simply came late.
+/// A dialogue that began this long ago, and did not reach the gate by the caller's limit, shows a slow relay: that
+/// counts as a loss. With less time the caller simply came late.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// What a verdict says about the relay as such. A relay that is too busy for one more session, while
-/// others are open, works: it is slowed, not shut off.
+/// Returns what a result says about the relay. A relay that is too busy for one more session, while others are open,
+/// works: it is slowed down, but its circuit stays closed.
 pub(crate) fn circuit_event(verdict: &DialogueResult, tried_for: Duration, others_open: bool) -> CircuitEvent {
     match verdict {
         DialogueResult::Accepted { .. } => CircuitEvent::Accepted,

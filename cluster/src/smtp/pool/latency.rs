@@ -1,57 +1,57 @@
-//! How long a thing takes lately: a mean that follows, and forgets.
+//! Recent durations: a moving mean that forgets old values.
 //!
-//! Used where the claim cap is measured (P12): by a relay's pool for its dialogues, by the settler for its
-//! entries, by the dispatcher for its claims. Values: no runtime and no clock; instants are of any one clock
-//! that does not go back.
+//! Used where the claim cap is measured (P12): by a relay's pool for its dialogues, by the settler for its entries, by
+//! the dispatcher for its claims. Pure values: no runtime and no clock. All times must come from one clock that does
+//! not go back.
 
 use std::time::Duration;
 
-/// What one measurement counts for, against all before it.
+/// Weight of a new measurement against the mean of all former ones.
 const WEIGHT: f64 = 1.0 / 8.0;
-/// What was measured so long ago says nothing any more.
+/// The mean is forgotten when nothing was measured for this long.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// Before the first answer a dialogue must be this old to say something.
+/// Before the first answer, the age of running dialogues counts from this age on.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
-/// The mean of the last measurements, some eight of them.
+/// Moving mean of about the last eight measurements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentMean {
-    /// The mean in seconds, and when it was last added to.
+    /// The mean in seconds, and the time of the last measurement. `None`: nothing was measured yet.
     known: Option<(f64, Duration)>,
 }
 
 impl RecentMean {
-    /// Something took so long, and was over at `now`.
+    /// Adds a measurement of `took` that ended at `now`.
     pub fn note(&mut self, took: Duration, now: Duration) {
         let took = took.as_secs_f64();
         let mean = self.at(now).map_or(took, |mean| mean.as_secs_f64() * (1.0 - WEIGHT) + took * WEIGHT);
         self.known = Some((mean, now));
     }
 
-    /// The mean at `now`; none when nothing was measured within the last minute.
+    /// Returns the mean at `now`. `None`: nothing was measured within the last minute.
     pub fn at(&self, now: Duration) -> Option<Duration> {
         let (mean, noted_at) = self.known?;
         (now.saturating_sub(noted_at) <= REMEMBERED_FOR).then(|| Duration::from_secs_f64(mean))
     }
 }
 
-/// The dialogues with one relay: those that were answered, and those that are waiting.
+/// Latency of the dialogues with one relay: the answered ones and the running ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DialogueLatency {
     answered: RecentMean,
     running: u32,
-    /// The sum of the instants at which the running ones began.
+    /// Sum of the start times of the running dialogues.
     began: Duration,
 }
 
 impl DialogueLatency {
-    /// One begins.
+    /// Records the start of a dialogue.
     pub fn begin(&mut self, now: Duration) {
         self.running += 1;
         self.began += now;
     }
 
-    /// One that began at `began` is over. Where the relay was not reached, it says nothing.
+    /// Records the end of a dialogue that began at `began`. It is measured only if the relay was `reached`.
     pub fn end(&mut self, began: Duration, now: Duration, reached: bool) {
         self.running = self.running.saturating_sub(1);
         self.began = self.began.saturating_sub(began);
@@ -60,13 +60,13 @@ impl DialogueLatency {
         }
     }
 
-    /// How long one takes. The running ones count by their age where that is more: a relay that has become
-    /// slow is slow before its first late answer.
+    /// Returns the recent latency of a dialogue. If the running dialogues are older on average, their age is returned:
+    /// a relay that becomes slow is known as slow before its first late answer.
     pub fn last(&self, now: Duration) -> Option<Duration> {
         let age = (now * self.running).saturating_sub(self.began).checked_div(self.running);
         match (self.answered.at(now), age) {
             (Some(mean), age) => Some(mean.max(age.unwrap_or_default())),
-            // The first answer is still to come: it is known only that it takes as long as this.
+            // Without an answer only the age of the running dialogues is known. The latency is at least that.
             (None, age) => age.filter(|age| *age >= UNANSWERED),
         }
     }

@@ -1,11 +1,12 @@
-//! Everything that one node sends to one relay.
+//! The sessions of one node with one relay.
 //!
-//! The registry owns it, the claim workers call it. It promises:
-//! - at most `max_sessions` connections at any time, waiting dots and farewells included (P12): a connection belongs to
-//!   a permit, of which there are that many, or is idle, and a permit takes an idle one before it opens another;
-//! - a permit only at the relay's rate, and with its circuit closed or as its one probe;
-//! - exactly one [`crate::smtp::DialogueResult`] for each email that is handed to a permit; nothing here retries (P5);
-//! - no reuse of a connection that could be in the middle of anything.
+//! The registry owns the pool; the claim workers call it. It guarantees:
+//! - At most `max_sessions` connections, including those that wait for the answer to the dot or to QUIT (P12). A
+//!   connection belongs to one of `max_sessions` permits or is idle, and a permit uses an idle one before it opens
+//!   another.
+//! - Permits are given only at the relay's rate, and only if the circuit is closed or for its one probe.
+//! - Each email that is passed to a permit gets exactly one [`crate::smtp::DialogueResult`]. Nothing is retried (P5).
+//! - A connection is reused only between two complete dialogues.
 //!
 //! It does not choose among relays: [`Unavailable`] says why and until when, and the worker asks another relay or
 //! waits.
@@ -32,22 +33,22 @@ pub use permit::{PendingResult, Permit};
 use state::{PoolCore, Ticket, retire_idle_sessions};
 use status::RelayStatus;
 
-/// What a pool may use. Rates are this node's share of the relay's budget (P25).
+/// Limits of a pool. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]
 pub struct PoolLimits {
-    /// Connections at once. Default 10.
+    /// Maximum number of connections. Default 10.
     pub max_sessions: usize,
-    /// A session says QUIT after this many emails. Default 1,000.
+    /// Number of emails after which a session ends with QUIT. Default 1,000.
     pub mails_per_session: u32,
-    /// A session says QUIT after being idle for this long, give or take a half. Default 60 s.
+    /// Idle time after which a session ends with QUIT, at the latest one half later. Default 60 s.
     pub idle_for: Duration,
-    /// Emails a second. Default 1,000.
+    /// Emails per second. Default 1,000.
     pub rate_per_second: f64,
-    /// Emails that may go at once after a pause. Default 50.
+    /// Number of emails that may be sent at once after a pause. Default 50.
     pub burst: f64,
-    /// How long a relay that fails, or takes no more today, is left alone.
+    /// How long a relay that fails, or whose daily allowance is used up, gets no emails.
     pub backoff: Backoff,
-    /// What the relay may take for each answer.
+    /// Time-outs for the relay's answers.
     pub timeouts: Timeouts,
 }
 
@@ -65,32 +66,32 @@ impl Default for PoolLimits {
     }
 }
 
-/// Why there is no permit now.
+/// Reason why no permit is available now.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unavailable {
-    /// The relay failed and is left alone, or is being probed.
+    /// The relay failed and gets no emails until a probe succeeds.
     #[error("circuit open: {cause}")]
     CircuitOpen {
-        /// Ask again then.
+        /// Time at which to ask again.
         until: Instant,
-        /// What opened it.
+        /// The failure that opened the circuit.
         cause: String,
     },
     /// The day's allowance is used up.
     #[error("parked, the day's allowance is used up: {cause}")]
     Parked {
-        /// Ask again then.
+        /// Time at which to ask again.
         until: Instant,
-        /// The relay's words.
+        /// The relay's reply.
         cause: String,
     },
     /// All sessions were busy until the deadline.
     #[error("all sessions are busy")]
     Busy,
-    /// The relay's pace allows the next email only after the deadline.
+    /// The relay's rate allows the next email only after the deadline.
     #[error("the relay's rate allows no mail before the deadline")]
     Paced {
-        /// Ask again then.
+        /// Time at which to ask again.
         until: Instant,
     },
     /// The pool was closed.
@@ -98,25 +99,25 @@ pub enum Unavailable {
     Closed,
 }
 
-/// A handle; clones share the pool.
+/// Handle of a pool. Clones share the pool.
 #[derive(Clone)]
 pub struct Pool(pub(crate) Arc<PoolCore>);
 
 impl Pool {
-    /// A pool without connections. `seed` feeds the jitter of the back-off and nothing else. Must be
-    /// called inside a tokio runtime, on which its dialogues then run.
+    /// Creates a pool without connections. `seed` is used for the jitter of the back-off only. Must be called inside a
+    /// tokio runtime, which then runs the dialogues.
     pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: PoolLimits, seed: u64) -> Pool {
         let shared = Arc::new(PoolCore::new(target, dialer, limits, seed));
         tokio::spawn(retire_idle_sessions(Arc::downgrade(&shared), limits.idle_for / 2));
         Pool(shared)
     }
 
-    /// Waits for the right to send one mail: a session's place and the relay's pace, both before
-    /// `deadline`. First come, first served. Dropping the future gives everything back except what
-    /// the pace had already granted.
+    /// Waits for a permit to send one email: for a free session and for the relay's rate, both before `deadline`.
+    /// Callers are served in order of arrival. Dropping the future returns everything except a token that the rate
+    /// limiter has granted.
     ///
     /// # Errors
-    /// At once when the relay is not to be used now; else when the deadline does not suffice.
+    /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
     pub async fn acquire(&self, deadline: Instant) -> Result<Permit, Unavailable> {
         let mut ticket = Ticket::new(&self.0)?;
         let slot = self.0.slot(deadline).await?;
@@ -126,32 +127,32 @@ impl Pool {
         Ok(Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
-    /// The right to send one email at once; none where anything would have to be waited for. It overtakes no caller that
-    /// waits.
+    /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
+    /// callers.
     pub fn acquire_now(&self) -> Option<Permit> {
         let ticket = Ticket::new(&self.0).ok()?;
         let slot = self.0.slot_now()?;
         self.0.take_pace_now().then(|| Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
-    /// Another share of the relay's budget, from now on.
+    /// Sets another share of the relay's budget.
     pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
         self.0.set_rate(rate_per_second, burst);
     }
 
-    /// Another bound of sessions, from now on: dialogues that run count, whichever bound let them in (P12).
+    /// Sets another maximum number of sessions. All running dialogues count against it (P12).
     pub fn set_sessions(&self, max_sessions: usize) {
         self.0.set_sessions(max_sessions);
     }
 
-    /// What it is doing.
+    /// Returns the status of the pool.
     pub fn status(&self) -> RelayStatus {
         self.0.status()
     }
 
-    /// Gives no more permits, says QUIT on idle sessions, and waits for the emails under way, but not
-    /// longer than `patience`. True when all of them have their verdict. Emails before the gate end
-    /// by their own [`crate::smtp::Deadlines`]; those past it are never cut off, only no longer waited for.
+    /// Gives no more permits, ends idle sessions with QUIT, and waits at most `patience` for running emails. Returns
+    /// true if all of them have their result. Emails before the gate end by their own [`crate::smtp::Deadlines`].
+    /// Emails after the gate are never interrupted; after `patience` the caller just stops waiting for them.
     pub async fn close(&self, patience: Duration) -> bool {
         self.0.close();
         timeout(patience, self.0.tasks.wait()).await.is_ok()

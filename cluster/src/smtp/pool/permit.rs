@@ -1,8 +1,8 @@
-//! One email's way through a pool: the permit, the task that owns its dialogue, and the verdict.
+//! One email in a pool: the permit, the task that runs its dialogue, and the result.
 //!
-//! Made by [`super::Pool::acquire`], used up by the claim worker. The dialogue runs in a task of its own, so
-//! that nothing the caller drops or forgets can cut it off in the middle; the caller holds a
-//! [`PendingResult`], which ends with exactly one verdict.
+//! [`super::Pool::acquire`] creates a permit and the claim worker uses it up. The dialogue runs in a separate task, so
+//! that a caller that is dropped cannot interrupt it. The caller holds a [`PendingResult`], which returns exactly one
+//! result.
 
 use std::{
     pin::Pin,
@@ -28,21 +28,21 @@ use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
-/// A relay that had this long for opening a session, while the email that wanted it went back, has failed. As long as
-/// the connect time-out; far above what servers delay their greeting by to uncover bad clients (postscreen: 6 s).
+/// If the email that wanted a session went back, its opening fails after this time. Equals the connect time-out. It is
+/// far above the delay of the greeting by which servers detect bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// The right to send one email now. Dropped unused, it gives its session back.
+/// Permission to send one email now. Dropping it unused returns its session.
 pub struct Permit {
     shared: Arc<PoolCore>,
     held: Option<OpenSession>,
     rest: Option<(OwnedSemaphorePermit, Ticket)>,
 }
 
-/// The verdict that is to come. Dropping it cancels nothing.
+/// Future result of an email. Dropping it cancels nothing.
 pub struct PendingResult {
     told: oneshot::Receiver<DialogueResult>,
-    /// The gate has let the email pass.
+    /// True if the gate has let the email pass.
     passed: Arc<AtomicBool>,
 }
 
@@ -56,8 +56,8 @@ impl Permit {
         Permit { shared, held, rest: Some((slot, ticket)) }
     }
 
-    /// Sends `mail` to the relay, in a task of its own: over an idle session if there is one, else
-    /// over a new one. `gate` is met at most once. `patience` bounds what happens before the gate.
+    /// Sends `mail` to the relay in a separate task, over an idle session or a new one. `gate` is asked at most once.
+    /// `patience` limits the time before the gate.
     pub fn deliver(mut self, mail: Email, gate: impl Gate + 'static, patience: Deadlines) -> PendingResult {
         let (tell, told) = oneshot::channel();
         let passed = Arc::new(AtomicBool::new(false));
@@ -72,7 +72,7 @@ impl Permit {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
-                        // Before the email hears of it: it may come again at once.
+                        // Counted before the result is sent, since the email may come back at once.
                         let _late = shared.one_late();
                         shared.learn(&verdict, Ticket::of_no_use(&shared), CircuitEvent::Nothing, running);
                         let _ = tell.send(verdict);
@@ -90,11 +90,11 @@ impl Permit {
                     Err(verdict) => (None, *verdict),
                 };
                 let told = circuit_event(&verdict, running.lasts(), shared.has_open_session());
-                // The next session asks the relay again.
+                // Ends the session, so that the next one reads the relay's extensions again.
                 let ends = matches!(verdict, DialogueResult::NoSmtpUtf8 { .. });
                 shared.learn(&verdict, ticket, told, running);
                 let retired = held.and_then(|held| if ends { Some(held) } else { shared.keep(held) });
-                // When the caller gets the result the slot is free, unless a farewell needs it.
+                // The slot is free before the caller gets the result, unless QUIT still needs it.
                 let slot = retired.is_some().then_some(slot);
                 let _ = tell.send(verdict);
                 if let Some(held) = retired {
@@ -110,7 +110,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            // A session that is not kept closes here, without a word.
+            // A session that is not kept closes here, without QUIT.
             drop(self.shared.keep(held));
         }
     }
@@ -121,14 +121,15 @@ impl Future for PendingResult {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DialogueResult> {
         let told = std::task::ready!(Pin::new(&mut self.told).poll(cx));
-        // Its task panicked outside the dialogue, or the runtime ends. In doubt only behind the gate (P5).
+        // The task panicked outside the dialogue, or the runtime ends. The email is in doubt only if the gate has
+        // passed (P5).
         let stage = if self.passed.load(Ordering::SeqCst) { Stage::DotHanded } else { Stage::Body };
         Poll::Ready(told.unwrap_or_else(|_| DialogueResult::lost(stage, Cause::TaskGone)))
     }
 }
 
-/// The email went back, and the relay keeps its own time: a session that opens late is left to the next email, and
-/// what goes wrong is the relay's. Until it ends, no mail follows unless another session is open.
+/// Finishes an opening whose email went back. A session that opens late is kept for the next email, and a failure
+/// counts against the relay. Until it ends, no email is admitted unless another session is open.
 async fn finish_opening(
     shared: &PoolCore,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
@@ -150,8 +151,8 @@ async fn finish_opening(
     shared.note(told, &mut ticket);
 }
 
-/// The given session or the next idle one that still lives, else a new one. A new one replaces a used session that
-/// lacks the SMTPUTF8 that the email needs: the relay may have been given it since.
+/// Returns `held` or the next idle session that is still open, else a new one. If the email needs SMTPUTF8 and a used
+/// session lacks it, a new session replaces it: the relay may support it by now.
 async fn session(
     shared: &PoolCore,
     held: Option<OpenSession>,
@@ -171,7 +172,7 @@ async fn session(
     shared.open().await
 }
 
-/// Wraps the caller's gate: remembers that it passed, and counts emails that wait for an answer.
+/// Wraps the caller's gate: remembers that it has passed, and counts emails that wait for an answer.
 struct Watched<G> {
     gate: G,
     shared: Arc<PoolCore>,

@@ -1,39 +1,37 @@
-//! How fast one relay may be used from one node: a token bucket whose rate shrinks when the relay
-//! says "too fast" and grows back slowly (additive increase, multiplicative decrease).
+//! The rate at which one node may use one relay: a token bucket whose rate is halved when the relay answers "too fast"
+//! and grows back slowly (additive increase, multiplicative decrease).
 //!
-//! Called by the relay pool, once before each email and once for each throttle answer; and for late email, by the
-//! leader's dispatcher (`claims/catch_up.rs`).
-//! It promises that over any span of `t` seconds it hands out at most `budget * t + burst` tokens,
-//! and that after a throttle answer the rate is halved at once. It is a value: no runtime, no clock,
-//! no lock. Time is a `Duration` since an origin that the caller chooses and never moves; a time
-//! that goes back counts as no time at all.
+//! Called by the relay pool, once before each email and once for each throttle answer. The leader's dispatcher uses it
+//! for late email (`leader/claims/limits.rs`). Guarantees: over any span of `t` seconds it gives at most `budget * t +
+//! burst` tokens, and a throttle answer halves the rate at once. It is a value: no runtime, no clock, no lock. Time is
+//! a `Duration` since a fixed origin of the caller; a time that goes back counts as no time.
 //!
-//! It does not decide *whose* mail is next (the dispatcher does) and knows nothing of other nodes:
-//! the budget it is given is already this node's share (P25).
+//! It does not decide whose email is next (the dispatcher does) and does not know other nodes: its budget is already
+//! this node's share (P25).
 
 use std::time::Duration;
 
-/// The rate never falls below this part of the budget: a relay that throttles for ever is still
-/// asked from time to time, which is the only way to learn that it recovered.
+/// The rate never falls below this part of the budget. A relay that always throttles is still tried from time to time,
+/// which is the only way to learn that it has recovered.
 const FLOOR: f64 = 1.0 / 1024.0;
 
-/// How long a rate of nothing takes to grow back to the whole budget; from one half, half as long.
+/// Seconds in which the rate grows from zero to the whole budget. From one half it takes half as long.
 const GROW_BACK_SECONDS: f64 = 300.0;
 
-/// Throttle answers that arrive within this of a halving are echoes of the rate before it: many
-/// sessions hear the same "too fast" at the same moment, and it was said once.
+/// Throttle answers within this time after a halving are ignored. Many sessions get the same answer at once, and it is
+/// about the rate before the halving.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// The longest wait that [`RateLimiter::take`] names: a budget of nothing is asked about again after it.
+/// Longest wait that [`RateLimiter::take`] returns. With a budget of zero the caller asks again after this time.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// No relay is faster than this (emails a second), and no larger number is computed with.
+/// Maximum rate in emails a second. Larger numbers are reduced to it.
 const FASTEST: f64 = 1e9;
 
-/// Rounding of binary fractions must not turn "now" into "a nanosecond from now" for ever.
+/// Tolerance for rounding errors. Without it `take` could return a wait of a nanosecond again and again.
 const ROUNDING: f64 = 1e-6;
 
-/// A token bucket with a rate that gives way and recovers. Invariants:
+/// A token bucket whose rate is halved and recovers. Invariants:
 ///
 /// - `budget * FLOOR <= rate <= budget`
 /// - `0 <= tokens <= burst`, and `burst >= 1`, since less than one email cannot be sent
@@ -48,9 +46,9 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A bucket for `budget` emails a second (fractions are fine, nothing means "not now") with room
-    /// for `burst` emails (at least one). It starts empty: after a restart or a fail-over no node
-    /// knows what was spent a moment ago, so nothing is assumed to be left (P25).
+    /// Creates a bucket for `budget` emails a second (fractions are allowed; zero means none now) and at most `burst`
+    /// tokens (at least one). It starts empty: after a restart or a fail-over no node knows what was spent just before
+    /// (P25).
     pub fn new(budget: f64, burst: f64) -> RateLimiter {
         let budget = sane(budget);
         RateLimiter {
@@ -63,10 +61,10 @@ impl RateLimiter {
         }
     }
 
-    /// Takes the right to send one email at `now`.
+    /// Takes the token for one email at `now`.
     ///
     /// # Errors
-    /// The wait after which to ask again, never zero, at most [`LONGEST_WAIT`]; nothing was taken.
+    /// Returns the time after which to ask again, never zero, at most [`LONGEST_WAIT`]. No token was taken.
     pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
         self.refill(now);
         if self.tokens + ROUNDING >= 1.0 {
@@ -81,32 +79,32 @@ impl RateLimiter {
         })
     }
 
-    /// How many emails could be taken at `now`.
+    /// Returns the number of tokens at `now`.
     pub fn saved(&mut self, now: Duration) -> u32 {
         self.refill(now);
-        // A cast of a float stops at the ends of the integer.
+        // The cast of a float saturates at the bounds of the integer.
         (self.tokens + ROUNDING) as u32
     }
 
-    /// How long after the last refill so many are saved, at most [`LONGEST_WAIT`].
+    /// Returns the time from the last refill until the bucket has `count` tokens, at most [`LONGEST_WAIT`].
     pub fn until_saved(&self, count: u32) -> Duration {
         let seconds = ((f64::from(count) - self.tokens) / self.rate).clamp(0.0, LONGEST_WAIT.as_secs_f64());
-        // Nothing at a rate of nothing is never.
+        // Zero missing tokens at a rate of zero give NaN, which counts as never.
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT)
     }
 
-    /// Emails a second that are allowed at most.
+    /// Returns the budget in emails a second.
     pub fn budget(&self) -> f64 {
         self.budget
     }
 
-    /// Takes so many at once, of those that were saved.
+    /// Takes `count` tokens at once. The caller knows from `saved` that the bucket has them.
     pub fn take_saved(&mut self, count: u32) {
         self.tokens = (self.tokens - f64::from(count)).max(0.0);
     }
 
-    /// The relay said "too fast": half the rate from now on, and whatever had been saved up is gone.
-    /// A second call within a second of the last halving changes nothing.
+    /// Halves the rate and removes all tokens, since the relay answered "too fast". A second call within a second of
+    /// the last halving changes nothing.
     pub fn halve(&mut self, now: Duration) {
         self.refill(now);
         if self.halved_at.is_some_and(|at| now.saturating_sub(at) < ECHO) {
@@ -117,8 +115,7 @@ impl RateLimiter {
         self.tokens = 0.0;
     }
 
-    /// Another share of the relay's budget from now on. What throttling had taken away stays taken
-    /// away in proportion.
+    /// Sets another share of the relay's budget. A rate that throttling has reduced stays reduced in proportion.
     pub fn set_budget(&mut self, now: Duration, budget: f64, burst: f64) {
         self.refill(now);
         let share = if self.budget > 0.0 { self.rate / self.budget } else { 1.0 };
@@ -128,7 +125,7 @@ impl RateLimiter {
         self.tokens = self.tokens.min(self.burst);
     }
 
-    /// Emails a second that are allowed at `now`.
+    /// Returns the rate in emails a second at `now`.
     pub fn rate_per_second(&self, now: Duration) -> f64 {
         self.rate_after(self.since_refill(now))
     }
@@ -142,7 +139,7 @@ impl RateLimiter {
         (self.rate + self.budget / GROW_BACK_SECONDS * seconds).min(self.budget)
     }
 
-    /// The lower of the two rates fills the bucket, so that growth never hands out a token early.
+    /// Fills the bucket at the rate before the growth, which is the lower one. So growth never gives a token early.
     fn refill(&mut self, now: Duration) {
         let seconds = self.since_refill(now);
         self.tokens = (self.tokens + self.rate * seconds).min(self.burst);

@@ -1,23 +1,23 @@
-//! How many emails one session with a relay may carry.
+//! Maximum number of emails in one session with a relay.
 //!
-//! Relays end a session after so many messages with 421 at MAIL (RFC 5321 3.8). The email that meets it goes back, so a
-//! known limit saves one release per session. The pool learns a number that two sessions in a row ended at: a relay that
-//! restarts ends its sessions too, each at another number. It raises the number slowly. `state.rs` owns the value; it
-//! reads no clock.
+//! Relays end a session after some number of messages with 421 at MAIL (RFC 5321 3.8). The email that gets the 421 goes
+//! back, so a known limit saves one release per session. The pool learns a number if two sessions in a row ended at it:
+//! a relay that restarts ends its sessions too, but at different numbers. The learned limit grows slowly. `state.rs`
+//! owns the value; it reads no clock.
 
 use std::time::Duration;
 
-/// The learned limit grows at most this often, by an eighth: a relay with a limit says 421 once in this time, and a
-/// limit of one that was learned by mistake is at eight after eight minutes.
+/// The learned limit grows at most this often, by an eighth. So a relay with a limit answers 421 once in this time, and
+/// a limit of one that was learned by mistake is at eight after eight minutes.
 const RAISE_EVERY: Duration = Duration::from_secs(60);
 
 /// The limit of one relay.
 #[derive(Debug)]
 pub(crate) struct SessionLimit {
     most: u32,
-    /// Where the last session was ended that was ended before its limit.
+    /// Number of emails in the last session that the relay ended before the limit. `None`: no session yet.
     seen: Option<u32>,
-    /// What was learned, and when it last changed.
+    /// The learned limit, and the time of its last change. `None`: nothing was learned.
     learned: Option<(u32, Duration)>,
 }
 
@@ -26,12 +26,12 @@ impl SessionLimit {
         SessionLimit { most, seen: None, learned: None }
     }
 
-    /// Emails that a session may carry.
+    /// Returns the number of emails that a session may carry.
     pub fn get(&self) -> u32 {
         self.learned.map_or(self.most, |(learned, _)| learned.min(self.most))
     }
 
-    /// The relay ended a session that had carried so many.
+    /// Records that the relay ended a session after `emails` emails.
     pub fn ended_after(&mut self, emails: u32, now: Duration) {
         let emails = emails.max(1);
         if self.seen.replace(emails) == Some(emails) {
@@ -39,7 +39,8 @@ impl SessionLimit {
         }
     }
 
-    /// A session is retired because it has carried as many as it may, and the relay had not ended it.
+    /// Records that a session was retired at its limit without being ended by the relay. The learned limit may then
+    /// grow.
     pub fn reached(&mut self, now: Duration) {
         if let Some((learned, since)) = &mut self.learned
             && now.saturating_sub(*since) >= RAISE_EVERY

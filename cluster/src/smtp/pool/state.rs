@@ -1,6 +1,6 @@
-//! What the handles of a pool share: the sessions, the circuit, the pace, and the rules of the door.
+//! State that all handles of a pool share: the sessions, the circuit, the rate, and the admission of emails.
 //!
-//! Used by the pool, which lets emails in, and by the permit, which brings back what they taught.
+//! The pool uses it to admit emails; the permit uses it to report their results.
 
 use std::{
     sync::{
@@ -39,11 +39,11 @@ pub(crate) struct PoolCore {
     limits: PoolLimits,
     origin: Instant,
     slots: Arc<Semaphore>,
-    /// One at a time waits for the pace, in the order of asking.
+    /// Only one caller at a time waits for the rate, in order of arrival.
     turnstile: Turnstile<()>,
     state: Mutex<PoolState>,
     open: Gauge,
-    /// Sessions that open for longer than the email that wanted them could wait.
+    /// Number of sessions that are opening for longer than the email that wanted them could wait.
     late: Gauge,
     pub(crate) waiting: Gauge,
     pub(crate) gate_passes: AtomicU64,
@@ -51,58 +51,58 @@ pub(crate) struct PoolCore {
     pub(crate) closing: CancellationToken,
 }
 
-/// Why no mail passes while the relay owes its first greeting.
+/// Cause that is reported while no email passes because a session is opening late.
 const LATE: &str = "a session has been opening for as long as an email can wait";
 
-/// How long after a throttle answer the status of a relay says so.
+/// How long the status of a relay shows its last throttle answer.
 const SLOWED_FOR: Duration = Duration::from_secs(60);
 
 struct PoolState {
-    /// When it last answered that email comes too fast, and in what words.
+    /// Time and text of the last answer "too fast". `None`: there was none.
     slowed: Option<(Duration, String)>,
-    /// Oldest first; the youngest is used first, so that what is not needed grows old.
+    /// Idle sessions, oldest first. The youngest is used first, so that sessions that are not needed become old.
     idle: Vec<Idle>,
     circuit: Circuit,
     pace: RateLimiter,
     dialogues: DialogueLatency,
     counters: RelayCounters,
-    /// Emails that a session may carry.
+    /// Number of emails that a session may carry.
     session_limit: SessionLimit,
-    /// Sessions that there may be.
+    /// Maximum number of sessions.
     places: usize,
     jitter: StdRng,
 }
 
 impl PoolState {
-    /// Tells the circuit; the ticket is used up.
+    /// Reports an event to the circuit. The ticket is used up.
     fn note(&mut self, told: CircuitEvent, ticket: &mut Ticket, now: Duration) {
         let jitter = self.jitter.random();
         self.circuit.note(told, ticket.admitted, now, jitter);
         ticket.admitted = Admitted::Normally;
     }
 
-    /// Why it is slowed, for as long as that is worth telling.
+    /// Returns the relay's last throttle answer while it is recent.
     fn slowed(&self, now: Duration) -> Option<&str> {
         let (at, words) = self.slowed.as_ref()?;
         (now.saturating_sub(*at) < SLOWED_FOR).then_some(words)
     }
 }
 
-/// As many as can be counted.
+/// Limits a number of sessions to what the semaphore can count, at least one.
 fn places(sessions: usize) -> usize {
     sessions.clamp(1, u32::MAX as usize)
 }
 
-/// A dialogue that runs; over when it is dropped.
+/// A running dialogue. Dropping it records its end.
 pub(crate) struct Running {
     shared: Arc<PoolCore>,
     began: Duration,
-    /// The time that it took says how long an email keeps a session.
+    /// True if its duration shows how long an email uses a session.
     used_its_session: bool,
 }
 
 impl Running {
-    /// For how long it has run.
+    /// Returns how long the dialogue has run.
     pub fn lasts(&self) -> Duration {
         self.shared.now().saturating_sub(self.began)
     }
@@ -120,21 +120,21 @@ struct Idle {
     since: Instant,
 }
 
-/// An open session, counted while it exists.
+/// An open session. It counts in the number of open sessions while it exists.
 pub(crate) struct OpenSession {
     pub session: Session,
     _open: Counted,
 }
 
 impl OpenSession {
-    /// Says QUIT; the session counts as open until the farewell is over.
+    /// Sends QUIT. The session counts as open until the answer has arrived or timed out.
     pub async fn quit(self) {
         let OpenSession { session, _open } = self;
         session.quit().await;
     }
 }
 
-/// The circuit's leave for one email, or for opening a session without one. Dropped unused, it gives a probe back.
+/// Admission by the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
 pub(crate) struct Ticket {
     shared: Arc<PoolCore>,
     admitted: Admitted,
@@ -174,7 +174,7 @@ impl PoolCore {
         self.state.lock().pace.set_budget(now, rate_per_second, burst);
     }
 
-    /// Places that are taken go as soon as their dialogues are over; until then no other dialogue gets one.
+    /// Reduces or increases the slots. Slots in use are removed when their dialogues end; no other dialogue gets them.
     pub fn set_sessions(&self, sessions: usize) {
         let sessions = places(sessions);
         let before = std::mem::replace(&mut self.state.lock().places, sessions);
@@ -183,7 +183,7 @@ impl PoolCore {
             None => {
                 let (slots, fewer) = (Arc::clone(&self.slots), (before - sessions) as u32);
                 self.tasks.spawn(async move {
-                    // A pool that is closed gives out no places any more.
+                    // Fails only if the pool was closed: it gives out no slots any more.
                     if let Ok(places) = slots.acquire_many_owned(fewer).await {
                         places.forget();
                     }
@@ -221,7 +221,7 @@ impl PoolCore {
         }
     }
 
-    /// No more permits, and farewells for what is idle; what is under way goes on.
+    /// Gives no more permits and ends idle sessions with QUIT. Running dialogues continue.
     pub fn close(&self) {
         self.closing.cancel();
         self.slots.close();
@@ -244,7 +244,7 @@ impl PoolCore {
         }
     }
 
-    /// Tokio gives a slot that comes free to a waiting task; only what is left is found here.
+    /// Returns a free slot without waiting. Tokio gives a freed slot to waiting tasks first, so this overtakes none.
     pub fn slot_now(&self) -> Option<OwnedSemaphorePermit> {
         self.slots.clone().try_acquire_owned().ok()
     }
@@ -271,7 +271,8 @@ impl PoolCore {
         timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
     }
 
-    /// Asks the circuit. Where it wants a session first, a task opens one, and no email waits for that.
+    /// Asks the circuit for admission. If the circuit wants a session first, a task opens one, and no email waits for
+    /// it.
     fn admit(self: &Arc<PoolCore>) -> Result<Admitted, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
@@ -280,11 +281,12 @@ impl PoolCore {
         let admit = || self.state.lock().circuit.admit(now);
         let admitted = match admit() {
             Ok(Admitted::ToGreet) => {
-                // Not under the lock: a runtime that ends drops the task at once, and the ticket asks for it.
+                // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes
+                // the lock.
                 self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToGreet }));
                 admit()
             }
-            // Nothing is known against it yet. But the next email would wait as long, or the same one again (P12).
+            // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
             Ok(Admitted::Normally) if self.owes_a_greeting() => {
                 Err((now + self.limits.backoff.first, OpenReason::Failing(LATE.to_owned())))
             }
@@ -303,7 +305,7 @@ impl PoolCore {
         self.state.lock().idle.pop().map(|idle| idle.held)
     }
 
-    /// Keeps a session for the next email, or returns it when it is to be retired.
+    /// Keeps a session for the next email. Returns it if it must be retired.
     pub fn keep(&self, held: OpenSession) -> Option<OpenSession> {
         let mut state = self.state.lock();
         let learned = state.session_limit.get();
@@ -313,7 +315,7 @@ impl PoolCore {
             }
             return Some(held);
         }
-        // Under the lock: `close` empties the desk after it cancels.
+        // Checked under the lock: `close` cancels first and then removes all idle sessions.
         if self.closing.is_cancelled() {
             return Some(held);
         }
@@ -321,7 +323,7 @@ impl PoolCore {
         None
     }
 
-    /// Opens a session, with the relay's own time for each answer.
+    /// Opens a session. The caller's deadlines do not apply, only the relay's time-outs.
     pub async fn open(&self) -> Result<OpenSession, Box<DialogueResult>> {
         let patience = Deadlines::default();
         let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &patience).await?;
@@ -329,41 +331,41 @@ impl PoolCore {
         Ok(OpenSession { session, _open: self.open.one_more() })
     }
 
-    /// An email went back because its session did not open in time; the session counts as late while this exists.
+    /// Counts a session that did not open in time for its email, as long as the result exists.
     pub fn one_late(&self) -> Counted {
         self.late.one_more()
     }
 
-    /// True while a session is late and none is open: none of them may ever open.
+    /// True while a session opens late and none is open: the relay may never answer.
     fn owes_a_greeting(&self) -> bool {
         self.late.now() > 0 && !self.has_open_session()
     }
 
-    /// True while another connection of this pool is open.
+    /// True while the pool has an open session.
     pub fn has_open_session(&self) -> bool {
         self.open.now() > 0
     }
 
-    /// A dialogue begins.
+    /// Records the start of a dialogue.
     pub fn begin(self: &Arc<PoolCore>) -> Running {
         let now = self.now();
         self.state.lock().dialogues.begin(now);
         Running { shared: self.clone(), began: now, used_its_session: false }
     }
 
-    /// The relay ended a session with 421 after so many emails.
+    /// Records that the relay ended a session with 421 after `emails` emails.
     pub fn learn_session_limit(&self, emails: u32) {
         let now = self.now();
         self.state.lock().session_limit.ended_after(emails, now);
     }
 
-    /// Tells the circuit of an opening without an email.
+    /// Reports the end of an opening without an email to the circuit.
     pub fn note(&self, told: CircuitEvent, ticket: &mut Ticket) {
         let now = self.now();
         self.state.lock().note(told, ticket, now);
     }
 
-    /// Learns from the verdict of a dialogue: what it says about the relay changes circuit, pace and measures.
+    /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
     pub fn learn(&self, verdict: &DialogueResult, mut ticket: Ticket, told: CircuitEvent, mut running: Running) {
         running.used_its_session = used_its_session(verdict);
         drop(running);
@@ -377,9 +379,9 @@ impl PoolCore {
                     state.pace.halve(now);
                     state.slowed = Some((now, format!("{code} {text}")));
                 }
-                // A used-up day is the circuit's: a relay that takes no more is not too fast.
+                // A used-up allowance is handled by the circuit: it does not mean that the rate is too high.
                 RefusalScope::Throttle { daily_quota: true } => {}
-                // One recipient, or one message, slows no other.
+                // A refusal of one recipient or of one message does not slow down other emails.
                 RefusalScope::Relay
                 | RefusalScope::Mailbox
                 | RefusalScope::Unnamed
@@ -397,7 +399,7 @@ impl PoolCore {
     }
 }
 
-/// Not where no session was opened, and not where we gave up ourselves.
+/// True unless no session was opened or this node ended the dialogue itself.
 fn used_its_session(verdict: &DialogueResult) -> bool {
     match verdict {
         DialogueResult::Accepted { .. } | DialogueResult::InDoubt { .. } => true,
@@ -419,12 +421,12 @@ impl Ticket {
         Ok(Ticket { shared: shared.clone(), admitted })
     }
 
-    /// That of an email that went back before there was a session: the opening keeps the one that the circuit gave.
+    /// Returns the ticket of an email that went back before its session was open. The opening keeps the admission.
     pub fn of_no_use(shared: &Arc<PoolCore>) -> Ticket {
         Ticket { shared: shared.clone(), admitted: Admitted::Normally }
     }
 
-    /// Asks again after a wait, in which the circuit may have opened. A probe stays one.
+    /// Asks the circuit again after a wait, during which it may have opened. A probe stays a probe.
     pub fn renew(&mut self) -> Result<(), Unavailable> {
         if self.admitted == Admitted::Normally {
             self.admitted = self.shared.admit()?;
@@ -442,13 +444,13 @@ impl Drop for Ticket {
     }
 }
 
-/// Opens a session at a relay that has failed, with the relay's own time for each answer and no mail in hand, and
-/// leaves it to the email that probes.
+/// Opens a session with a relay that has failed. No email waits for it, so only the relay's time-outs apply. The
+/// session is kept for the email that probes.
 async fn greet(mut ticket: Ticket) {
     let shared = ticket.shared.clone();
-    // A pool that is closed gives out no places any more.
+    // Fails only if the pool was closed.
     let Ok(slot) = shared.slots.clone().acquire_owned().await else { return };
-    // It makes room for the new one; that it was idle and is open does not prove that the relay answers.
+    // Makes room for the new session. An idle session that is open does not prove that the relay answers.
     if let Some(idle) = shared.take_idle() {
         idle.quit().await;
     }
@@ -464,8 +466,8 @@ async fn greet(mut ticket: Ticket) {
     drop(slot);
 }
 
-/// Says QUIT on sessions that were idle for a while. A farewell holds a slot like any dialogue;
-/// when there is none, the session is needed no more than its place, and closes without a word.
+/// Ends sessions that were idle for a while with QUIT. QUIT needs a slot like any dialogue. Without a free slot the
+/// session is closed without QUIT.
 pub(crate) async fn retire_idle_sessions(shared: Weak<PoolCore>, every: Duration) {
     let Some(closing) = shared.upgrade().map(|shared| shared.closing.clone()) else { return };
     loop {

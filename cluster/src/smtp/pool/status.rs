@@ -1,4 +1,4 @@
-//! What a pool shows of itself: to `cluster status`, to the console, to metrics.
+//! Status of a pool, for `cluster status`, the console and metrics.
 
 use std::{
     sync::{
@@ -12,83 +12,83 @@ use tokio::time::Instant;
 
 use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 
-/// One relay on one node, at one moment.
+/// Status of one relay on one node at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelayStatus {
-    /// Connections that are open, idle ones included.
+    /// Number of open connections, including idle ones.
     pub sessions_open: usize,
-    /// Open connections that wait for an email.
+    /// Number of open connections that wait for an email.
     pub sessions_idle: usize,
-    /// Emails past the gate that have no answer yet.
+    /// Number of emails past the gate that have no answer yet.
     pub waiting_dots: usize,
-    /// The circuit breaker.
+    /// State of the circuit breaker.
     pub circuit: CircuitStatus,
-    /// Emails a second that are allowed now; below the budget after a throttle answer.
+    /// Current rate in emails a second. Below the budget after a throttle answer.
     pub rate_per_second: f64,
-    /// In its words, why it refused an email within the last minute, where it was "too fast" or about the relay itself.
+    /// The relay's last answer "too fast" within the last minute. `None`: there was none.
     pub slowed: Option<String>,
-    /// How long a dialogue takes lately; none: not known.
+    /// Recent duration of a dialogue. `None`: not known.
     pub dialogue: Option<Duration>,
-    /// Since the pool began.
+    /// Counts since the pool was created.
     pub counters: RelayCounters,
 }
 
-/// The circuit breaker as people see it.
+/// State of the circuit breaker, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitStatus {
     /// Emails pass.
     Closed,
-    /// None pass.
+    /// No email passes.
     Open {
-        /// From then on one may probe.
+        /// Time from which one email may probe.
         until: Instant,
-        /// What opened it.
+        /// The failure that opened the circuit.
         cause: String,
     },
-    /// None pass: the day's allowance is used up.
+    /// No email passes: the day's allowance is used up.
     Parked {
-        /// From then on one may probe.
+        /// Time from which one email may probe.
         until: Instant,
-        /// The relay's words.
+        /// The relay's reply.
         cause: String,
     },
-    /// None pass but at most one: the relay is being probed.
+    /// The relay is being probed: at most one email passes.
     HalfOpen {
-        /// What had opened it.
+        /// The failure that had opened the circuit.
         cause: String,
     },
 }
 
-/// How many of what, since the pool began. Without faults `gate_passes` equals `accepted` (I14).
+/// Counts since the pool was created. Without faults `gate_passes` equals `accepted` (I14).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelayCounters {
-    /// Sessions opened.
+    /// Opened sessions.
     pub sessions: u64,
-    /// Gates that let an email pass.
+    /// Emails that the gate let pass.
     pub gate_passes: u64,
-    /// By verdict: 250.
+    /// Emails that the relay accepted with 2yz to the final dot.
     pub accepted: u64,
-    /// Refused for the mailbox.
+    /// Refusals because of the mailbox.
     pub refused_mailbox: u64,
-    /// Refused without a cause.
+    /// Permanent refusals that name no cause.
     pub refused_unnamed: u64,
-    /// Refused for the relay.
+    /// Refusals because of the relay itself.
     pub refused_relay: u64,
-    /// Refused for the tenant.
+    /// Refusals because of the sender or its rights.
     pub refused_tenant: u64,
-    /// Refused for the content.
+    /// Refusals because of the content.
     pub refused_content: u64,
-    /// Greylisted.
+    /// Refusals that ask to come back later.
     pub greylisted: u64,
-    /// Throttled, the day's allowance included.
+    /// Throttle answers, including a used-up daily allowance.
     pub throttled: u64,
-    /// Lost before the gate.
+    /// Dialogues lost before the gate.
     pub broken: u64,
-    /// The gate stayed shut.
+    /// Emails that the gate did not let pass.
     pub gate_closed: u64,
-    /// Without the SMTPUTF8 that the email needs.
+    /// Emails that need SMTPUTF8 from a relay that does not offer it.
     pub no_smtputf8: u64,
-    /// In doubt.
+    /// Emails in doubt.
     pub in_doubt: u64,
 }
 
@@ -114,11 +114,11 @@ impl RelayCounters {
     }
 }
 
-/// How many of a thing exist now.
+/// Number of things of one kind that exist now.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gauge(Arc<AtomicUsize>);
 
-/// One of them; it counts until it is dropped.
+/// One counted thing. It counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 

@@ -1,4 +1,4 @@
-//! The relays of a pool: who is asked, who is waited for, and what a change leaves alone.
+//! Tests of the relays of a pool: which relay is asked, which is waited for, and what a change leaves unchanged.
 
 mod rows;
 
@@ -12,7 +12,7 @@ use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, VoterCloc
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_sink::{Sink, SinkOptions};
 
-/// No relay answers; counts the connections.
+/// A dialer that reaches no relay and counts its calls.
 #[derive(Default)]
 struct Nowhere(AtomicU32);
 
@@ -24,7 +24,7 @@ impl Dial for Nowhere {
     }
 }
 
-/// Lets everything pass.
+/// A gate that lets every email pass.
 struct Open;
 
 impl Gate for Open {
@@ -33,7 +33,7 @@ impl Gate for Open {
     }
 }
 
-/// A ledger under its first leader.
+/// Returns a ledger with its first epoch.
 fn led() -> Ledger {
     let mut ledger = Ledger::new();
     let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
@@ -42,7 +42,7 @@ fn led() -> Ledger {
     ledger
 }
 
-/// Of the default pool, without a rate.
+/// Returns a relay of the default pool, without a rate limit.
 fn relay(name: &str, max_sessions: u32) -> Relay {
     Relay {
         name: name.to_owned(),
@@ -62,7 +62,7 @@ fn put_relay(ledger: &mut Ledger, relay: Relay) {
     ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
 }
 
-/// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
+/// P12: open dialogues with a relay on a node never exceed its sessions, even if settings change meanwhile.
 #[tokio::test]
 async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
     let relays = relays_by(Arc::new(Nowhere::default()), RelayRules::default());
@@ -80,7 +80,7 @@ async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
     put(9_000_000, 3, 3);
     let three = acquire().await.expect("a third session");
     put(9_000_000, 1, 3);
-    // What is too many is asked for by a task of its own.
+    // A separate task acquires the surplus slots.
     tokio::task::yield_now().await;
     drop(three);
     assert!(is_full(acquire().await));
@@ -135,12 +135,12 @@ async fn nobody_waits_for_a_busy_relay_while_another_has_room() {
     for _ in 0..6 {
         ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
     }
-    // A pace begins empty, so the first mail waits for a moment.
+    // A bucket starts empty, so the first email waits for a moment.
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
     assert_eq!(ways.iter().filter(|way| way.relay == "a").count(), 1);
 }
 
-/// Gives what it has back after a while.
+/// Drops a permit after a while.
 fn give_back(way: RelayPermit, after: Duration) {
     tokio::spawn(async move {
         tokio::time::sleep(after).await;
@@ -165,7 +165,7 @@ async fn whoever_comes_free_first_is_taken_whichever_was_asked_first() {
     }
 }
 
-/// P25: a pace is spent only for an email that goes.
+/// P25: a token is spent only for an email that is sent.
 #[tokio::test(start_paused = true)]
 async fn who_waited_for_two_relays_has_taken_nothing_from_the_one_that_came_later() {
     let paced = Relay { rate_milli: 1_000, weight: 100, ..relay("a", 2) };
@@ -217,7 +217,8 @@ async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
 }
 
-/// P6: an operator's rule decides what an answer of one relay means, through the whole dialogue, and of no other relay.
+/// P6: an operator's rule decides what an answer of one relay means, through the whole dialogue. It has no effect on
+/// others.
 #[tokio::test]
 async fn rules_of_one_relay_decide_its_answers_and_no_others() {
     let faults = "rcpt:554=5.7.1 Recipient address rejected: Access denied".parse().expect("a plan");
@@ -287,8 +288,8 @@ fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "it is being probed");
 }
 
-/// The rate of a relay in every second and not on the average: three nodes whose buckets are full, and a relay that
-/// takes all that they may send.
+/// The rate of a relay holds in every second and not only on average. Three nodes with full buckets send to a relay
+/// that accepts all they may send.
 #[test]
 fn relay_rate_holds_in_every_second_with_burst_of_tenth() {
     let relay = Relay { rate_milli: 2_000_000, ..relay("a", 1) };
@@ -296,7 +297,7 @@ fn relay_rate_holds_in_every_second_with_burst_of_tenth() {
     let mut sent: Vec<Duration> = Vec::new();
     for _ in 0..3 {
         let mut pace = RateLimiter::new(rate_per_second, burst);
-        // Nothing is sent for a while, and then as much as may be for three seconds.
+        // Nothing is sent for a while, and then the maximum for three seconds.
         assert!(pace.take(Duration::ZERO).is_err());
         let mut now = Duration::from_secs(60);
         while now < Duration::from_secs(63) {

@@ -1,7 +1,8 @@
-//! The class of a negative SMTP reply, by ordered rules: the operator's for this relay, then those of `replies.toml`.
+//! The class of a negative SMTP reply, by ordered rules: the operator's rules for this relay, then those of
+//! `replies.toml`.
 //!
-//! `verdict.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::RefusalScope`]. Invariant: the class is a pure
-//! function of the rules, stage, code, enhanced code and text, and the first rule that matches decides.
+//! `verdict.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::RefusalScope`]. Invariant: the
+//! class is a pure function of the rules, stage, code, enhanced code and text, and the first rule that matches decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -11,15 +12,15 @@ use toml::Spanned;
 
 use crate::smtp::session::stream::Stage;
 
-/// What a negative reply is about.
+/// Subject of a negative reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyClass {
-    /// This recipient's mailbox, for good.
+    /// This recipient's mailbox, permanently.
     RecipientPermanent,
-    /// This recipient's mailbox, for now: busy, full, greylisted.
+    /// This recipient's mailbox, temporarily: busy, full, greylisted.
     RecipientTransient,
-    /// The domain of this recipient, or the way to it.
+    /// The domain of this recipient, or the route to it.
     RecipientDomain,
     /// The sender's address, or the sender's rights at this relay.
     Sender,
@@ -37,10 +38,10 @@ pub enum ReplyClass {
     Unnamed,
 }
 
-/// The rules of the file, parsed once. The test `embedded_rules_parse_and_reach_each_class` parses the same text.
+/// The rules of `replies.toml`, parsed once. The test `embedded_rules_parse_and_reach_each_class` parses the same text.
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| parse(include_str!("replies.toml")).unwrap_or_default());
 
-/// The operator's rules for the answers of one relay; usually none. Clones share them.
+/// The operator's rules for the answers of one relay, usually none. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ReplyRules(Arc<[Rule]>);
 
@@ -48,15 +49,15 @@ pub struct ReplyRules(Arc<[Rule]>);
 pub type RelayRules = BTreeMap<String, ReplyRules>;
 
 impl ReplyRules {
-    /// Reads rules as `replies.toml` writes them.
+    /// Parses rules in the format of `replies.toml`.
     ///
     /// # Errors
-    /// What cannot be used, with its place in `text`.
+    /// Returns the first rule or value that cannot be used, with its place in `text`.
     pub fn parse(text: &str) -> Result<ReplyRules, BadRules> {
         parse(text).map(|rules| ReplyRules(rules.into()))
     }
 
-    /// The class of a 4yz or 5yz reply to the command of `stage`.
+    /// Returns the class of a 4yz or 5yz reply to the command of `stage`.
     pub(crate) fn classify(&self, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> ReplyClass {
         let text = text.to_ascii_lowercase();
         let rule = self.0.iter().chain(RULES.iter()).find(|rule| rule.matches(stage, code, enhanced, &text));
@@ -64,10 +65,10 @@ impl ReplyRules {
     }
 }
 
-/// Why rules cannot be used.
+/// Reason why rules cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRules {
-    /// The byte of the text where the cause begins.
+    /// Byte offset in the text where the cause begins.
     pub at: usize,
     /// The cause.
     pub message: String,
@@ -87,7 +88,7 @@ struct Rules {
     rule: Vec<Spanned<Rule>>,
 }
 
-/// An empty list matches everything.
+/// One rule. An empty list matches everything.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
@@ -103,7 +104,8 @@ struct Rule {
 }
 
 impl Rule {
-    /// Only answers to RCPT and to the final dot concern a recipient: elsewhere a 5yz must use up no attempt (P6).
+    /// Checks that a class of a recipient is used only where it may be. Only answers to RCPT and to the final dot
+    /// concern a recipient: a 5yz at another stage must not use up an attempt (P6).
     fn check(&self, at: usize) -> Result<(), BadRules> {
         use ReplyClass::{RecipientDomain, RecipientPermanent, RecipientTransient, Unnamed};
         let is_recipient = matches!(self.class, RecipientPermanent | RecipientTransient | RecipientDomain | Unnamed);
@@ -154,7 +156,7 @@ impl StageGroup {
     }
 }
 
-/// Three digits, `x` for any. Rules are asked about negative replies only.
+/// Three digits, with `x` for any digit. Rules apply to negative replies only.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct CodePattern(String);
@@ -219,7 +221,7 @@ impl EnhancedPattern {
     }
 }
 
-/// Lower case, `*` between parts that follow each other.
+/// Text in lower case. `*` separates parts that must follow each other.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct TextPattern(String);
@@ -243,12 +245,13 @@ impl TextPattern {
     }
 }
 
-/// Negative replies begin with 4 or 5 (RFC 5321 4.2.1), and so do their enhanced codes (RFC 3463 3.1).
+/// True for a pattern of negative replies. They begin with 4 or 5 (RFC 5321 4.2.1), and so do their enhanced codes (RFC
+/// 3463 3.1).
 fn is_negative(pattern: &str) -> bool {
     pattern.starts_with(['4', '5', 'x', '*'])
 }
 
-/// The same length, and each digit is the pattern's, or the pattern has `x`.
+/// True if the number has the pattern's length and each digit equals the pattern's, or the pattern has `x` there.
 fn has_digits(pattern: &str, number: &str) -> bool {
     pattern.len() == number.len() && pattern.bytes().zip(number.bytes()).all(|(want, is)| want == b'x' || want == is)
 }

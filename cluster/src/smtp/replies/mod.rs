@@ -1,4 +1,4 @@
-//! What a relay's answer means, by ordered rules in `replies.toml`.
+//! Classification of a relay's answers, by ordered rules in `replies.toml`.
 
 pub(crate) mod classification;
 pub mod verdict;

@@ -1,12 +1,11 @@
-//! What an answer means for the email, the relay, the tenant and the run (P6).
+//! What a relay's answer means for the email, the relay, the tenant and the run (P6).
 //!
-//! Called by the dialogue for each answer that is not the hoped-for one; read by
-//! the claim worker, which acts on the [`DialogueResult`]. The scope is a pure function of (rules, stage, code, text): the
-//! rules are data (`replies.toml`, and the operator's for one relay), and the answers in `tests/replies.tsv` hold them to
-//! what relays say. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC 2034 (the class must agree with the
-//! first digit), and what relays do.
+//! The dialogue calls this for its last answer. The claim worker acts on the [`DialogueResult`]. The scope is a pure
+//! function of (rules, stage, code, text). The rules are data (`replies.toml`, and the operator's for one relay); the
+//! recorded answers in `tests/replies.tsv` test them. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC
+//! 2034 (the class must agree with the first digit), and the observed behaviour of relays.
 //!
-//! It does not decide what happens then: how long to wait, when to give up, when to raise an alarm.
+//! This module does not decide how long to wait, when to give up, or when to raise an alarm.
 
 use super::classification::{ReplyClass, ReplyRules};
 use crate::smtp::session::cause::Cause;
@@ -14,81 +13,82 @@ use crate::smtp::session::gate::GateRefusal;
 use crate::smtp::session::lines::Reply;
 use crate::smtp::session::stream::Stage;
 
-/// The longest text of an answer that is kept, in characters.
+/// Maximum length of a kept answer text, in characters.
 pub(crate) const MAX_TEXT_CHARS: usize = 400;
 
-/// How one email fared. Every email that is handed to a dialogue gets exactly one.
+/// Result of one email. Every email that is passed to a dialogue gets exactly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DialogueResult {
-    /// 2yz to the final dot: the relay took it.
+    /// 2yz to the final dot: the relay accepted the email.
     Accepted {
-        /// 250, or another 2yz.
+        /// 250, or another 2yz code.
         code: u16,
-        /// The relay's words, usually with its queue id; one line.
+        /// The relay's reply, usually with its queue id, on one line.
         text: String,
     },
-    /// 4yz or 5yz: definitely not sent, at any stage, also after the dot (RFC 5321 4.2.5).
+    /// 4yz or 5yz: the email was definitely not sent, at any stage, even after the dot (RFC 5321 4.2.5).
     Refused {
-        /// The question that was refused; `Answered` for the final dot.
+        /// The stage of the refused command; `Answered` for the final dot.
         stage: Stage,
         /// 400 to 599.
         code: u16,
-        /// Class, subject, detail (RFC 3463), when the text begins with one of the same class.
+        /// Class, subject, detail (RFC 3463). `None` if the text has no enhanced code of the same class.
         enhanced: Option<(u8, u16, u16)>,
-        /// The relay's words; one line. Our own begin with "not offered:".
+        /// The relay's reply on one line. Refusals by this node itself begin with "not offered:".
         text: String,
-        /// By the first digit.
+        /// From the first digit of the code.
         permanence: Permanence,
-        /// What it concerns.
+        /// What the refusal concerns.
         scope: RefusalScope,
     },
-    /// Lost before the gate: definitely not sent.
+    /// The dialogue was lost before the gate: the email was definitely not sent.
     Broken {
-        /// Where.
+        /// Stage at which it was lost.
         stage: Stage,
-        /// Why.
+        /// Why it was lost.
         cause: Cause,
     },
-    /// An address in it is beyond ASCII, and the relay's EHLO offered no SMTPUTF8 with 8BITMIME: nothing was written, and
-    /// another relay may take it.
+    /// The email needs SMTPUTF8, and the relay's EHLO did not offer it with 8BITMIME. Nothing was written, and another
+    /// relay may accept the email.
     NoSmtpUtf8 {
-        /// The relay accepted EHLO. After HELO it offers nothing now, and may in the next session.
+        /// True if the relay accepted EHLO. After HELO it offers nothing now, but it may in the next session.
         asked: bool,
     },
-    /// The gate stayed shut: nothing of the terminator was written, and the socket is closed.
+    /// The gate did not let the email pass: nothing of the terminator was written, and the socket is closed.
     GateClosed(GateRefusal),
-    /// The terminator may have been written and no whole answer is known (P5).
+    /// The terminator may have been written, and no complete answer is known (P5).
     InDoubt {
-        /// Why.
+        /// Why the answer is missing.
         cause: Cause,
     },
 }
 
-/// Whether the same offer may succeed later.
+/// States if the same offer may succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permanence {
-    /// 4yz.
+    /// 4yz: it may succeed later.
     Transient,
-    /// 5yz.
+    /// 5yz: it will not succeed.
     Permanent,
 }
 
-/// What a refusal concerns (P6).
+/// What a refusal concerns, and how the worker reacts (P6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalScope {
-    /// This recipient, for good.
+    /// This recipient, permanently.
     Mailbox,
-    /// The relay: its circuit may open, and the email waits or moves within the pool.
+    /// The relay: its circuit may open, and the email waits or goes through another relay of the pool.
     Relay,
-    /// The sender or what it may do here: pause the tenant and raise an alarm.
+    /// The sender or its rights at the relay: the tenant is paused and an alarm is raised.
     Tenant,
-    /// This message: pause the run and raise an alarm.
+    /// This message: the run is paused and an alarm is raised.
     Content,
-    /// Asked to come back later (greylisting, a full mailbox, any other 4yz about the recipient): waits uncounted.
+    /// The relay asks to come back later (greylisting, a full mailbox, any other 4yz about the recipient). The wait
+    /// uses up no attempt.
     Greylisted,
-    /// Too fast, or too much.
+    /// The relay gets emails too fast, or too many.
     Throttle {
-        /// The day's allowance is used up: the relay is parked until its window slides.
+        /// True if the day's allowance is used up: the relay is parked until its window slides.
         daily_quota: bool,
     },
     /// A permanent answer that names no cause: it uses up an attempt.
@@ -96,7 +96,7 @@ pub enum RefusalScope {
 }
 
 impl DialogueResult {
-    /// The verdict on a 4yz or 5yz answer to `stage`'s question. `rules` are the operator's for this relay.
+    /// Returns the result for a 4yz or 5yz answer to the command of `stage`. `rules` are the operator's for this relay.
     pub fn refused(rules: &ReplyRules, stage: Stage, reply: &Reply) -> DialogueResult {
         let enhanced = enhanced_code(reply.code, &reply.text);
         let scope = scope(rules, stage, reply.code, enhanced, &reply.text);
@@ -110,12 +110,12 @@ impl DialogueResult {
         }
     }
 
-    /// The verdict on a 2yz answer to the final dot.
+    /// Returns the result for a 2yz answer to the final dot.
     pub fn accepted(reply: &Reply) -> DialogueResult {
         DialogueResult::Accepted { code: reply.code, text: one_line(&reply.text) }
     }
 
-    /// The verdict when a dialogue ended at `stage` without an answer.
+    /// Returns the result of a dialogue that ended at `stage` without an answer.
     pub fn lost(stage: Stage, cause: Cause) -> DialogueResult {
         if stage == Stage::DotHanded {
             DialogueResult::InDoubt { cause }
@@ -125,10 +125,11 @@ impl DialogueResult {
     }
 }
 
-/// What a 4yz or 5yz answer concerns. `enhanced` as [`enhanced_code`] reads it from `text`.
+/// Returns what a 4yz or 5yz answer concerns. `enhanced` is the result of [`enhanced_code`] for `text`.
 ///
-/// Of what concerns the recipient a 5yz is final, or uses up an attempt where it names no cause. A 4yz waits uncounted,
-/// whatever it says: a directory that is down for a quarter of an hour must cost no recipient.
+/// If the answer concerns the recipient, a 5yz is final, or uses up an attempt if it names no cause. A 4yz waits and
+/// uses up no attempt, whatever its text says: a directory that is down for a quarter of an hour must cost no
+/// recipient.
 pub fn scope(
     rules: &ReplyRules,
     stage: Stage,
@@ -150,8 +151,8 @@ pub fn scope(
     }
 }
 
-/// The enhanced code of an answer, when its class agrees with the code's first digit: the first word of `text`, or as qmail
-/// puts it, the last one: `(#5.1.1)`.
+/// Returns the enhanced code of an answer, if its class agrees with the code's first digit. It is the first word of
+/// `text`, or the last one in qmail's form `(#5.1.1)`.
 pub fn enhanced_code(code: u16, text: &str) -> Option<(u8, u16, u16)> {
     let last = || text.split_ascii_whitespace().next_back()?.strip_prefix("(#")?.strip_suffix(')');
     let first = text.split_ascii_whitespace().next()?;
@@ -166,7 +167,7 @@ fn enhanced_of(code: u16, word: &str) -> Option<(u8, u16, u16)> {
     (class == code / 100).then_some((u8::try_from(class).ok()?, subject, detail))
 }
 
-/// The words of an answer without its enhanced code, which each of its lines begins with (RFC 2034 section 4).
+/// Returns the text of an answer without its enhanced code, which begins each line (RFC 2034 section 4).
 pub fn without_enhanced_code(text: &str, enhanced: Option<(u8, u16, u16)>) -> String {
     let Some((class, subject, detail)) = enhanced else { return text.to_owned() };
     let code = format!("{class}.{subject}.{detail}");

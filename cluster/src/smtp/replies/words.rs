@@ -1,12 +1,12 @@
-//! The hash of the words of a relay's answer, without what differs by recipient (P6).
+//! Hash of the words of a relay's answer, without the words that differ by recipient (P6).
 //!
-//! The worker sends it with a permanent refusal, and the ledger counts recipients by it. It is not a secret and no
+//! The worker sends it with a permanent refusal, and the ledger counts recipients by it. It is neither secret nor a
 //! proof: two texts with the same hash are counted together.
 
-/// Never zero. `address` is the recipient's.
+/// Returns the hash, which is never zero. `address` is the recipient's.
 ///
-/// Left out: words with a digit (queue ids, instants, IP addresses, enhanced codes), words with `@`, and the two parts
-/// of the recipient's own address. Case and punctuation do not count.
+/// Words with a digit are left out (queue ids, times, IP addresses, enhanced codes), as are words with `@` and the two
+/// parts of the recipient's own address. Case and punctuation do not count.
 pub fn words_hash(text: &str, address: &str) -> u32 {
     let address = address.to_lowercase();
     let (local, domain) = address.rsplit_once('@').unwrap_or((&address, ""));

@@ -1,7 +1,7 @@
-//! AUTH: telling the relay who we are (RFC 4954), by PLAIN (RFC 4616) or else LOGIN, or by XOAUTH2 with a token.
+//! AUTH: how a session logs in to the relay (RFC 4954), by PLAIN (RFC 4616) or else LOGIN, or by XOAUTH2 with a token.
 //!
-//! Called by the opening, after the encryption. It is the words only: which mechanism, which lines; the
-//! opening writes them. It promises that what a relay echoes of them is not repeated ([`scrub`]).
+//! The opening calls this after the encryption. This module only chooses the mechanism and makes the lines; the opening
+//! writes them. Credentials that a relay echoes are removed from its replies ([`scrub`]).
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use super::cause::Cause;
 use super::credentials::{Credentials, Login};
 use super::lines::Reply;
 
-/// How we say who we are.
+/// SASL mechanism of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
-    /// One line. Preferred.
+    /// One line with user and password. Preferred.
     Plain,
-    /// The user, then the password, each when asked. Obsolete, and all that some relays offer.
+    /// The user, then the password, each after a 334. Obsolete, but the only one that some relays offer.
     Login,
     /// The user and an OAuth 2.0 access token on one line, as Google and Microsoft document it.
     Xoauth2,
 }
 
 impl Mechanism {
-    /// The better one of those that EHLO offered for such credentials; `AUTH=` is how old relays write it.
+    /// Returns the best mechanism that EHLO offers for such credentials. Old relays write `AUTH=PLAIN`.
     pub(crate) fn choose(extensions: &[String], login: Login) -> Option<Mechanism> {
         let offers = |wanted: &str| {
             extensions.iter().any(|line| {
@@ -39,7 +39,7 @@ impl Mechanism {
         known.iter().copied().find(|mechanism| offers(&mechanism.to_string()))
     }
 
-    /// The lines to write, each after a 334 to the one before; the last is answered by 235.
+    /// Returns the lines to write. Each line but the first follows a 334; the answer to the last one is 235.
     pub(crate) fn lines(self, credentials: &Credentials) -> Vec<String> {
         let Credentials { user, password, .. } = credentials;
         match self {
@@ -69,19 +69,19 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// The texts that must not be shown: the password, and the lines that contain it.
+/// Returns the texts that must not be shown: the password, and the encoded words that contain credentials.
 pub(crate) fn secrets(credentials: &Credentials, lines: &[String]) -> Vec<String> {
     let encoded = lines.iter().filter_map(|line| line.split_ascii_whitespace().last());
     let encoded = encoded.filter(|word| *word != "LOGIN").map(str::to_owned);
     encoded.chain([credentials.password.clone()]).collect()
 }
 
-/// A reply without what the relay echoed.
+/// Hides the text of a reply if the relay echoed credentials in it.
 pub(crate) fn scrub(reply: Reply, secrets: &[String]) -> Reply {
     Reply { text: hide(reply.text, secrets), ..reply }
 }
 
-/// A cause without it.
+/// Hides the text of a cause if it contains credentials.
 pub(crate) fn scrub_cause(cause: Cause, secrets: &[String]) -> Cause {
     match cause {
         Cause::Malformed(text) => Cause::Malformed(hide(text, secrets)),
@@ -91,7 +91,7 @@ pub(crate) fn scrub_cause(cause: Cause, secrets: &[String]) -> Cause {
 }
 
 fn hide(text: String, secrets: &[String]) -> String {
-    // A text that was cut may end within a secret: its beginning is enough to hide all of it.
+    // A text that was cut may end within a secret, so the first 8 bytes of a secret hide the whole text.
     let shown = |secret: &String| text.contains(secret.get(..8).unwrap_or(secret));
     if secrets.iter().any(shown) { "(not shown: it repeats the credentials)".to_owned() } else { text }
 }

@@ -1,92 +1,93 @@
 //! Why a dialogue ended without an answer.
 //!
-//! Used by everything in this folder. A cause never says whether the email was sent: that depends on
-//! the stage at which it struck, and [`crate::smtp::DialogueResult`] keeps the two apart.
+//! Used by all modules of this folder. A cause never says if the email was sent: that depends on the stage at which it
+//! occurred, and [`crate::smtp::DialogueResult`] keeps the two apart.
 
 use thiserror::Error;
 
-/// What went wrong between us and the relay, or why we ended it ourselves.
+/// Failure of the relay or of the connection, or the reason why this node ended the dialogue.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Cause {
-    /// The name did not resolve, or no address took the connection.
+    /// The name did not resolve, or no address accepted the connection.
     #[error("no connection: {0}")]
     Dial(String),
-    /// The peer closed in the middle of a dialogue.
+    /// The relay closed the connection during a dialogue.
     #[error("the relay closed the connection")]
     Closed,
     /// The transport failed.
     #[error("the connection failed: {0}")]
     Io(String),
-    /// The relay did not answer, or did not read, within the time of this stage.
+    /// The relay did not answer, or did not read, within the time-out of this stage.
     #[error("no answer in time")]
     TimedOut,
-    /// A session that had been idle turned out to be closed: polite, and no fault of the relay.
+    /// An idle session turned out to be closed, or the relay ended it with 421. This is normal and not a failure of the
+    /// relay.
     #[error("closed between emails")]
     ClosedBetweenEmails,
-    /// Bytes came unasked, or an answer that does not fit its question.
+    /// The relay sent bytes that were not expected, or an answer that does not fit the command.
     #[error("replies are out of step: {0}")]
     OutOfStep(String),
-    /// More than [`super::lines::MAX_REPLY_BYTES`] without an end.
+    /// A reply has more than [`super::lines::MAX_REPLY_BYTES`] bytes.
     #[error("a reply without end")]
     ReplyTooLong,
-    /// Not a reply by RFC 5321 4.2.
+    /// The bytes are not a reply by RFC 5321 4.2.
     #[error("not a reply: {0:?}")]
     Malformed(String),
-    /// No TLS with this relay, or not one that could be believed.
+    /// TLS with this relay is not possible, or its certificate was not trusted.
     #[error("{0}")]
     Tls(SetupProblem),
-    /// This node lacks the credentials, or the relay has no use for them. Never shows them.
+    /// This node lacks the credentials, or the relay accepts none. The text never contains them.
     #[error("{0}")]
     Credentials(SetupProblem),
-    /// The caller's own time for passing the gate ended first.
+    /// The caller's time for passing the gate ended first.
     #[error("not begun in time")]
     NotBegunInTime,
-    /// The caller told the dialogue to stop, and it was still before the gate.
+    /// The caller stopped the dialogue while it was before the gate.
     #[error("told to stop")]
     Stopped,
-    /// Code panicked; the dialogue was ended at its border.
+    /// Code panicked. The panic was caught at the border of the dialogue.
     #[error("panic: {0}")]
     Panicked(String),
-    /// The task that held the dialogue is gone, which only the end of the runtime brings about.
+    /// The task of the dialogue is gone. Only the end of the runtime causes this.
     #[error("the task of the dialogue ended")]
     TaskGone,
 }
 
-/// What is wrong, for people, and what would fix it, for programs.
+/// A problem of the setup: a text for operators, and what to change for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct SetupProblem {
-    /// With the next step, where there is one.
+    /// The problem, with the next step if there is one.
     pub message: String,
-    /// Where it is fixed.
+    /// The setting that fixes it.
     pub fix: Fix,
 }
 
-/// Where a way to a relay is fixed.
+/// The setting that fixes the connection to a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fix {
-    /// The name that its certificate is for.
+    /// The name to which the relay's certificate belongs.
     TlsName,
-    /// The CA that signed its certificate.
+    /// The CA that signed the relay's certificate.
     Ca,
-    /// The file of that CA, on this node.
+    /// The file with that CA, on this node.
     CaFile,
-    /// It offers no STARTTLS: TLS from the first byte, on another port.
+    /// The relay offers no STARTTLS. Use TLS from the first byte, on another port.
     ImplicitTls,
-    /// It does not speak TLS from the first byte: STARTTLS.
+    /// The relay does not use TLS from the first byte. Use STARTTLS.
     StartTls,
-    /// It takes a login after STARTTLS only.
+    /// The relay accepts a login only after STARTTLS.
     LoginAfterStartTls,
-    /// It takes no login on this port.
+    /// The relay accepts no login on this port.
     NoLogin,
-    /// What the reference to the credentials leads to, on this node.
+    /// The file or variable to which the credentials refer, on this node.
     Reference,
-    /// At the relay.
+    /// Something at the relay.
     Relay,
 }
 
 impl Fix {
-    /// The problem that this fixes.
+    /// Returns a problem that this setting fixes.
     pub(crate) fn because(self, message: impl Into<String>) -> SetupProblem {
         SetupProblem { message: message.into(), fix: self }
     }
@@ -99,7 +100,7 @@ impl From<std::io::Error> for Cause {
 }
 
 impl Cause {
-    /// The message of a caught panic.
+    /// Returns a cause with the message of a caught panic.
     pub(crate) fn of_panic(panic: &(dyn std::any::Any + Send)) -> Cause {
         let text = panic
             .downcast_ref::<&str>()
@@ -108,7 +109,7 @@ impl Cause {
         Cause::Panicked(text.unwrap_or_else(|| "without a message".to_owned()))
     }
 
-    /// True for ends that we chose ourselves or that tell nothing about the relay.
+    /// True if this node ended the dialogue itself, or if the cause says nothing about the relay.
     pub fn is_ours(&self) -> bool {
         matches!(
             self,

@@ -1,10 +1,11 @@
-//! The credentials of relays: named in the node's configuration, each bound to the relay that may get them.
+//! The credentials of relays. The node's configuration defines them by name and binds each to the relay that may get
+//! them.
 //!
-//! A relay in the ledger names credentials; the API can change a relay's host, and what a name stands for only the
-//! configuration of each node can. So a caller of the API cannot have a password sent to a host of its choice. The
-//! opening resolves a name when it logs in. What was read is shown nowhere: the value has no `Debug`, errors name
-//! the reference and never the content, and it lives as long as one AUTH. It is not a vault: an account that can
-//! read the node's files and environment can read it.
+//! A relay in the ledger only names its credentials. The API can change a relay's host, but only the configuration of
+//! each node defines what a name means. So a caller of the API cannot make a node send a password to another host. The
+//! opening resolves a name when it logs in. The value is shown nowhere: it has no `Debug`, errors name the reference
+//! and never the content, and it lives only during one AUTH. This is not a vault: an account that can read the node's
+//! files and environment can read the credentials.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,23 +15,24 @@ use tokio::io::AsyncReadExt;
 use super::cause::{Cause, Fix};
 use crate::node::secret::Secret;
 
-/// More than any `user:password` has; access tokens are some 2 KiB. RFC 4954 (section 4) lets a line of AUTH have 12 KiB.
+/// Maximum size of a secret in bytes, more than any `user:password` has. Access tokens have about 2 KiB. RFC 4954
+/// (section 4) allows 12 KiB for a line of AUTH.
 const MAX_BYTES: u64 = 8192;
 
 /// The credentials that a node's configuration defines, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CredentialStore(BTreeMap<String, Binding>);
 
-/// One of them: where they are found, and the only relay that gets them.
+/// Credentials: where this node finds them, and the only relay that gets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The relay's host, as the relay in the ledger has it; compared without regard to case.
+    /// The relay's host, as in the ledger. Compared without regard to case.
     pub host: String,
     /// The relay's port.
     pub port: u16,
-    /// Where `user:password` is found, on one line.
+    /// Where to find `user:password`, on one line.
     pub secret: Secret,
-    /// What the password is.
+    /// How the password is used to log in.
     pub login: Login,
 }
 
@@ -51,20 +53,20 @@ impl FromIterator<(String, Binding)> for CredentialStore {
 }
 
 impl CredentialStore {
-    /// May this stand in the name of credentials?
+    /// True if a name of credentials may contain this byte.
     pub fn may_name(byte: u8) -> bool {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
     }
 
-    /// All of them, by name.
+    /// Iterates over all credentials, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Binding)> {
         self.0.iter()
     }
 
-    /// The credentials of that name, for that relay.
+    /// Returns the credentials of this name, for this relay.
     ///
     /// # Errors
-    /// In words, what this node's configuration lacks: the name, or this host and port.
+    /// Returns a text that names what this node's configuration lacks: the name, or this host and port.
     pub fn find(&self, name: &str, host: &str, port: u16) -> Result<&Binding, String> {
         let binding = self.0.get(name).ok_or_else(|| {
             format!(
@@ -78,10 +80,10 @@ impl CredentialStore {
         Err(format!("credentials '{name}' are for {bound} port {at} alone, by this node's configuration"))
     }
 
-    /// Reads them, for one AUTH.
+    /// Reads the credentials of this name for one AUTH.
     ///
     /// # Errors
-    /// [`Cause::Credentials`]: what this node lacks.
+    /// [`Cause::Credentials`], which names what this node lacks.
     pub(crate) async fn resolve(&self, name: &str, host: &str, port: u16) -> Result<Credentials, Cause> {
         let binding = self.find(name, host, port).map_err(lacking)?;
         let read = Credentials::read(&binding.secret).await.map_err(lacking)?;
@@ -90,10 +92,10 @@ impl CredentialStore {
 }
 
 impl Binding {
-    /// Reads the secret and forgets it: can this node log in with it, as far as it can tell?
+    /// Reads the secret and drops it, to check that this node can log in with it.
     ///
     /// # Errors
-    /// In words, what is wrong with the reference or what it leads to.
+    /// Returns a text that names what is wrong with the reference or with its content.
     pub async fn check(&self) -> Result<(), String> {
         Credentials::read(&self.secret).await.map(drop)
     }
@@ -103,7 +105,7 @@ fn lacking(why: String) -> Cause {
     Cause::Credentials(Fix::Reference.because(why))
 }
 
-/// A name and its password. No `Debug`, on purpose.
+/// A user and its password. It deliberately has no `Debug`.
 pub(crate) struct Credentials {
     pub user: String,
     pub password: String,
@@ -111,10 +113,10 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Reads what `secret` refers to: `user:password` on one line. The user ends at the first colon.
+    /// Reads the content of `secret`: `user:password` on one line. The user ends at the first colon.
     ///
     /// # Errors
-    /// In words that name the reference, and nothing of what it leads to.
+    /// Returns a text that names the reference, but nothing of its content.
     async fn read(secret: &Secret) -> Result<Credentials, String> {
         let content = match secret {
             Secret::File(path) => read_file(Path::new(path)).await,
@@ -129,7 +131,7 @@ impl Credentials {
 async fn read_file(path: &Path) -> Result<String, String> {
     let mut content = String::new();
     let file = tokio::fs::File::open(path).await.map_err(|error| format!("cannot be read: {error}"))?;
-    // The error of what is no text is worded here: the library's could come to show it.
+    // The error for invalid UTF-8 is worded here, since the library's could show the content.
     file.take(MAX_BYTES + 1)
         .read_to_string(&mut content)
         .await

@@ -1,8 +1,8 @@
-//! How long a dialogue waits: the relay's time-outs and the caller's own limits.
+//! How long a dialogue waits: the relay's time-outs and the caller's deadlines.
 //!
-//! [`Timeouts`] bound what a relay may take for each answer; they come from the configuration.
-//! [`Deadlines`] is the caller's for one email and ends only what is still before the gate: a dialogue
-//! past it waits for its answer, whatever the caller would like.
+//! [`Timeouts`] limit the time that a relay may take for each answer; they come from the configuration. [`Deadlines`]
+//! are the caller's for one email and end a dialogue only before the gate. A dialogue past the gate waits for its
+//! answer, whatever the caller's deadlines are.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::cause::Cause;
 
-/// Stands for a limit that no instant can hold.
+/// Replaces a limit that is too long for an instant.
 pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a relay may take, by stage. The defaults are those of RFC 5321 4.5.3.2 where it has one.
+/// Maximum times for a relay, by stage. The defaults are those of RFC 5321 4.5.3.2 if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Resolving and connecting, over all addresses. Default 30 s; TCP alone would take minutes.
+    /// Resolving and connecting, over all addresses. Default 30 s; TCP's own limit would be minutes.
     pub connect: Duration,
     /// The answer to STARTTLS, and then the handshake. Default 30 s.
     pub tls: Duration,
@@ -33,12 +33,11 @@ pub struct Timeouts {
     pub rcpt: Duration,
     /// The answer to DATA (4.5.3.2.4). Default 2 min.
     pub data: Duration,
-    /// Each 64 KiB of the text (4.5.3.2.5). Default 3 min.
+    /// Writing each 64 KiB of the text (4.5.3.2.5). Default 3 min.
     pub block: Duration,
-    /// The answer to the final dot (4.5.3.2.6). Default 10 min: giving up earlier is how duplicates
-    /// are made.
+    /// The answer to the final dot (4.5.3.2.6). Default 10 min: a shorter time-out causes duplicates.
     pub dot: Duration,
-    /// The farewell: QUIT, and the lone dot that lands nowhere. Default 5 s.
+    /// The answer to QUIT, and to the lone dot after a refused recipient. Default 5 s.
     pub quit: Duration,
 }
 
@@ -61,20 +60,20 @@ impl Default for Timeouts {
     }
 }
 
-/// What the caller will wait for before the gate. The default waits for ever.
+/// The caller's limits for the time before the gate. The default waits for ever.
 #[derive(Debug, Clone, Default)]
 pub struct Deadlines {
-    /// A session is to be open before this, or the email goes back (P12): a relay may take minutes to greet, and
-    /// an email has other relays to go to.
+    /// Time by which a session must be open; otherwise the email goes back (P12). A relay may take minutes to greet,
+    /// and the email may use other relays.
     pub open_by: Option<Instant>,
-    /// The gate is to be met before this, or the email goes back.
+    /// Time by which the gate must be asked; otherwise the email goes back.
     pub begin_by: Option<Instant>,
-    /// Cancel to end the dialogue politely while it is before the gate.
+    /// Cancelled to end the dialogue while it is before the gate.
     pub stop: CancellationToken,
 }
 
 impl Deadlines {
-    /// How long the email waits for a session.
+    /// Returns the deadlines for opening a session.
     pub(crate) fn to_open(&self) -> Deadlines {
         let begin_by = [self.open_by, self.begin_by].into_iter().flatten().min();
         Deadlines { begin_by, ..self.clone() }
@@ -83,7 +82,7 @@ impl Deadlines {
     /// Runs `step` for at most `limit`.
     ///
     /// # Errors
-    /// `TimedOut` when the relay's time is over, `NotBegunInTime` and `Stopped` when the caller's is.
+    /// `TimedOut` after `limit`, `NotBegunInTime` at the caller's deadline, `Stopped` after a cancellation.
     pub(crate) async fn bound<T>(&self, limit: Duration, step: impl Future<Output = T>) -> Result<T, Cause> {
         let now = Instant::now();
         let end = now.checked_add(limit).unwrap_or(now + FAR);

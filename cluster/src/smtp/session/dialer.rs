@@ -1,8 +1,7 @@
-//! Where connections come from: the seam between the relays and the network.
+//! Opens connections to relays. [`Dial`] is the interface between the relays and the network.
 //!
-//! The pool asks a [`Dial`] for each new session. The real one is [`TcpDialer`]; a simulation or a
-//! test brings its own. A dialer only connects: TLS, greetings and time-outs of a whole opening are
-//! not its business.
+//! The pool calls a [`Dial`] for each new session. The real one is [`TcpDialer`]; simulations and tests bring their
+//! own. A dialer only connects: it does not do TLS or read the greeting, and the caller sets the time-out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,29 +21,29 @@ use tokio::{
 use super::stream::ByteStream;
 use super::tcp::Tcp;
 
-/// The next address is tried this long after the one before it (RFC 8305 section 5).
+/// Delay between the attempts for two addresses (RFC 8305 section 5).
 const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(250);
-/// Addresses of one name that are tried, at most: each one is a socket.
+/// Maximum number of addresses of one name that are tried: each one needs a socket.
 const ADDRESSES_MAX: usize = 16;
-/// Relays whose good address is remembered, at most.
+/// Maximum number of relays whose last good address is remembered.
 const REMEMBERED_MAX: usize = 1_024;
-/// An idle connection is asked for a sign of life after this, and then every [`KEEPALIVE_EVERY`].
+/// Idle time before the first keep-alive probe. Further probes follow every [`KEEPALIVE_EVERY`].
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
-/// What was sent and stays unacknowledged for this long ends the connection: a relay that vanished is noticed
-/// before the ten minutes of the final dot are over. As long as one block of text may take (RFC 5321 4.5.3.2.5).
+/// A connection ends if sent data is not acknowledged for this long. So a relay that vanished is noticed before the ten
+/// minutes of the final dot are over. Equals the time-out of one block of text (RFC 5321 4.5.3.2.5).
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(180);
 
 /// A connection to a relay.
 pub struct Connected {
-    /// The bytes.
+    /// The byte stream.
     pub transport: Box<dyn ByteStream>,
-    /// Its own end, for the address literal in EHLO; none where it has no address.
+    /// This node's address on the connection, for the address literal in EHLO. `None` if it has no address.
     pub local: Option<IpAddr>,
 }
 
 impl<T: ByteStream + 'static> From<T> for Connected {
-    /// A transport without an address.
+    /// Returns a connection without an address.
     fn from(transport: T) -> Connected {
         Connected { transport: Box::new(transport), local: None }
     }
@@ -53,22 +52,22 @@ impl<T: ByteStream + 'static> From<T> for Connected {
 /// Connects to relays.
 #[async_trait]
 pub trait Dial: Send + Sync {
-    /// A connected stream to `host` (a name, or an address without brackets) and `port`. The caller
-    /// bounds the whole call and may drop it at any time. See [`ByteStream`] for what its flush promises.
+    /// Returns a connected stream to `host` (a name, or an address without brackets) and `port`. The caller limits the
+    /// whole call and may drop it at any time. See [`ByteStream`] for what its flush guarantees.
     ///
     /// # Errors
-    /// When the name does not resolve or no address takes the connection: the last one's reason.
+    /// Fails if the name does not resolve or no address accepts the connection. The error is that of the last address.
     async fn dial(&self, host: &str, port: u16) -> io::Result<Connected>;
 }
 
-/// TCP, by Happy Eyeballs (RFC 8305): the families alternate, the next address is tried after 250 ms or at once
-/// when one refuses, and the first connection wins. The address that won is tried first the next time.
+/// TCP with Happy Eyeballs (RFC 8305): the address families alternate, and the next address is tried after 250 ms, or
+/// at once when one refuses. The first connection wins, and its address is tried first the next time.
 ///
-/// `TCP_NODELAY` is set: an email ends with a write of three bytes, which Nagle's algorithm would hold back until
-/// the peer's delayed ACK, 40 ms later, for each mail.
+/// `TCP_NODELAY` is set: an email ends with a write of three bytes. Nagle's algorithm would hold it back until the
+/// peer's delayed ACK, 40 ms later, for each email.
 #[derive(Debug, Clone, Default)]
 pub struct TcpDialer {
-    /// The address that answered last, by host and port.
+    /// The address that connected last, by host and port.
     good: Arc<Mutex<BTreeMap<(String, u16), SocketAddr>>>,
 }
 
@@ -91,8 +90,8 @@ impl Dial for TcpDialer {
     }
 }
 
-/// The order of the attempts: the address that was good, if it is still one of them; then the families in turn,
-/// beginning with that of the resolver's first answer.
+/// Returns the addresses in the order of the attempts. The good address comes first, if it is still one of them. Then
+/// the families alternate, beginning with the family of the resolver's first answer.
 fn in_order(resolved: Vec<SocketAddr>, good: Option<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = resolved.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = resolved.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
@@ -112,10 +111,10 @@ fn in_order(resolved: Vec<SocketAddr>, good: Option<SocketAddr>) -> Vec<SocketAd
     ordered
 }
 
-/// Connects to the first address that answers. The attempts that lose are dropped, and so closed.
+/// Connects to the first address that answers. The other attempts are dropped, which closes them.
 ///
 /// # Errors
-/// Why the last attempt failed.
+/// Returns the error of the last attempt.
 async fn race<T, F>(addresses: Vec<SocketAddr>, connect: impl Fn(SocketAddr) -> F) -> io::Result<(SocketAddr, T)>
 where
     F: Future<Output = io::Result<T>>,

@@ -1,12 +1,12 @@
-//! One session with one relay: opened once, then mail after mail.
+//! One session with one relay: opened once, then used for one email after the other.
 //!
-//! Called by the pool, in the task that owns the session for the time of an email. It promises exactly
-//! one [`DialogueResult`] for each email, after at most one meeting with the gate; that after anything but a
-//! clean end the socket is closed before the verdict is out; and that it never retries, never
-//! quits inside an email, and never holds more than one recipient in a transaction.
+//! The pool calls it in the task that owns the session during an email. It guarantees exactly one [`DialogueResult`]
+//! for each email, after the gate was asked at most once. After anything but a clean end the socket is closed before
+//! the result is returned. It never retries, never sends QUIT inside an email, and never has more than one recipient in
+//! a transaction.
 //!
-//! To cancel an email is to tell it ([`Deadlines::stop`]): a dropped `deliver` closes the socket and
-//! leaves no verdict behind, and if it was past the gate the outcome of the email is not known.
+//! To cancel an email, cancel [`Deadlines::stop`]. Dropping `deliver` closes the socket without a result. If the email
+//! was past the gate, its outcome is then unknown.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -29,38 +29,38 @@ use super::target::Target;
 use crate::smtp::replies::classification::ReplyRules;
 use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 
-/// What is written of a text within one time-out (RFC 5321 4.5.3.2.5 speaks of a "data block").
+/// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// The part of an email before the gate is bounded step by step; this bounds their sum.
+/// Limit of the whole dialogue before the gate. Each step has its own time-out too.
 const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
 
-/// An open session. Dropping it closes the socket without a word.
+/// An open session. Dropping it closes the socket without QUIT.
 pub struct Session {
     stream: Stream,
     offers: Offers,
     timeouts: Timeouts,
     rules: ReplyRules,
-    /// A transaction was begun and not ended: RSET goes before the next MAIL.
+    /// True if a transaction was begun and not completed: RSET must precede the next MAIL.
     needs_reset: bool,
     emails: u32,
-    /// The relay ended the session with 421 when it had carried so many emails.
+    /// Number of emails after which the relay ended the session with 421. `None`: it did not.
     ended_after: Option<u32>,
 }
 
-/// How an offer ended before its text.
+/// Result of MAIL, RCPT and DATA.
 enum Offered {
-    /// 354: the relay waits for the text.
+    /// The relay answered 354 and waits for the text.
     Wanted,
     Refused(Box<DialogueResult>),
 }
 
 impl Session {
-    /// Connects and does all that comes before the first MAIL.
+    /// Connects and does all steps before the first MAIL.
     ///
     /// # Errors
-    /// The verdict for the email that wanted the session: `Refused` or `Broken` at a stage from `Connect`
-    /// to `Auth`.
+    /// Returns the result for the email that wanted the session: `Refused` or `Broken` at a stage from `Connect` to
+    /// `Auth`.
     pub async fn open(
         target: &Target,
         dialer: &dyn Dial,
@@ -70,7 +70,7 @@ impl Session {
         Session::open_noting(target, dialer, timeouts, patience, &mut ProbeReport::default()).await
     }
 
-    /// As [`Session::open`], and notes what it finds on the way, also when it fails.
+    /// As [`Session::open`], but also writes its findings to `findings`, even when it fails.
     ///
     /// # Errors
     /// As for [`Session::open`].
@@ -96,17 +96,17 @@ impl Session {
         Ok(Session { stream, offers, timeouts, rules, needs_reset: false, emails: 0, ended_after: None })
     }
 
-    /// What the relay said it can do.
+    /// Returns the extensions that the relay offers.
     pub fn offers(&self) -> Offers {
         self.offers
     }
 
-    /// Emails offered over this session so far.
+    /// Returns the number of emails offered over this session so far.
     pub fn emails(&self) -> u32 {
         self.emails
     }
 
-    /// Emails after which the relay ended the session with 421; none while it did not.
+    /// Returns the number of emails after which the relay ended the session with 421. `None`: it did not.
     pub fn ended_after(&self) -> Option<u32> {
         self.ended_after
     }
@@ -116,8 +116,8 @@ impl Session {
         !self.stream.is_closed()
     }
 
-    /// Looks, without waiting, whether an idle session still is one. A peer that closed it, or said
-    /// anything, ended it: politely, as far as we are concerned.
+    /// Checks without waiting if an idle session is still usable. If the relay closed it or sent anything, the session
+    /// is closed; this does not count as a failure of the relay.
     pub async fn is_still_idle(&mut self) -> bool {
         if self.stream.unasked().await.is_some() {
             self.stream.close();
@@ -125,8 +125,8 @@ impl Session {
         self.is_open()
     }
 
-    /// Offers `mail`, meets `gate` once when the relay has taken the whole text, hands over the
-    /// terminator when it passes, and waits for the answer.
+    /// Offers `mail` and writes its text. Then asks `gate` once, writes the terminator if the gate lets the email pass,
+    /// and waits for the answer.
     pub async fn deliver(&mut self, mail: &Email, gate: &mut dyn Gate, patience: &Deadlines) -> DialogueResult {
         let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, patience)).catch_unwind().await;
         let verdict = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
@@ -137,8 +137,7 @@ impl Session {
         verdict
     }
 
-    /// Says QUIT and waits a moment for the farewell. Only for a session between emails, which is the
-    /// only kind its owner can hold.
+    /// Sends QUIT and waits shortly for the answer. Only for a session between two emails: its owner can hold no other.
     pub async fn quit(mut self) {
         if self.is_open() {
             let farewell = async {
@@ -150,7 +149,8 @@ impl Session {
         }
     }
 
-    /// A session that was idle and turns out to be closed at its next MAIL was closed politely.
+    /// Returns the result of a lost dialogue. If an idle session turns out to be closed at its next MAIL, the relay
+    /// closed it while it was idle.
     fn lost(&self, cause: Cause) -> DialogueResult {
         let gone = matches!(cause, Cause::Closed | Cause::Io(_));
         if self.stream.stage() == Stage::Mail && gone && self.emails > 1 {
@@ -213,7 +213,7 @@ impl Session {
         Ok(())
     }
 
-    /// MAIL, RCPT and DATA in one write (RFC 2920), then their answers in order.
+    /// Sends MAIL, RCPT and DATA in one write (RFC 2920), then reads their answers in order.
     async fn offer_at_once(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
         let reset = if self.needs_reset { Rset.to_string() } else { String::new() };
         let group = [&reset, &offer.mail, &offer.rcpt, &offer.data].map(String::as_str).concat();
@@ -229,7 +229,7 @@ impl Session {
         }
         let (rcpt, data) = match self.hear_rest().await {
             Ok(rest) => rest,
-            // The first refusal is an answer, whatever happened to the others.
+            // The refused MAIL is an answer, even if the other answers are missing.
             Err(_) if mail.class() >= 4 => {
                 self.stream.close();
                 return self.refuse(Stage::Mail, &mail);
@@ -239,14 +239,14 @@ impl Session {
         self.judge(&mail, &rcpt, data.as_ref()).await
     }
 
-    /// The answers to RCPT and DATA; none to DATA when the first one closed the session.
+    /// Reads the answers to RCPT and DATA. `None` for DATA if the session was closed after the first answer.
     async fn hear_rest(&mut self) -> Result<(Reply, Option<Reply>), Cause> {
         let rcpt = self.hear(Stage::Rcpt).await?;
         crash::point("smtp.after-rcpt");
         if rcpt.class() < 4 {
             return Ok((rcpt, Some(self.hear(Stage::Data).await?)));
         }
-        // As above: a refused recipient is an answer even when the relay goes away over it.
+        // As above: a refused recipient is an answer even if the relay closes the connection after it.
         let data = if rcpt.code == 421 { None } else { self.hear(Stage::Data).await.ok() };
         if data.is_none() {
             self.stream.close();
@@ -254,7 +254,7 @@ impl Session {
         Ok((rcpt, data))
     }
 
-    /// The first refusal in order counts; a text without a recipient ends with a lone dot.
+    /// Returns the first refusal in order. If DATA was accepted without a recipient, the text is ended by a lone dot.
     async fn judge(&mut self, mail: &Reply, rcpt: &Reply, data: Option<&Reply>) -> Result<Offered, Cause> {
         let wanted = data.is_some_and(|data| data.class() == 3);
         let refused = [(Stage::Mail, mail), (Stage::Rcpt, rcpt)].into_iter().find(|(_, reply)| reply.class() != 2);
@@ -268,13 +268,14 @@ impl Session {
         if wanted && rcpt.class() >= 4 {
             self.dot_for_nobody(rcpt).await;
         } else if wanted {
-            // RCPT taken without a MAIL: a dot might land somewhere. Leave instead.
+            // RCPT was accepted although MAIL was not. A dot might deliver to that recipient, so close the connection
+            // instead.
             self.stream.close();
         }
         self.negative(stage, reply)
     }
 
-    /// One command, one answer.
+    /// Sends one command at a time and reads its answer.
     async fn offer_stepwise(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
         if self.needs_reset {
             within(self.timeouts.mail, self.stream.command(&Rset.to_string())).await?;
@@ -326,8 +327,9 @@ impl Session {
         self.refuse(stage, reply)
     }
 
-    /// A 421 in a session that was used before is how relays end it (RFC 5321 3.8): after so many messages, when idle, at a
-    /// restart. It says nothing of this message, unless it says "too fast" or "too much".
+    /// Handles a negative answer. Relays use 421 to end a session that was used before: after a number of messages,
+    /// when idle, or at a restart (RFC 5321 3.8). It says nothing about this message, unless it says "too fast" or "too
+    /// much".
     fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
         let verdict = DialogueResult::refused(&self.rules, stage, reply);
         if reply.code == 421 {
@@ -342,7 +344,7 @@ impl Session {
         Ok(Offered::Refused(Box::new(verdict)))
     }
 
-    /// What the relay says to it changes nothing; without an answer the session is of no more use.
+    /// Sends a lone dot. The relay's answer changes nothing. Without an answer the session is closed.
     async fn dot_for_nobody(&mut self, refusal: &Reply) {
         let limit = self.timeouts.quit;
         if within(limit, self.stream.dot_for_nobody(refusal)).await.is_err() {

@@ -1,20 +1,20 @@
-//! An email's text on its way to the wire: dot stuffing (RFC 5321 4.5.2).
+//! Prepares an email's text for the wire: dot stuffing (RFC 5321 4.5.2).
 //!
-//! Made by the envelope, written by the stream. It promises that a text which could end early, here or
-//! at a relay that reads line ends less strictly, does not come to be. It looks at each byte of each
-//! mail, and copies only the few texts that need a dot or a last line end.
+//! The envelope makes the text, the stream writes it. Invariant: no text can end early, neither here nor at a relay
+//! that accepts other line ends. This code reads each byte of each email, and copies only the few texts that need a dot
+//! or a last line end.
 
 use std::borrow::Cow;
 
-/// A text as it goes over the wire: lines that begin with a dot have one more, and it ends with
-/// CRLF. Only [`Stuffed::new`] makes one, so no value of this type contains a terminator.
+/// A text as it is written to the wire: lines that begin with a dot have one more, and the text ends with CRLF. Only
+/// [`Stuffed::new`] makes one, so no value of this type contains a terminator.
 #[derive(Debug)]
 pub(crate) struct Stuffed<'a>(Cow<'a, [u8]>);
 
 impl<'a> Stuffed<'a> {
-    /// Stuffs `text`; borrows it when there is nothing to do. `None` when a CR or LF stands alone:
-    /// some servers take those for line ends, and a lone-LF dot line would let one email end early
-    /// and smuggle in another.
+    /// Stuffs `text`, or borrows it if nothing has to change. Returns `None` if it has a CR or LF that is not part of a
+    /// CRLF. Some servers accept those as line ends: a line of one dot with such ends could end the email early and
+    /// smuggle in another.
     pub fn new(text: &'a [u8]) -> Option<Stuffed<'a>> {
         let lone = count_pairs(text, |first, second| (first == b'\r') != (second == b'\n'));
         if lone > 0 || text.first() == Some(&b'\n') || text.last() == Some(&b'\r') {
@@ -39,14 +39,14 @@ impl<'a> Stuffed<'a> {
         Some(Stuffed(Cow::Owned(wire)))
     }
 
-    /// The text in pieces of at most `bytes`, each to be written within one time-out.
+    /// Returns the text in pieces of at most `bytes`. Each is written within one time-out.
     pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
         self.0.chunks(bytes.max(1)).map(Piece)
     }
 }
 
-/// How many neighbours pass `test`. Sums of 255 fit a byte, so the compiler counts 16 at a time: this
-/// looks at each byte of each mail.
+/// Returns how many pairs of neighbours pass `test`. Sums of 255 fit a byte, so the compiler counts 16 at a time. This
+/// matters because it reads each byte of each email.
 fn count_pairs(text: &[u8], test: impl Fn(u8, u8) -> bool) -> usize {
     let next = text.get(1..).unwrap_or_default();
     let chunks = text.chunks(255).zip(next.chunks(255));
@@ -58,7 +58,7 @@ fn count_pairs(text: &[u8], test: impl Fn(u8, u8) -> bool) -> usize {
 pub(crate) struct Piece<'a>(&'a [u8]);
 
 impl<'a> Piece<'a> {
-    /// As they go over the wire.
+    /// The bytes for the wire.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }

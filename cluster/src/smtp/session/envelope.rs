@@ -1,10 +1,9 @@
-//! An email as the dialogue takes it, and the commands that offer it.
+//! An email as the dialogue gets it, and the SMTP commands that offer it.
 //!
-//! [`Email`] is made by the claim worker; the rest is called by the dialogue. The commands are worded by
-//! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
-//! can be offered to no relay is refused here, before a byte is written, with the code that a
-//! relay would have used; such texts begin with "not offered:". What another relay may take is
-//! [`DialogueResult::NoSmtpUtf8`].
+//! The claim worker makes an [`Email`]; the dialogue calls the rest. lettre writes the commands from parsed addresses,
+//! so that nothing in a recipient list can end a line. An email that no relay can accept is refused here before a byte
+//! is written, with the code that a relay would have used; such texts begin with "not offered:". If another relay may
+//! accept it, the result is [`DialogueResult::NoSmtpUtf8`].
 
 use std::panic::catch_unwind;
 
@@ -28,23 +27,23 @@ pub struct Email {
     pub from: String,
     /// The recipient in its wire form.
     pub to: String,
-    /// Headers, empty line, body; every line ends with CRLF. Dots are stuffed later.
+    /// Headers, empty line, body. Every line ends with CRLF. Dots are stuffed later.
     pub data: Vec<u8>,
-    /// What a relay that offers DSN gets; none: nothing.
+    /// DSN parameters, for relays that offer DSN. `None`: none are sent.
     pub dsn: Option<Dsn>,
 }
 
 impl Email {
-    /// Is an address in envelope or header beyond ASCII? Bodies never are: composing encodes them.
+    /// True if an address in the envelope or header is not ASCII. Bodies always are: composing encodes them.
     pub fn needs_smtputf8(&self) -> bool {
         !self.to.is_ascii() || !self.from.is_ascii() || !self.data.is_ascii()
     }
 }
 
-/// Parameters of RFC 3461 for one mail.
+/// Parameters of RFC 3461 for one email.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dsn {
-    /// The envelope id, at most 100 bytes of printable ASCII; relays log it and return it in notifications.
+    /// Envelope id, at most 100 bytes of printable ASCII. Relays log it and return it in notifications.
     pub envelope_id: String,
     /// When the sender gets a notification.
     pub notify: Notify,
@@ -68,25 +67,25 @@ impl Notify {
     }
 }
 
-/// What the relay said in its answer to EHLO that matters here.
+/// Extensions that the relay offered in its answer to EHLO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// It accepted EHLO. After HELO a relay offers nothing, whatever it has.
+    /// True if the relay accepted EHLO. After HELO a relay offers nothing, whatever it supports.
     pub by_ehlo: bool,
-    /// MAIL, RCPT and DATA may go in one write (RFC 2920).
+    /// True if MAIL, RCPT and DATA may be sent in one write (RFC 2920).
     pub pipelining: bool,
-    /// Addresses beyond ASCII (RFC 6531), with the 8BITMIME that their headers need.
+    /// True if the relay supports addresses beyond ASCII (RFC 6531), and 8BITMIME, which their headers need.
     pub utf8: bool,
-    /// ENVID and NOTIFY (RFC 3461).
+    /// True if the relay supports ENVID and NOTIFY (RFC 3461).
     pub dsn: bool,
-    /// `SIZE` may stand at MAIL (RFC 1870), and the largest message in bytes; zero: no limit is named.
+    /// Maximum size of a message in bytes (RFC 1870); zero: no limit is named. `None`: MAIL may not have a `SIZE`.
     pub size: Option<u64>,
-    /// Transactions that one session may have (`LIMITS MAILMAX`, RFC 9422).
+    /// Maximum number of transactions in one session (`LIMITS MAILMAX`, RFC 9422). `None`: no limit is named.
     pub mails_max: Option<u32>,
 }
 
 impl Offers {
-    /// Reads the lines of the answer to EHLO behind the first one.
+    /// Parses the lines after the first one of the answer to EHLO.
     pub(crate) fn read(extensions: &[String]) -> Offers {
         let words = |keyword: &str| {
             extensions.iter().find_map(|line| {
@@ -120,12 +119,12 @@ pub(crate) struct PreparedEmail<'a> {
 }
 
 impl<'a> PreparedEmail<'a> {
-    /// Words the commands.
+    /// Writes the commands for an email.
     ///
     /// # Errors
-    /// A verdict of our own: nothing was written.
+    /// Returns a refusal by this node itself: nothing was written.
     pub fn new(mail: &'a Email, offers: Offers) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
-        // lettre has panicked on input before; at this border a panic is a refusal of the mail.
+        // lettre has panicked on input before. Here a panic becomes a refusal of the email.
         let worded = catch_unwind(|| PreparedEmail::word(mail, offers));
         worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", RefusalScope::Content)))
     }
@@ -180,8 +179,8 @@ fn parameters(mail: &Email, offers: Offers) -> Result<Vec<MailParameter>, Box<Di
     Ok(parameters)
 }
 
-/// Parses an address of at most 320 bytes (RFC 5321 4.5.3.1) without control characters, which
-/// lettre's grammar lets through inside quotes.
+/// Parses an address of at most 320 bytes (RFC 5321 4.5.3.1). Control characters are refused, since lettre's grammar
+/// accepts them inside quotes.
 fn address(text: &str) -> Option<Address> {
     if text.len() > 320 || text.chars().any(char::is_control) {
         return None;
@@ -190,13 +189,13 @@ fn address(text: &str) -> Option<Address> {
 }
 
 impl DialogueResult {
-    /// No relay of the pool offers what sender or header need: a refusal of our own, about the content.
+    /// Refusal by this node itself, because of the content: no relay of the pool offers what sender or header need.
     pub fn sender_needs_smtputf8() -> DialogueResult {
         *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", RefusalScope::Content)
     }
 
-    /// No relay of the pool offers what an address needs, and at least one of them refused EHLO: a refusal of our
-    /// own that is tried again.
+    /// Refusal by this node itself that is tried again: no relay of the pool offers what an address needs, and at least
+    /// one of them refused EHLO.
     pub fn smtputf8_is_not_known() -> DialogueResult {
         let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
         *not_offered(Stage::Mail, 450, text, RefusalScope::Greylisted)

@@ -1,33 +1,33 @@
-//! The last check before an email leaves (P5): the claim worker knows whether it may leave, the stream knows when.
+//! The last check before an email leaves (P5). The claim worker decides if the email may leave; the stream decides
+//! when.
 //!
-//! The claim worker implements [`Gate`]. The stream asks it exactly once an email, immediately before it hands the first
-//! byte of the terminator to the transport. Between the answer and that write nothing is awaited.
+//! The claim worker implements [`Gate`]. The stream asks it exactly once for each email, immediately before it passes
+//! the first byte of the terminator to the transport. Nothing is awaited between the gate's answer and that write.
 
 use thiserror::Error;
 
-/// Asked once an email, in the dialogue's task.
+/// Decides if an email may leave. Asked once for each email, in the dialogue's task.
 ///
 /// # Contract
-/// - `pass` is synchronous and short: it reads the applied state under a lock and, when it lets the
-///   mail pass, has appended `begin` to the journal before it returns. It never blocks on a network.
-/// - When it answers `Pass`, the terminator is handed over at once. When it answers `Closed`, no byte of
-///   it is written, and the socket is closed.
-/// - A panic inside it counts as shut: nothing was written.
+/// - `pass` is synchronous and short. It reads the applied state under a lock. Before it answers `Pass` it has appended
+///   `begin` to the journal. It never blocks on a network.
+/// - After `Pass` the terminator is written at once. After `Closed` no byte of it is written, and the socket is closed.
+/// - A panic inside it counts as closed: nothing was written.
 pub trait Gate: Send {
-    /// May this email leave now?
+    /// Returns `Pass` if this email may leave now.
     fn pass(&mut self) -> GateAnswer;
 }
 
-/// What the gate says.
+/// Answer of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateAnswer {
-    /// Hand it over.
+    /// The email may leave: write the terminator.
     Pass,
-    /// Do not.
+    /// The email may not leave: write nothing more.
     Closed(GateRefusal),
 }
 
-/// Why a gate stayed shut: the questions of P5, in the order in which it asks them.
+/// Reason why a gate did not let an email pass: the checks of P5, in the order in which the gate makes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum GateRefusal {
     /// The recipient is no longer in the claim.
@@ -36,26 +36,26 @@ pub enum GateRefusal {
     /// The run is paused.
     #[error("the run is paused")]
     RunPaused,
-    /// The run was cancelled, or is over.
+    /// The run was cancelled or has ended.
     #[error("the run has ended")]
     RunEnded,
     /// The node lease has run out (P9).
     #[error("the node's lease is over")]
     LeaseOver,
-    /// The run's deadline has passed, or the row was not begun in time (P12).
+    /// The run's deadline has passed, or the claim was not begun in time (P12).
     #[error("past the deadline")]
     PastDeadline,
     /// The recipient opted out.
     #[error("opted out")]
     OptedOut,
-    /// `begin` could not be journaled (P11).
+    /// `begin` could not be written to the journal (P11).
     #[error("the journal failed")]
     JournalFailed,
-    /// The journal has a `begin` of this recipient in this row already: a defect. The first hand-off may be under way,
-    /// so nothing is known of the recipient (P5).
+    /// The journal already has a `begin` of this recipient in this claim, which is a bug. The first hand-off may be
+    /// running, so nothing is known of the recipient (P5).
     #[error("handed off before")]
     BegunBefore,
-    /// The node is going down.
+    /// The node is stopping.
     #[error("stopping")]
     Stopping,
 }

@@ -1,80 +1,79 @@
-//! Reply lines: bytes from a relay in, whole SMTP replies out.
+//! Reply lines: collects bytes from a relay and returns whole SMTP replies.
 //!
-//! Called by the stream alone. It promises to be tolerant in what RFC 5321 4.2.1 asks a client to
-//! tolerate (a bare `250`, unknown second and third digits, any text) and in what relays do besides
-//! (bytes that are not UTF-8, a lone LF at the end of a line), and strict where a guess could turn
-//! one answer into another: a line without a code, or a reply whose lines disagree, is no reply.
-//! It keeps at most [`MAX_REPLY_BYTES`] whatever the peer sends. What a reply *means* is not
-//! decided here.
+//! Only the stream calls it. It tolerates what RFC 5321 4.2.1 asks a client to tolerate (a bare `250`, unknown second
+//! and third digits, any text) and what relays do besides (bytes that are not UTF-8, a lone LF at the end of a line).
+//! It is strict where a guess could turn one answer into another: a line without a code, or a reply whose lines
+//! disagree, is no reply. It keeps at most [`MAX_REPLY_BYTES`], whatever the peer sends. It does not decide what a
+//! reply means.
 
 use super::cause::Cause;
 
-/// The longest reply that is read, all its lines together. RFC 5321 4.5.3.1.5 allows 512 octets a
-/// line; the longest EHLO answers seen have some 20 lines.
+/// Maximum size of a reply in bytes, all its lines together. RFC 5321 4.5.3.1.5 allows 512 octets a line; the longest
+/// known EHLO answers have about 20 lines.
 pub const MAX_REPLY_BYTES: usize = 16 * 1024;
 
 /// One whole reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The three digits, 200 to 599.
+    /// Code of three digits, 200 to 599.
     pub code: u16,
-    /// The text without codes, control characters replaced, its lines separated by LF.
+    /// Text without the codes. Control characters are replaced, and lines are separated by LF.
     pub text: String,
 }
 
 impl Reply {
-    /// The first digit, which decides when the rest is unknown: 2 to 5.
+    /// Returns the first digit, 2 to 5, which decides if the other digits are unknown.
     pub fn class(&self) -> u16 {
         self.code / 100
     }
 
-    /// The code and the beginning of the text, for people.
+    /// Returns the code and the beginning of the text, for messages.
     pub fn summary(&self) -> String {
         let text: String = self.text.replace('\n', " ").chars().take(120).collect();
         format!("{} {text}", self.code)
     }
 }
 
-/// Collects bytes until they make a reply. After an error it is not to be used again: no reader can
-/// say where the next reply would begin.
+/// Collects bytes until they make a reply. After an error it must not be used again: the start of the next reply is
+/// unknown.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyLines {
     unread: Vec<u8>,
-    /// Bytes of lines of the present reply that are already in `text`.
+    /// Number of bytes of the current reply that are already in `text`.
     consumed: usize,
     code: Option<u16>,
     text: String,
 }
 
 impl ReplyLines {
-    /// Takes bytes as they came.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
 
-    /// False when so much is held unread that the peer had better wait.
+    /// False if so many bytes are unread that no more should be read from the peer.
     pub fn has_room(&self) -> bool {
         self.unread.len() < MAX_REPLY_BYTES
     }
 
-    /// True while bytes are held that no reply was made of.
+    /// True if it has bytes that belong to no complete reply.
     pub fn has_surplus(&self) -> bool {
         !self.unread.is_empty() || self.consumed > 0
     }
 
-    /// The surplus, for people.
+    /// Returns the beginning of these bytes, for messages.
     pub fn surplus(&self) -> String {
         let shown = self.unread.get(..80).unwrap_or(&self.unread);
         format!("unasked: {}", String::from_utf8_lossy(shown).escape_debug())
     }
 
-    /// True when the surplus is a 421, or may become one.
+    /// True if these bytes are a 421 or may become one.
     pub fn surplus_is_farewell(&self) -> bool {
         let seen = self.unread.get(..3).unwrap_or(&self.unread);
         b"421".starts_with(seen)
     }
 
-    /// The next whole reply, or `None` when more bytes are needed.
+    /// Returns the next whole reply. `None`: more bytes are needed.
     ///
     /// # Errors
     /// `ReplyTooLong` and `Malformed`; both are final.
@@ -97,7 +96,7 @@ impl ReplyLines {
         Ok(None)
     }
 
-    /// Adds one line to the present reply; the code when it was the last one.
+    /// Adds one line to the current reply. Returns the code if it was the last line.
     fn take_line(&mut self, line: &[u8]) -> Result<Option<u16>, Cause> {
         let malformed = || Cause::Malformed(String::from_utf8_lossy(line).chars().take(80).collect());
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -130,7 +129,8 @@ fn code_of(digits: &[u8]) -> Option<u16> {
     Some(digit(class) * 100 + digit(second) * 10 + digit(third))
 }
 
-/// The text goes into journals, logs and consoles: nothing in it may move a cursor.
+/// Appends `bytes` without control characters: the text goes to journals, logs and consoles, where it must not move a
+/// cursor.
 fn push_clean(text: &mut String, bytes: &[u8]) {
     for character in String::from_utf8_lossy(bytes).chars() {
         text.push(if character.is_control() { ' ' } else { character });

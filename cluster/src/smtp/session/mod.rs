@@ -1,4 +1,4 @@
-//! One SMTP session with a relay: connect, TLS, login, and one email after the other up to the answer of each.
+//! One SMTP session with a relay: connect, TLS, login, then one email after the other, each until its answer.
 
 pub(crate) mod auth;
 pub mod cause;

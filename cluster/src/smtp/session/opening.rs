@@ -1,12 +1,12 @@
-//! Opening a session: handshake, banner, EHLO, STARTTLS, AUTH, in the order that the target asks for.
+//! Opens a session: TLS handshake, banner, EHLO, STARTTLS, AUTH, in the order that the target requires.
 //!
-//! Called by the dialogue, once a session. It promises that a session which was to be encrypted is: TLS
-//! that the relay does not offer, or that fails, ends the opening, and nothing falls back. What a peer (or
-//! an attacker between) wrote in the clear behind its 220 to STARTTLS ends it too: it would pass for an answer
-//! given under encryption (CVE-2011-0411). Credentials are read after the encryption stands, and go over
-//! it. Each step is bounded by its own time-out and by the caller's patience.
+//! The dialogue calls it once for each session. A session that should be encrypted never falls back to plain text:
+//! missing or failed TLS ends the opening. So do bytes that arrive in the clear after the 220 to STARTTLS: an attacker
+//! could have written them, and they would pass for an encrypted answer (CVE-2011-0411). Credentials are read after the
+//! encryption is established and sent over it; only a relay on this machine may get them in the clear. Each step is
+//! limited by its time-out and by the caller's deadlines.
 //!
-//! Not lettre's `starttls`: that would put our stream, and the gate, below TLS.
+//! lettre's `starttls` is not used: it would put this module's stream, and the gate, below TLS.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -23,10 +23,10 @@ use super::stream::{ByteStream, Stage, Stream};
 use super::target::Target;
 use crate::smtp::replies::verdict::DialogueResult;
 
-/// What one opening works with.
+/// Inputs and findings of one opening.
 pub(crate) struct SessionOpening<'a> {
     pub target: &'a Target,
-    /// Our own end of the connection.
+    /// This node's address on the connection, if it has one.
     pub local: Option<IpAddr>,
     pub timeouts: &'a Timeouts,
     pub patience: &'a Deadlines,
@@ -39,7 +39,7 @@ impl SessionOpening<'_> {
     /// Opens a session over a connected transport.
     ///
     /// # Errors
-    /// The verdict for the email that wanted the session; the connection is closed then.
+    /// Returns the result for the email that wanted the session. The connection is then closed.
     pub async fn open(mut self, plain: Box<dyn ByteStream>) -> Step<(Stream, Offers)> {
         let transport = match self.target.tls() {
             Tls::Implicit(_) => self.encrypt(plain).await?,
@@ -61,11 +61,11 @@ impl SessionOpening<'_> {
         Ok((stream, offers))
     }
 
-    /// Answers whether the relay took EHLO.
+    /// Sends EHLO, or HELO if the relay refuses EHLO. Returns true if the relay accepted EHLO.
     async fn hello(&mut self, stream: &mut Stream) -> Step<bool> {
         let name = self.target.hello_name(self.local);
         let mut reply = self.ask(stream, Stage::Ehlo, &format!("EHLO {name}\r\n"), self.timeouts.ehlo).await?;
-        // RFC 5321 3.2: a server that does not know EHLO is greeted the old way, and offers nothing.
+        // RFC 5321 3.2: a server that does not know EHLO gets HELO, and offers no extensions.
         let by_ehlo = !matches!(reply.code, 500 | 502 | 504);
         if !by_ehlo {
             reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.ehlo).await?;
@@ -124,7 +124,7 @@ impl SessionOpening<'_> {
             let reply = self.hear(stream, Stage::Auth, line, self.timeouts.auth).await;
             let mut reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             if mechanism == Mechanism::Xoauth2 && reply.class() == 3 {
-                // It says what is wrong with the token, and refuses after an empty answer.
+                // The relay's 334 says what is wrong with the token. It sends the refusal after an empty answer.
                 let refusal = self.hear(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
                 reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             }
@@ -139,7 +139,7 @@ impl SessionOpening<'_> {
         self.hear(stream, stage, command, limit).await.map_err(|cause| lost(stage, cause))
     }
 
-    /// Writes a command, if there is one, and reads the answer.
+    /// Writes a command, unless it is empty, and reads the answer.
     async fn hear(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Result<Reply, Cause> {
         stream.at(stage);
         let asked = async {
@@ -151,7 +151,7 @@ impl SessionOpening<'_> {
         self.patience.bound(limit, asked).await?
     }
 
-    /// A 4yz or 5yz is a refusal; anything else but `class` does not fit the question.
+    /// Returns the reply if it has `class`. A 4yz or 5yz is a refusal; any other class does not fit the command.
     fn expect(&self, stage: Stage, reply: Reply, class: u16) -> Step<Reply> {
         match reply.class() {
             found if found == class => Ok(reply),

@@ -1,30 +1,30 @@
-//! What an opening learns on its way: kept for `relay test`, thrown away by the pool.
+//! Findings of an opening: used by `relay test`, dropped by the pool.
 //!
-//! Filled by the opening step by step, so that what was heard before a failure is known after it. Texts
-//! are the relay's, cleaned of control characters.
+//! The opening fills it step by step, so that findings before a failure are kept. Texts come from the relay, with
+//! control characters removed.
 
 use super::auth::Mechanism;
 
-/// What was learned of a relay.
+/// Findings about a relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// The first line of its greeting, without the code.
+    /// First line of its greeting, without the code.
     pub banner: String,
-    /// Its EHLO keywords with their parameters; after STARTTLS those of the second EHLO.
+    /// EHLO keywords with their parameters; after STARTTLS those of the second EHLO.
     pub extensions: Vec<String>,
-    /// The encryption, once the handshake is done.
+    /// The encryption. `None` before the handshake is done.
     pub encryption: Option<Encryption>,
-    /// How we said who we are, once the relay has taken it.
+    /// Mechanism of the login. `None` before the relay has accepted the login.
     pub mechanism: Option<Mechanism>,
 }
 
-/// An encrypted connection, for people.
+/// Properties of an encrypted connection, for display.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encryption {
-    /// `TLS 1.3`, say.
+    /// Protocol version, for example `TLS 1.3`.
     pub version: String,
-    /// The subject of the relay's certificate; empty where it has none.
+    /// Subject of the relay's certificate. Empty if there is none.
     pub subject: String,
-    /// When that certificate ends, in seconds since 1970; 0 where it has none.
+    /// Expiry of that certificate, in seconds since 1970. 0 if there is none.
     pub expires_at_s: i64,
 }

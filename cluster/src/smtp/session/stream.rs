@@ -1,12 +1,14 @@
-//! The only place where bytes go to a relay, and where the gate stands (P3, P5). It sits above TLS and knows no time.
+//! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
-//! - A command is written outside an email's text only, and a text only as `Stuffed`, which cannot contain a line of one
-//!   dot. So exactly one function ends a text, `Stream::hand_over`, and it asks the gate exactly once.
-//! - The [`Stage`] is at least what the peer may know: it moves to `DotHanded` *before* the first byte of the terminator.
-//! - Bytes that arrive unasked before the gate end the dialogue: answers could not be matched to questions any more.
+//! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
+//!   line of one dot. So exactly one function can end a text, `Stream::hand_over`, and it asks the gate exactly once.
+//! - The [`Stage`] is at least what the relay may know: it changes to `DotHanded` before the first byte of the
+//!   terminator.
+//! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
 //!
-//! Text does not go through lettre: its two writes would make the gate guess, it appends an empty line to each text, refuses
-//! replies that RFC 5321 4.2.1 tolerates, reads lines without bound, and has one error before and after the dot.
+//! lettre does not write the text: its two writes would leave no exact place for the gate, it appends an empty line,
+//! refuses replies that RFC 5321 4.2.1 tolerates, reads lines without limit, and has one error for before and after the
+//! dot.
 
 use std::{
     io,
@@ -27,42 +29,42 @@ use super::lines::{Reply, ReplyLines};
 
 /// A connected byte stream to a relay: TCP, TLS over TCP, or a simulated one.
 ///
-/// Its flush is ready once what was written is with the network and more would be taken at once. The gate is asked
-/// then and not before, so that no time passes between its answer and the write of the terminator. TLS flushes what is
-/// below it, so it keeps the promise of that.
+/// Its flush is ready when all written bytes are with the network and more bytes would be accepted at once. The gate is
+/// asked only then, so that no time passes between its answer and the write of the terminator. TLS flushes the stream
+/// below it, so it gives the same guarantee.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// How far a dialogue is. Ordered; each is entered before its first byte is written.
+/// Progress of a dialogue. Ordered; each stage is entered before its first byte is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Resolving and connecting.
     Connect,
-    /// STARTTLS written, or TLS being shaken hands on. With STARTTLS it comes after a first EHLO, and a
-    /// second one follows.
+    /// STARTTLS was written, or the TLS handshake runs. With STARTTLS this stage follows a first EHLO, and a second
+    /// EHLO follows it.
     Tls,
-    /// Waiting for the greeting.
+    /// Waiting for the relay's greeting.
     Banner,
-    /// EHLO written.
+    /// EHLO was written.
     Ehlo,
-    /// AUTH written.
+    /// AUTH was written.
     Auth,
-    /// MAIL written (with RCPT and DATA where the relay takes them together).
+    /// MAIL was written, with RCPT and DATA if the relay accepts them together.
     Mail,
-    /// MAIL is answered; RCPT is next to be answered.
+    /// MAIL was answered; RCPT is answered next.
     Rcpt,
-    /// RCPT is answered; DATA is next to be answered.
+    /// RCPT was answered; DATA is answered next.
     Data,
     /// The text is being written.
     Body,
-    /// The terminator may be on its way: without an answer, in doubt.
+    /// The terminator may have been sent: without an answer the email is in doubt.
     DotHanded,
-    /// The final dot has a whole answer; the session is between emails.
+    /// The final dot was answered completely; the session is between two emails.
     Answered,
 }
 
 impl Stage {
-    /// All of them, in order.
+    /// All stages, in order.
     pub const ALL: [Stage; 11] = [
         Stage::Connect,
         Stage::Tls,
@@ -78,22 +80,22 @@ impl Stage {
     ];
 }
 
-/// The end of a text (RFC 5321 4.1.1.4); the CRLF before it belongs to the text's last line.
+/// End of a text (RFC 5321 4.1.1.4). The CRLF before it belongs to the text's last line.
 const TERMINATOR: &[u8] = b".\r\n";
 
-/// The size of one read. Four pipelined replies are some 200 bytes.
+/// Size of one read in bytes. Four pipelined replies have about 200 bytes.
 const READ_BYTES: usize = 2048;
 
-/// The connection with its stage and its half-read replies.
+/// The connection with its stage and its incomplete replies.
 pub(crate) struct Stream {
-    /// `None` once closed: nothing can be read or written any more.
+    /// `None` after the close: nothing can be read or written any more.
     transport: Option<Box<dyn ByteStream>>,
     replies: ReplyLines,
     stage: Stage,
 }
 
 impl Stream {
-    /// Takes a connected transport, before its banner.
+    /// Returns a stream on a connected transport, before its banner.
     pub fn new(transport: Box<dyn ByteStream>) -> Stream {
         Stream { transport: Some(transport), replies: ReplyLines::default(), stage: Stage::Banner }
     }
@@ -102,7 +104,7 @@ impl Stream {
         self.stage
     }
 
-    /// The question that is next to be answered. Only the stages of commands can be set.
+    /// Sets the command that is answered next. Only the stages of commands can be set.
     pub fn at(&mut self, stage: Stage) {
         let in_text = matches!(self.stage, Stage::Body | Stage::DotHanded);
         debug_assert!(stage <= Stage::Data && !in_text, "the stages of a text are this file's own");
@@ -111,10 +113,10 @@ impl Stream {
         }
     }
 
-    /// Gives the transport back, for TLS to take. Only when nothing was read beyond the last answer.
+    /// Returns the transport, for TLS to use. Only if nothing was read after the last answer.
     ///
     /// # Errors
-    /// `OutOfStep` when something was, `Closed` when there is none.
+    /// `OutOfStep` if more was read, `Closed` if the transport was closed.
     pub fn into_transport(self) -> Result<Box<dyn ByteStream>, Cause> {
         if self.replies.has_surplus() {
             return Err(Cause::OutOfStep(self.replies.surplus()));
@@ -122,7 +124,7 @@ impl Stream {
         self.transport.ok_or(Cause::Closed)
     }
 
-    /// Closes the socket. What was written and not ended is no mail for the peer.
+    /// Closes the socket. For the relay, a text without its terminator is not an email.
     pub fn close(&mut self) {
         self.transport = None;
     }
@@ -131,11 +133,11 @@ impl Stream {
         self.transport.is_none()
     }
 
-    /// Writes commands as they stand. While the peer does not take more, its answers to the first
-    /// ones are read: two that only write to each other would wait for ever (RFC 2920 3.1).
+    /// Writes commands unchanged. While the relay accepts no more bytes, its answers to the first commands are read: if
+    /// both sides only wrote, they would wait for ever (RFC 2920 3.1).
     ///
     /// # Errors
-    /// When the transport fails, or when a text was begun: a command would become part of it.
+    /// Fails if the transport fails, or if a text was begun: the command would become part of it.
     pub async fn command(&mut self, text: &str) -> Result<(), Cause> {
         if matches!(self.stage, Stage::Body | Stage::DotHanded) {
             return Err(Cause::OutOfStep("a command inside a text".to_owned()));
@@ -152,13 +154,12 @@ impl Stream {
         Ok(())
     }
 
-    /// The next whole reply. Cancel-safe: what was read stays.
+    /// Returns the next whole reply. Cancel-safe: bytes that were read are kept.
     pub async fn reply(&mut self) -> Result<Reply, Cause> {
         poll_fn(|cx| self.poll_reply(cx)).await
     }
 
-    /// Writes a piece of the text, and watches for unasked bytes whenever the peer
-    /// does not take more.
+    /// Writes a piece of the text. Fails on unexpected bytes, which it looks for whenever the relay accepts no more.
     pub async fn text(&mut self, piece: Piece<'_>) -> Result<(), Cause> {
         if !matches!(self.stage, Stage::Data | Stage::Body) {
             return Err(Cause::OutOfStep("a text before 354".to_owned()));
@@ -172,18 +173,19 @@ impl Stream {
         .await
     }
 
-    /// **The gate.** Waits until the transport takes more bytes, meets `gate` once and, when it lets the email pass,
-    /// hands the terminator to the transport in the same poll. `Ok(Some)` says why it stayed shut: then nothing was written, and
-    /// the connection is closed, as it is when replies are out of step before the gate.
+    /// **The gate.** Waits until the transport accepts more bytes, then asks `gate` once. If the gate lets the email
+    /// pass, passes the terminator to the transport in the same poll. `Ok(Some)` is the reason why it does not pass:
+    /// then nothing was written, and the connection is closed. It is also closed if replies are out of step before the
+    /// gate.
     ///
-    /// Once the gate has passed, every error leaves the stage at `DotHanded`: even a write that
-    /// failed at its first byte, since a transport that encrypts may have taken it before it failed.
+    /// After the gate has passed, every error leaves the stage at `DotHanded`. This includes a write that failed at its
+    /// first byte, since a transport that encrypts may have accepted the byte before it failed.
     pub async fn hand_over(&mut self, gate: &mut dyn Gate) -> Result<Option<GateRefusal>, Cause> {
         if self.stage != Stage::Body {
             return Err(Cause::OutOfStep("a terminator without a text".to_owned()));
         }
         let mut rest = TERMINATOR;
-        // Unconstrained: tokio's budget for a task must not push the write into a later poll.
+        // Unconstrained: tokio's cooperative budget must not delay the write to a later poll.
         unconstrained(poll_fn(|cx| {
             if self.stage == Stage::Body {
                 if let Some(cause) = self.poll_unasked(cx) {
@@ -203,8 +205,8 @@ impl Stream {
         .await
     }
 
-    /// The whole answer to the final dot. Bytes behind it, other than a farewell (421), mean that it
-    /// may have been the answer to something else, so it is none: in doubt.
+    /// Returns the whole answer to the final dot. If other bytes than a farewell (421) follow it, it may be the answer
+    /// to something else. Then the call fails, and the email is in doubt.
     pub async fn answer(&mut self) -> Result<Reply, Cause> {
         let reply = self.reply().await?;
         if let Some(cause @ Cause::OutOfStep(_)) = self.unasked().await {
@@ -220,9 +222,8 @@ impl Stream {
         Ok(reply)
     }
 
-    /// The lone dot of RFC 2920 3.1: it ends a text that the relay asked for although it had
-    /// refused the only recipient. It is no hand-off and meets no gate: with `refusal` in hand there
-    /// is no recipient to deliver to.
+    /// Sends the lone dot of RFC 2920 3.1. It ends a text that the relay accepted although it had refused the only
+    /// recipient. It is not a hand-off and asks no gate: `refusal` proves that there is no recipient.
     pub async fn dot_for_nobody(&mut self, refusal: &Reply) -> Result<Reply, Cause> {
         if self.stage != Stage::Data || refusal.class() < 4 {
             return Err(Cause::OutOfStep("a dot that could land somewhere".to_owned()));
@@ -232,7 +233,7 @@ impl Stream {
         self.reply().await
     }
 
-    /// What, if anything, is wrong with a connection that should be silent now.
+    /// Returns what is wrong with a connection that should be silent now. `None`: it is silent and open.
     pub async fn unasked(&mut self) -> Option<Cause> {
         poll_fn(|cx| Poll::Ready(self.poll_unasked(cx))).await
     }
@@ -285,7 +286,7 @@ impl Stream {
         Some(Cause::OutOfStep(self.replies.surplus()))
     }
 
-    /// Reads what there is; 0 at the end of the stream.
+    /// Reads the available bytes. Returns 0 at the end of the stream.
     fn poll_feed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Some(transport) = &mut self.transport else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));

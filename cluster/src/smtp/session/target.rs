@@ -1,5 +1,5 @@
-//! Which relay, the name in EHLO, and how the session is secured. Made from the ledger's relay object by the code that
-//! builds the pool; checked once, here.
+//! Address of a relay, the name in EHLO, and the security of the session. The code that builds the pool makes it from
+//! the ledger's relay object. It is checked once, here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,35 +14,36 @@ use super::stream::ByteStream;
 use super::tls::Encryptor;
 use crate::smtp::replies::classification::ReplyRules;
 
-/// A relay's address, our name, and the way in. Valid by construction. Clones share TLS sessions.
+/// A relay's address, this node's name in EHLO, and the relay's access. Valid by construction. Clones share TLS
+/// sessions.
 #[derive(Debug, Clone)]
 pub struct Target {
     host: String,
     port: u16,
-    /// None: the address literal of each connection.
+    /// Name in EHLO. `None`: the address literal of each connection.
     hello_name: Option<String>,
     access: Access,
-    /// What this node may log in with.
+    /// Credentials that this node has.
     store: Arc<CredentialStore>,
-    /// The operator's, for what this relay answers.
+    /// The operator's rules for this relay's answers.
     reply_rules: ReplyRules,
-    /// None: in the clear.
+    /// `None`: the session is not encrypted.
     encryptor: Option<Arc<Encryptor>>,
 }
 
-/// Why a [`Target`] was not made.
+/// Reason why a [`Target`] was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadTarget {
-    /// Empty, longer than 253 bytes, or with characters beyond visible ASCII.
+    /// The host is empty, longer than 253 bytes, or has characters beyond visible ASCII.
     #[error("the relay's host is not a name or an address")]
     Host,
-    /// As above: it stands in the EHLO line.
+    /// The same for the name in EHLO.
     #[error("the greeting name is not a host name")]
     HelloName,
-    /// No certificate could be for it.
+    /// The name cannot be in a certificate.
     #[error("the name of the relay's certificate is not a DNS name or an address")]
     TlsName,
-    /// Each node reads it, wherever it was started.
+    /// The path must be absolute: each node reads it, whatever its working directory.
     #[error("the CA file is not an absolute path")]
     CaFile,
     /// A password would cross a network in the clear.
@@ -51,12 +52,12 @@ pub enum BadTarget {
 }
 
 impl Target {
-    /// `host` is a name or an address (IPv6 without brackets), `hello_name` the argument of EHLO: a
-    /// host name, or an address in brackets (RFC 5321 4.1.3); without one, the address literal of each
-    /// connection's own end. `access` says how it is entered.
+    /// `host` is a name or an address (IPv6 without brackets). `hello_name` is the argument of EHLO: a host name, or an
+    /// address in brackets (RFC 5321 4.1.3); `None` is the address literal of this node's end of each connection.
+    /// `access` is how the node encrypts and logs in.
     ///
     /// # Errors
-    /// When a name could not stand in a command line or in a certificate, or a secret would be told.
+    /// Fails if a name cannot be in a command line or in a certificate, or if a secret would be sent in the clear.
     pub fn new<'a>(
         host: &str,
         port: u16,
@@ -83,12 +84,12 @@ impl Target {
         Ok(Target { host, port, hello_name, access: access.clone(), store, reply_rules, encryptor })
     }
 
-    /// The same, on a node whose configuration defines these credentials. Without them, each login fails.
+    /// Returns the target with the credentials of this node's configuration. Without them each login fails.
     pub fn with_credentials(self, store: Arc<CredentialStore>) -> Target {
         Target { store, ..self }
     }
 
-    /// The same, on a node whose configuration has these rules for what the relay answers.
+    /// Returns the target with the operator's rules for the relay's answers.
     pub fn with_reply_rules(self, reply_rules: ReplyRules) -> Target {
         Target { reply_rules, ..self }
     }
@@ -97,17 +98,17 @@ impl Target {
         &self.reply_rules
     }
 
-    /// The host to connect to.
+    /// Returns the host to connect to.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The TCP port.
+    /// Returns the TCP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Our name in EHLO, over a connection whose own end is `local` (RFC 5321 4.1.1.1 and 4.1.3).
+    /// Returns the name in EHLO on a connection whose own address is `local` (RFC 5321 4.1.1.1 and 4.1.3).
     pub fn hello_name(&self, local: Option<IpAddr>) -> String {
         match (&self.hello_name, local.map(|local| local.to_canonical())) {
             (Some(name), _) => name.clone(),

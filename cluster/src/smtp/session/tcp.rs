@@ -1,7 +1,7 @@
-//! TCP towards a relay, with a flush that waits until the socket takes more bytes.
+//! TCP connection to a relay, with a flush that waits until the socket accepts more bytes.
 //!
-//! A socket takes a text into its buffer although the relay does not read it. Its flush is ready only when the kernel
-//! reports the socket as writable (`POLLOUT`), so a relay that has stopped reading is noticed before the gate.
+//! A socket accepts a text into its buffer even if the relay does not read it. Here the flush is ready only when the
+//! kernel reports the socket as writable (`POLLOUT`). So a relay that has stopped reading is noticed before the gate.
 
 use std::{
     io,
@@ -18,10 +18,10 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Bytes that cannot fill a socket: half of Linux's first send buffer. The kernel is not asked for less.
+/// Number of bytes that cannot fill a socket: half of Linux's initial send buffer. Below it the kernel is not asked.
 const NEVER_FULL: usize = 8 * 1024;
 
-/// A TCP connection. `unchecked` counts the bytes that were written since the kernel was last asked.
+/// A TCP connection. `unchecked` is the number of bytes written since the kernel was last asked.
 pub(crate) struct Tcp {
     stream: TcpStream,
     unchecked: usize,
@@ -33,7 +33,8 @@ impl Tcp {
     }
 }
 
-/// Does the kernel take more bytes now? An error of the connection counts: the next write returns it.
+/// Returns `Ok` if the kernel accepts more bytes now. It also does so after an error of the connection, which the next
+/// write returns. Otherwise fails with `WouldBlock`.
 fn takes_more(stream: &TcpStream) -> io::Result<()> {
     let mut asked = [PollFd::new(stream, PollFlags::OUT)];
     match retry_on_intr(|| poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })))? {
@@ -109,7 +110,7 @@ mod tests {
     use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
     use crate::smtp::session::stream::{Stage, Stream};
 
-    /// The gate of a run that may be paused.
+    /// The gate of a run that may be paused later.
     struct PausedLater {
         paused: Arc<AtomicBool>,
         asked: Arc<AtomicU32>,
@@ -138,7 +139,7 @@ mod tests {
         let mut stream = Stream::new(Box::new(Tcp::new(ours)));
         stream.at(Stage::Data);
 
-        // The text ends where the relay has stopped reading and the socket is full.
+        // The text ends at a moment when the relay has stopped reading and the socket is full.
         let line = b"a line of the text\r\n".repeat(200);
         let text = Stuffed::new(&line).expect("a text");
         let piece = text.pieces(line.len()).next().expect("a piece");

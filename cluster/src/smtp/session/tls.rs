@@ -1,12 +1,11 @@
-//! TLS towards a relay: the handshake, and which certificates are believed.
+//! TLS to a relay: the handshake, and which certificates are trusted.
 //!
-//! Called by the opening, once a session. It promises that what it returns is encrypted towards a peer
-//! whose certificate chains up to the roots that were asked for and is for the name that was asked for;
-//! there is no way to believe less. One crypto provider, named here, so that no other part of the process
-//! can change it. The stream, and with it the gate, sits above (P5).
+//! The opening calls it once for each session. The returned stream is encrypted to a peer whose certificate chains to
+//! the configured roots and is for the configured name. There is no option to trust less. The crypto provider is named
+//! here, so that no other part of the process can change it. The stream, and with it the gate, is above TLS (P5).
 //!
-//! The roots are read when the first session opens, and again after each handshake that failed: a CA file
-//! that was fixed needs no restart. What is wrong with a certificate is said by [`super::tls_errors`].
+//! The roots are read when the first session opens, and again after each failed handshake. So a corrected CA file needs
+//! no restart. [`super::tls_errors`] describes what is wrong with a certificate.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use super::stream::ByteStream;
 use super::tls_errors;
 use reveille_ledger::access::Trust;
 
-/// Encrypts connections to one relay. Shared by its sessions, which resume each other's.
+/// Encrypts connections to one relay. The relay's sessions share it, so that they can resume TLS sessions.
 #[derive(Debug)]
 pub(crate) struct Encryptor {
     trust: Trust,
@@ -36,17 +35,18 @@ pub(crate) struct Encryptor {
 }
 
 impl Encryptor {
-    /// `host` is the name to believe where `trust` has none. `None` when neither is a name or an address.
+    /// The certificate must be for the name in `trust`, or else for `host`. `None` if that is neither a name nor an
+    /// address.
     pub fn new(host: &str, trust: &Trust) -> Option<Encryptor> {
         let name = trust.name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).ok()?;
         Some(Encryptor { trust: trust.clone(), name, config: Mutex::new(None) })
     }
 
-    /// Shakes hands. The caller bounds the time, and may drop the future: that closes the connection.
+    /// Makes the handshake. The caller limits the time and may drop the future, which closes the connection.
     ///
     /// # Errors
-    /// [`Cause::Tls`], with what is wrong and the next step.
+    /// [`Cause::Tls`], with the problem and the next step.
     pub async fn encrypt(&self, plain: Box<dyn ByteStream>) -> Result<(Box<dyn ByteStream>, Encryption), Cause> {
         let config = self.config().await.map_err(Cause::Tls)?;
         let stream = TlsConnector::from(config).connect(self.name.clone(), plain).await.map_err(|error| {
@@ -86,13 +86,13 @@ impl Encryptor {
     }
 }
 
-/// The certificate's subject, without anything that could move a cursor.
+/// Returns the certificate's subject without control characters.
 fn subject(certificate: &Certificate) -> String {
     let subject = certificate.tbs_certificate.subject.to_string();
     subject.chars().filter(|one| !one.is_control()).take(200).collect()
 }
 
-/// The certificates of `ca`, or the system's.
+/// Returns the certificates in the file `ca`, or the system's. Fails if there are none.
 fn roots(ca: Option<&str>) -> Result<RootCertStore, SetupProblem> {
     let mut roots = RootCertStore::empty();
     match ca {

@@ -1,7 +1,7 @@
-//! What is wrong with a relay's TLS, in words, with the next step, and where it is fixed.
+//! Descriptions of what is wrong with a relay's TLS, with the next step and the setting that fixes it.
 //!
-//! Called by [`super::tls`] when a handshake failed; read by people, in `relay test` and in the cause of an
-//! open circuit. It decides nothing.
+//! [`super::tls`] calls this after a failed handshake. The text is shown in `relay test` and in the cause of an open
+//! circuit. No code decides by it.
 
 use std::io;
 
@@ -10,7 +10,8 @@ use rustls::{CertificateError, Error, InvalidMessage, ProtocolVersion, pki_types
 
 use super::cause::{Fix, SetupProblem};
 
-/// The failed handshake with the peer that should have been `name`, believing `ca` or the system's roots.
+/// Describes a failed handshake with a peer that should have been `name`. `ca` is the trusted CA file, or `None` for
+/// the system's roots.
 pub(crate) fn problem(error: &io::Error, name: &str, ca: Option<&str>) -> SetupProblem {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
@@ -34,7 +35,7 @@ pub(crate) fn problem(error: &io::Error, name: &str, ca: Option<&str>) -> SetupP
 
 fn certificate(problem: &CertificateError, name: &str, ca: Option<&str>) -> SetupProblem {
     match problem {
-        // A bad signature: a CA of the same name with another key.
+        // A bad signature means a CA of the same name with another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Fix::Ca.because(match ca {
             Some(path) => {
                 format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
@@ -44,7 +45,7 @@ fn certificate(problem: &CertificateError, name: &str, ca: Option<&str>) -> Setu
             }
         }),
         CertificateError::NotValidForNameContext { presented, .. } => {
-            // They come as `DnsName("a.example")`.
+            // The names have the form `DnsName("a.example")`.
             let names = presented.iter().map(|shown| shown.split('"').nth(1).unwrap_or(shown)).collect::<Vec<_>>();
             let names: String = names.join(", ").chars().filter(|one| !one.is_control()).take(300).collect();
             let names = if names.is_empty() { "no name".to_owned() } else { names };
@@ -80,7 +81,7 @@ fn when(time: UnixTime) -> String {
     Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |at| at.to_string())
 }
 
-/// As people write it.
+/// Returns the usual name of a protocol version.
 pub(crate) fn version(version: ProtocolVersion) -> String {
     match version {
         ProtocolVersion::TLSv1_3 => "TLS 1.3".to_owned(),

@@ -1,4 +1,4 @@
-//! Certificates for the servers of these tests, made while they run: a CA, and what it signs.
+//! Certificates for the test servers, made at run time: a CA, and certificates that it signs.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -7,7 +7,7 @@ use rustls::{ServerConfig, crypto::aws_lc_rs, pki_types::PrivateKeyDer};
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
-/// A CA of one test, whose certificate is a file.
+/// The CA of one test. Its certificate is a file.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -28,12 +28,12 @@ impl Authority {
         self.path("ca.pem").to_string_lossy().into_owned()
     }
 
-    /// A file beside the CA's, which goes with it.
+    /// Returns a path in the CA's folder, which is removed with the CA.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A server whose certificate this CA signed, valid to the end of `last_year`.
+    /// Returns a server with a certificate that this CA signed, valid to the end of `last_year`.
     pub fn server_until(&self, name: &str, last_year: i32) -> TlsAcceptor {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
         params.distinguished_name.push(DnType::CommonName, name);
@@ -51,7 +51,7 @@ impl Authority {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// One whose certificate is good.
+    /// Returns a server with a valid certificate.
     pub fn server(&self, name: &str) -> TlsAcceptor {
         self.server_until(name, 2200)
     }

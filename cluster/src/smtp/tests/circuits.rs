@@ -1,4 +1,4 @@
-//! The circuit breaker as a value: when it opens, probes and closes (P6, P12).
+//! Tests of the circuit breaker as a value: when it opens, probes and closes (P6, P12).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn lost_after() -> CircuitEvent {
     CircuitEvent::LostAfter("closed".to_owned())
 }
 
-/// A session can be opened.
+/// Opens a session as a probe without an email.
 fn greets(circuit: &mut Circuit, now: Duration) {
     assert_eq!(circuit.admit(now), Ok(ToGreet));
     circuit.note(CircuitEvent::Greeted, ToGreet, now, 0.0);

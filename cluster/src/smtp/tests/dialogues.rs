@@ -1,4 +1,4 @@
-//! One session: every stage refused, lost, silent; and what comes after it.
+//! Tests of one session: every stage refused, lost or silent, and the state of the session afterwards.
 
 use std::{sync::Arc, time::Duration};
 

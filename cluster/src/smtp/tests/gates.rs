@@ -1,4 +1,5 @@
-//! The gate (P5): met exactly once an email, immediately before the first byte of the terminator.
+//! Tests of the gate (P5): it is asked exactly once for each email, immediately before the first byte of the
+//! terminator.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::session::stream::Stage;
 
-/// The text as the server must have it: unchanged, with its last line ended.
+/// Returns the text that the server must receive: unchanged, with a line end after its last line.
 fn ended(text: &[u8]) -> Vec<u8> {
     let mut ended = text.to_vec();
     if !text.ends_with(b"\r\n") {
@@ -20,7 +21,7 @@ fn ended(text: &[u8]) -> Vec<u8> {
     ended
 }
 
-/// Sends `text` through narrow pipes and checks all that the gate promises.
+/// Sends `text` through small buffers and checks all guarantees of the gate.
 async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_step: bool) {
     let script = if step_by_step { stepwise(willing()) } else { willing() };
     let exchange = Exchange { buffer, gulp, ..Exchange::new(script) };
@@ -114,10 +115,10 @@ async fn unasked_bytes_before_the_gate_mean_that_it_is_never_met() {
         when(Moment::InText, Act::Say("4")),
     ];
     for script in unasked {
-        // The text is wider than the pipe, so the server has spoken before it is through.
+        // The text is larger than the buffer, so the server has answered before the client has written all of it.
         never_meets_the_gate(Exchange { buffer: 64, ..Exchange::new(script) }).await;
     }
-    // Behind the 354, in the same read: nothing has to wait for it to be seen.
+    // The server sends it after the 354, in the same read. So the client sees it without waiting.
     never_meets_the_gate(Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")))).await;
 }
 
@@ -180,7 +181,7 @@ async fn a_terminator_that_fails_to_go_out_is_in_doubt() {
     assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{verdict:?}");
 }
 
-/// Lets the email pass and breaks the wire behind it.
+/// Lets the email pass, and then lets every write fail.
 struct FailingWire(Counting);
 
 impl Gate for FailingWire {
@@ -211,13 +212,13 @@ async fn a_gate_that_panics_counts_as_shut() {
 
 #[tokio::test]
 async fn a_relay_that_takes_no_terminator_is_in_doubt_after_the_dots_time() {
-    // The pipe is exactly full when the gate has passed, and the peer does not read.
+    // The buffer is exactly full when the gate has passed, and the peer does not read.
     let exchange = Exchange { buffer: 256, ..Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n"))) };
     let timeouts = Timeouts { dot: Duration::from_millis(50), ..Timeouts::default() };
     let hang = Exchange { script: when(Moment::InText, Act::Hang), ..exchange };
     let mut session = hang.session_within(timeouts).await.expect("a session");
     let mut gate = Counting::open(&hang);
-    // The server reads up to 4,096 bytes at once and then hangs; the rest fits the pipe to the byte.
+    // The server reads up to 4,096 bytes at once and then hangs. The remaining bytes exactly fill the buffer.
     let verdict = session.deliver(&mail(&b"0123456789abcd\r\n".repeat(16)), &mut gate, &Deadlines::default()).await;
     assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::TimedOut }), "{verdict:?}");
     assert_eq!(gate.times_met(), 1);

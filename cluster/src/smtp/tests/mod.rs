@@ -1,4 +1,4 @@
-//! The relay room from the outside: against a scripted server that shares no code with it.
+//! Tests of the relays against a scripted server that shares no code with them.
 
 mod certificates;
 mod circuits;

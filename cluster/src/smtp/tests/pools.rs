@@ -1,4 +1,4 @@
-//! All that one node sends to one relay.
+//! Tests of the pool: everything that one node sends to one relay.
 
 use std::{
     collections::HashSet,
@@ -33,7 +33,7 @@ use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
-/// Lets everything pass.
+/// A gate that lets every email pass.
 struct Open;
 
 impl Gate for Open {
@@ -59,7 +59,7 @@ async fn send(pool: &Pool, text: &str) -> DialogueResult {
     permit.deliver(mail(text.as_bytes()), Open, Deadlines::default()).await
 }
 
-/// Connects to nothing: to read from it panics.
+/// A dialer whose connection panics when it is read.
 struct Panics;
 
 #[async_trait]
@@ -188,7 +188,7 @@ async fn a_relay_that_closes_after_each_mail_is_no_fault() {
     assert_eq!(exchange.seen.lock().connections, 5);
 }
 
-/// Refuses connections while it is set to.
+/// Refuses connections while `refusals_left` is not zero.
 struct Unreachable {
     exchange: Exchange,
     refusals_left: AtomicUsize,
@@ -243,7 +243,7 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     assert_eq!(dialer.dialed.load(Ordering::SeqCst), 3);
 }
 
-/// The permit of the email that probes a relay whose first session could not be opened.
+/// Returns the permit of the email that probes a relay whose first session could not be opened.
 async fn probe_after_lost_session(pool: &Pool) -> Permit {
     assert!(matches!(send(pool, "a").await, DialogueResult::Broken { .. }));
     let limit = Instant::now() + Duration::from_secs(60);
@@ -261,7 +261,7 @@ fn refuses_one_session(exchange: Exchange) -> Arc<Unreachable> {
     Arc::new(Unreachable { exchange, refusals_left: AtomicUsize::new(1), dialed: AtomicUsize::new(0) })
 }
 
-/// What an email needs that the relay does not offer says nothing against the relay: it answers.
+/// A relay that lacks what an email needs has not failed: it answers.
 #[tokio::test(start_paused = true)]
 async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n")));
@@ -285,7 +285,7 @@ async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
-/// The relay takes SMTPUTF8 since its configuration was read again: sessions from before do not know.
+/// The relay supports SMTPUTF8 since its configuration was reloaded. Sessions from before do not offer it.
 #[tokio::test]
 async fn used_session_is_no_evidence_against_smtputf8() {
     let upgraded = Arc::new(AtomicBool::new(false));
@@ -322,7 +322,7 @@ async fn until_dialed(dialer: &Unreachable, times: usize) {
     until("a session is being opened", || dialer.dialed.load(Ordering::SeqCst) >= times).await;
 }
 
-/// P12: an email that waits for a greeting returns in time; and while the relay is silent none waits for it.
+/// P12: an email that waits for a greeting returns in time. While the relay is silent, no other email waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     let silent = Arc::new(AtomicBool::new(true));
@@ -368,7 +368,7 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
-/// What postscreen does to every client that it does not know: the greeting comes after six seconds.
+/// postscreen does this to every client that it does not know: the greeting comes after six seconds.
 #[tokio::test(start_paused = true)]
 async fn greeting_after_six_seconds_does_not_open_circuit() {
     let exchange = Exchange::new(when(Moment::Banner, Act::SayAfter(Duration::from_secs(6), "220 relay ESMTP\r\n")));
@@ -596,7 +596,7 @@ async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
     }
 }
 
-/// Asks for permits until there is one, then sends once.
+/// Acquires a permit, however often that fails, then sends one email.
 async fn persistent(pool: Pool, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(soon()).await {

@@ -1,4 +1,4 @@
-//! The class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
+//! Tests of the class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
 
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
 use crate::smtp::replies::verdict::{
@@ -8,7 +8,7 @@ use crate::smtp::session::cause::Cause;
 use crate::smtp::session::lines::Reply;
 use crate::smtp::session::stream::Stage;
 
-/// By the embedded rules alone.
+/// Classifies by the embedded rules alone.
 fn refused(stage: Stage, reply: &Reply) -> DialogueResult {
     DialogueResult::refused(&ReplyRules::default(), stage, reply)
 }
@@ -25,7 +25,7 @@ fn each_answer_has_its_scope() {
     use RefusalScope::*;
     use Stage::*;
     let table = [
-        // Before MAIL everything is the relay's, or a throttle.
+        // Before MAIL every refusal concerns the relay, or is a throttle.
         (Banner, 554, "no service", Relay),
         (Banner, 554, "5.7.1 you are listed", Relay),
         (Banner, 421, "too busy", QUICK),
@@ -87,7 +87,7 @@ fn each_answer_has_its_scope() {
         (Data, 554, "no valid recipients", Relay),
         (Data, 550, "5.7.1 not you", Tenant),
         (Data, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
-        // After the dot: all of it.
+        // After the dot a refusal may concern anything.
         (Answered, 550, "5.1.1 no such user", Mailbox),
         (Answered, 554, "rejected", Unnamed),
         (Answered, 550, "mailbox unavailable", Mailbox),
@@ -115,7 +115,7 @@ fn each_answer_has_its_scope() {
     }
 }
 
-/// The class as `replies.tsv` writes it.
+/// Returns the class with the name that `replies.tsv` uses.
 fn class_named(name: &str) -> Option<ReplyClass> {
     #[derive(serde::Deserialize)]
     struct Named {

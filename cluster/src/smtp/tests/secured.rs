@@ -1,4 +1,5 @@
-//! TLS and AUTH: what is asked for is had, or the opening ends and says why; and the gate above TLS.
+//! Tests of TLS and AUTH: a session has the configured security, or the opening fails with a cause. The gate is above
+//! TLS.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::smtp::session::target::Target;
 const HOST: &str = "relay.example.org";
 const EHLO: &str = "EHLO node-1.example.org";
 
-/// One relay with its CA, and the way in that a test takes.
+/// One relay with its CA, and the access that a test uses.
 struct Scene {
     authority: Authority,
     exchange: Exchange,
@@ -51,7 +52,7 @@ impl Scene {
         scene
     }
 
-    /// The same, as anna, whose password is in a file.
+    /// Returns the scene with a login as anna, whose password is in a file.
     fn logging_in(mut self) -> Scene {
         std::fs::write(self.authority.path("login"), "anna:hunter2\n").expect("written");
         self.access.credentials = Some("anna".to_owned());
@@ -69,7 +70,7 @@ impl Scene {
         self.open_by(true).await
     }
 
-    /// The same from a node whose configuration has anna's credentials for this relay, or for another one.
+    /// Opens a session from a node whose configuration has anna's credentials for this relay, or for another one.
     async fn open_by(&self, bound_here: bool) -> (Result<Session, Box<DialogueResult>>, ProbeReport) {
         let anna = Binding {
             host: if bound_here { self.host } else { "another.example.org" }.to_owned(),
@@ -85,7 +86,7 @@ impl Scene {
         (opened, findings)
     }
 
-    /// Where that is fixed, the stage and the words of an opening that has to fail for TLS or a login.
+    /// Returns the fix, the stage and the message of an opening that must fail for TLS or a login.
     async fn fix(&self) -> (Fix, Stage, String) {
         match self.open().await.0.err().map(|verdict| *verdict) {
             Some(DialogueResult::Broken { stage, cause: Cause::Tls(problem) | Cause::Credentials(problem) }) => {
@@ -95,7 +96,7 @@ impl Scene {
         }
     }
 
-    /// The stage and the words of an opening that has to fail.
+    /// Returns the stage and the message of an opening that must fail.
     async fn fails(&self) -> (Stage, String) {
         match self.open().await.0.err().map(|verdict| *verdict) {
             Some(DialogueResult::Broken { stage, cause }) => (stage, cause.to_string()),
@@ -118,7 +119,7 @@ async fn delivers_once(scene: Scene) {
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = scene.exchange.tape.lock().bytes.clone();
         let (_, after) = tape.split_at(gate.met.lock()[0]);
-        // One record: a head of 5 bytes, three of text, one of kind, 16 of seal (RFC 8446 5.2).
+        // One record: a header of 5 bytes, three of text, one of type, 16 of authentication tag (RFC 8446 5.2).
         assert_eq!((after.len(), &after[..5]), (25, &[23, 3, 3, 0, 20][..]), "behind the gate only the terminator");
         assert_eq!(scene.exchange.seen.lock().accepted.len(), round);
     }
@@ -286,7 +287,7 @@ async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
 async fn where_auth_is_offered_after_starttls_only_that_is_said() {
     let clear = |words: &'static str| {
         let mut scene = Scene::start_tls(when(Moment::Ehlo, Act::Say(words))).logging_in();
-        // In the clear a password goes to this machine only.
+        // A password may be sent in the clear to this machine only.
         (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
         scene
     };

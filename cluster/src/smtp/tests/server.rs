@@ -1,5 +1,5 @@
-//! A small SMTP server that does what its script says, in memory, and remembers what it saw; and a
-//! transport that remembers each byte that was handed to it.
+//! A small SMTP server in memory that follows a script and records what it receives, and a transport that records each
+//! byte that was written to it.
 
 use std::{
     collections::VecDeque,
@@ -29,11 +29,11 @@ use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::session::stream::ByteStream;
 use crate::smtp::session::target::Target;
 
-/// When the script is asked.
+/// Moments at which the script is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moment {
     Banner,
-    /// EHLO, before any TLS.
+    /// EHLO before any TLS.
     Ehlo,
     Helo,
     StartTls,
@@ -51,38 +51,38 @@ pub enum Moment {
     Quit,
 }
 
-/// What the server does then.
+/// Actions of the server.
 #[derive(Debug, Clone)]
 pub enum Act {
     Say(&'static str),
     SayAndClose(&'static str),
     SayAfter(Duration, &'static str),
     Close,
-    /// Neither says nor reads anything, and keeps the connection.
+    /// Sends and reads nothing, and keeps the connection open.
     Hang,
-    /// Says many bytes that are no reply.
+    /// Sends many bytes that are no reply.
     Flood(usize),
 }
 
-/// Asked with the moment and the number of the email on its connection, from 0.
+/// Returns the action for a moment and the number of the email on its connection, from 0. `None`: the usual one.
 pub type Script = Arc<dyn Fn(Moment, usize) -> Option<Act> + Send + Sync>;
 
-/// A server that offers everything and accepts everything.
+/// Returns the script of a server that offers everything and accepts everything.
 pub fn willing() -> Script {
     Arc::new(|_, _| None)
 }
 
-/// As [`willing`], but for one moment of every mail.
+/// As [`willing`], except at one moment of every email.
 pub fn when(moment: Moment, act: Act) -> Script {
     Arc::new(move |at, _| (at == moment).then(|| act.clone()))
 }
 
-/// As [`willing`], but for several moments of every mail.
+/// As [`willing`], except at several moments of every email.
 pub fn script(acts: &'static [(Moment, Act)]) -> Script {
     Arc::new(move |at, _| acts.iter().find(|(moment, _)| *moment == at).map(|(_, act)| act.clone()))
 }
 
-/// As [`willing`], without PIPELINING.
+/// As the given script, without PIPELINING.
 pub fn stepwise(script: Script) -> Script {
     Arc::new(move |moment, mail| match script(moment, mail) {
         None if moment == Moment::Ehlo => Some(Act::Say("250-relay\r\n250 8BITMIME\r\n")),
@@ -90,41 +90,41 @@ pub fn stepwise(script: Script) -> Script {
     })
 }
 
-/// What a server saw, over all its connections.
+/// What a server received, over all its connections.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub connections: usize,
     pub open: usize,
     pub most_open: usize,
     pub commands: Vec<String>,
-    /// Texts whose end was seen, unstuffed, whatever was answered.
+    /// Texts that were received completely, unstuffed, whatever the answer was.
     pub texts: Vec<Vec<u8>>,
-    /// Those that were answered with 2yz before anything else happened.
+    /// Texts that were answered with 2yz before anything else happened.
     pub accepted: Vec<Vec<u8>>,
 }
 
 pub type SharedSeen = Arc<Mutex<Seen>>;
 
-/// Each byte that the client handed over, and the number of writes.
+/// Each byte that the client wrote, and the number of writes.
 #[derive(Debug, Default)]
 pub struct Tape {
     pub bytes: Vec<u8>,
     pub writes: usize,
-    /// Every write fails once this many bytes were taken.
+    /// Every write fails after this many bytes. `None`: none fails.
     pub fails_after: Option<usize>,
 }
 
 pub type SharedTape = Arc<Mutex<Tape>>;
 
-/// Dials a new server for each connection.
+/// Connects to a new server for each connection.
 #[derive(Clone)]
 pub struct Exchange {
     pub script: Script,
     pub seen: SharedSeen,
     pub tape: SharedTape,
-    /// The size of the buffers between the two.
+    /// Size of the buffers between client and server in bytes.
     pub buffer: usize,
-    /// At most this much is taken by one write.
+    /// Maximum number of bytes that one write accepts.
     pub gulp: usize,
     pub tls: ServerTls,
 }
@@ -135,7 +135,7 @@ pub enum ServerTls {
     Never,
     /// From the first byte.
     Implicit(TlsAcceptor),
-    /// When it is asked to.
+    /// After STARTTLS.
     WhenAsked(TlsAcceptor),
 }
 
@@ -204,7 +204,7 @@ struct Server {
     is_secure: bool,
 }
 
-/// The connection is over.
+/// The connection has ended.
 struct Over;
 
 impl From<io::Error> for Over {
@@ -301,7 +301,7 @@ impl Server {
         Ok(())
     }
 
-    /// Does what the script wants, or says the usual; returns what it said.
+    /// Performs the action of the script, or else sends the usual reply. Returns the reply that it sent.
     async fn act(&mut self, moment: Moment, usual: &'static str) -> Result<&'static str, Over> {
         match (self.script)(moment, self.mail).unwrap_or(Act::Say(usual)) {
             Act::Say(words) => {
@@ -395,7 +395,7 @@ pub fn mail(text: &[u8]) -> Email {
     Email { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec(), dsn: None }
 }
 
-/// A gate that counts how often it was met, and remembers how much was on the tape then.
+/// A gate that counts its calls, and records how many bytes were on the tape at each.
 pub struct Counting {
     pub answer: GateAnswer,
     pub tape: SharedTape,
@@ -428,7 +428,7 @@ impl Gate for Counting {
     }
 }
 
-/// Waits, generously, until `condition` holds.
+/// Waits up to 30 s until `condition` holds.
 pub async fn until(what: &str, condition: impl Fn() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !condition() {

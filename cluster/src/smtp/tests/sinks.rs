@@ -1,4 +1,4 @@
-//! Over real TCP, against the sink that judges the whole product: what it recorded is the truth.
+//! Tests over real TCP, against the sink that also judges the whole product. Its record is the truth.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -55,7 +55,7 @@ fn mail(number: usize) -> Email {
     }
 }
 
-/// Asks for permits until there is one, then sends once.
+/// Acquires a permit, however often that fails, then sends one email.
 async fn send(pool: Pool, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(Instant::now() + Duration::from_secs(60)).await {

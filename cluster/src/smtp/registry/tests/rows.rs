@@ -1,15 +1,16 @@
-//! Rows, the turns of their tenants, and the relays of a pool together.
+//! Tests of claims, the turns of their tenants, and the relays of a pool together.
 //!
-//! Claims are processed as claim workers process them: one recipient after the other waits for a session, and its dialogue goes on
-//! beside the next one's wait. Each tenant has so many claimed ahead, and what ends is claimed anew a while later.
+//! Claims are processed as by claim workers: one recipient after the other waits for a session, while the dialogues of
+//! earlier recipients run. Each tenant has a fixed number of recipients claimed; what ends is claimed again a little
+//! later.
 
 use super::*;
 use crate::worker::tenant_queue::TenantQueues;
 
-/// Between a dialogue's end and the claim that takes its place.
+/// Time between a dialogue's end and the claim that replaces it.
 const AROUND: Duration = Duration::from_millis(50);
 
-/// One tenant: its share, how many it has claimed, and how large its rows are at most.
+/// One tenant: its share, its number of claimed recipients, and the maximum size of its claims.
 #[derive(Clone, Copy)]
 struct Tenant {
     share: u32,
@@ -17,15 +18,15 @@ struct Tenant {
     row: u32,
 }
 
-/// What is between the rows of one node.
+/// State that the claims of one node share.
 struct Node {
     relays: RelayRegistry,
     turns: TenantQueues,
-    /// How long a dialogue of each relay takes.
+    /// Duration of a dialogue with each relay.
     dialogues: BTreeMap<&'static str, Duration>,
-    /// Dialogues that have ended, by tenant and relay.
+    /// Number of dialogues that have ended, by tenant and relay.
     ended: Mutex<BTreeMap<(usize, String), u32>>,
-    /// Recipients of each tenant that may be claimed.
+    /// Number of recipients of each tenant that may be claimed.
     credit: Vec<AtomicU32>,
 }
 
@@ -50,7 +51,7 @@ impl Node {
     }
 }
 
-/// How many dialogues of each tenant end at each relay within `seconds`; each has ten sessions.
+/// Returns how many dialogues of each tenant end at each relay within `seconds`. Each relay has ten sessions.
 async fn ended(
     tenants: &[Tenant],
     dialogues: BTreeMap<&'static str, Duration>,
@@ -90,8 +91,8 @@ async fn a_pool_of_a_slow_and_a_fast_relay_is_as_fast_as_both() {
     }
 }
 
-/// Sessions of a slow relay, and what each tenant may have claimed of it: two a session, and of that its part. So each
-/// has a waiting claim whenever a session comes free.
+/// Each tenant has claimed its share of two recipients for each session of a slow relay. So each has a waiting claim
+/// whenever a session becomes free.
 #[tokio::test(start_paused = true)]
 async fn sessions_go_by_shares_whatever_the_rows() {
     let large = |row| Tenant { share: 4, claimed: 20, row };
@@ -104,7 +105,7 @@ async fn sessions_go_by_shares_whatever_the_rows() {
         ([large(256), small(1)], 4.0),
         ([equal(1), equal(256)], 1.0),
         ([Tenant { share: 10, ..large(256) }, least(256)], 10.0),
-        // More of its mail is there than of the other's: it counts for nothing.
+        // More claimed recipients than the other tenant's make no difference.
         ([Tenant { claimed: 200, ..large(1) }, small(256)], 4.0),
         ([Tenant { claimed: 200, ..equal(1) }, equal(256)], 1.0),
     ] {
