@@ -1,8 +1,8 @@
-//! Audiences: sealed and forgotten (P20), and how a schedule takes hold of one.
+//! Sealed audiences: seal and delete (P20), and references of schedules to audiences.
 //!
-//! A sealed audience stands under its name with the hash of its seal; the seal is a blob like any other, held
-//! by the name, by schedules and by runs. The proposer knows that the parts of a seal are on a majority's disks; what is
-//! checked here is only what protects the ledger.
+//! A sealed audience is stored by name, with the hash of its seal. The seal is a blob, referenced by the name, by
+//! schedules and by runs. The proposer knows that the parts of a seal are on the disks of a majority. The checks here
+//! only protect the ledger.
 
 use super::Context;
 use super::bounds::bounded;
@@ -14,7 +14,7 @@ use crate::model::{
 };
 
 impl Ledger {
-    /// Idempotent by its name: the same recipients again are the same audience.
+    /// Registers a sealed audience. Idempotent by its name: sealing the same recipients again is a repeat.
     pub(super) fn audience_seal(
         &mut self,
         context: &mut Context,
@@ -43,8 +43,8 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Refused while a campaign or a schedule names it: a draft counts, for without its recipients nothing is left of
-    /// what was checked. Looks at all of them, which is seldom asked for.
+    /// Refuses the delete while a campaign or a schedule uses the audience. A draft counts too: it was checked against
+    /// these recipients. Reads all schedules, because deletes are rare.
     pub(super) fn check_audience_delete(&self, asked: &AudienceDelete) -> Result<(), Refusal> {
         let place = (asked.tenant.clone(), asked.name.clone());
         let gone = || Refusal::NoSuchAudience(asked.name.clone());
@@ -65,7 +65,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Does no campaign name it? One that was cancelled before it opened anything does so no more.
+    /// Refuses if a campaign uses the audience. A campaign that was cancelled before it opened does not count.
     fn of_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), Refusal> {
         let from = self.campaigns.range((tenant.clone(), String::new())..);
         let mine = from.take_while(|((of, _), _)| of == tenant);
@@ -82,7 +82,7 @@ impl Ledger {
         Err(Refusal::AudienceOfCampaign { name: audience.clone(), campaigns, more })
     }
 
-    /// May a schedule of this tenant send to it?
+    /// Checks that a schedule of this tenant may send to the audience.
     pub(super) fn check_audience(&self, tenant: &str, to: &AudienceChoice) -> Result<(), Refusal> {
         match to {
             AudienceChoice::Listed(audience) => {
@@ -102,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// A schedule takes hold of an audience.
+    /// Adds a schedule's reference to an audience.
     pub(super) fn retain_audience(&mut self, to: &AudienceChoice) {
         match to {
             AudienceChoice::Listed(audience) => self.store_blob(audience.blob()),

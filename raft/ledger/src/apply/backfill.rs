@@ -1,4 +1,4 @@
-//! Backfill: opens occurrences below `fired_through` that never opened (P7).
+//! Backfill: opens occurrences at or before `fired_through` that never opened (P7).
 //!
 //! The plan does not move. An occurrence that opened never opens again, so a second backfill of the same range opens
 //! nothing. Backfilled runs are claimed after runs that are on time.
@@ -25,9 +25,9 @@ fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
 }
 
 impl Ledger {
-    /// An instant is either opened or explained (P1). If the occurrence falls inside an explained range, the range is
-    /// split around it, even if the range does not list it because the schedule had another timing then. So no row
-    /// lies inside a range, and the row before a name is the only range that can contain it.
+    /// Removes the name of an occurrence that opens from the explained ranges: an instant is either opened or explained
+    /// (P1). The range is split around the name, even if it does not list the name, because the schedule had another
+    /// timing then. So no row is inside a range, and only the row before a name can be a range that contains it.
     pub(super) fn take_out_of_ranges(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
         for (first, place) in self.ranges_around(name, cause) {
             let Some(InstantOutcome::Explained { instants, reason, index }) = self.history.remove(&first) else {
@@ -41,8 +41,8 @@ impl Ledger {
         }
     }
 
-    /// The ranges that contain a name, by their first name, with its position. Two ranges can overlap where the clocks
-    /// of a zone change, so a backfill checks the rows of one day.
+    /// Returns the ranges that contain a name, by their first name, with its position. Two ranges can overlap where the
+    /// clocks of a zone change, so a backfill checks the rows of one day.
     fn ranges_around(
         &self,
         name: &(ScheduleId, Nominal),

@@ -10,7 +10,7 @@ pub(super) fn labelled(labels: &Labels) -> Result<(), Refusal> {
     labels.check().map_err(|wrong| Impossible::Labels(wrong).into())
 }
 
-/// P17: what was sent within the gap is still known.
+/// `min_gap` must not exceed the retention, so that earlier emails within the gap are still known (P17).
 pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
     match policies.min_gap_ms > policies.retention_ms {
         true => Err(Impossible::GapAboveRetention.into()),
@@ -26,7 +26,7 @@ pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(
     }
 }
 
-/// P8: the next instant opens within the window after it (`jitter`).
+/// The next instant must open within the window after it (`jitter`, P8).
 pub(super) fn inside_window(next: Option<&NextInstant>, policies: &Policies) -> Result<(), Refusal> {
     match next.is_none_or(|next| next.is_within(policies.jitter_ms)) {
         true => Ok(()),

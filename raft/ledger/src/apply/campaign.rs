@@ -10,7 +10,7 @@ use crate::model::{
 };
 
 impl Ledger {
-    /// Idempotent by its name: the same body again is the same campaign, whatever has become of it.
+    /// Creates a draft. Idempotent by its name: the same body again is a repeat, whatever the campaign's stage.
     pub(super) fn campaign_create(
         &mut self,
         context: &mut Context,
@@ -57,8 +57,8 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// P7: launched again, by anyone, it sends nothing more. What has never opened may be launched for another
-    /// instant.
+    /// Launches a campaign. A second launch for the same instant sends nothing more (P7). A campaign that never opened
+    /// may be launched for another instant.
     pub(super) fn campaign_launch(
         &mut self,
         context: &mut Context,
@@ -75,14 +75,14 @@ impl Ledger {
         let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
         let sealed = self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied();
         let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
-        // A refusal changes nothing: what can be refused is checked before the former schedule goes.
+        // A refusal must change nothing, so all checks come before the former schedule is deleted.
         let create = match sealed {
             Some(sealed) => {
                 Some((self.schedule_of(&asked.campaign, (&launched, former), &launch, sealed, context.now)?, sealed))
             }
             None => None,
         };
-        // What missed its instant makes room for what does not.
+        // The schedule that missed its instant makes room for the new one.
         if let Some(former) = former {
             self.schedule_delete(context, former)?;
         }
@@ -94,7 +94,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Would a launch be granted at `now`? Answers the one that it repeats, where it does.
+    /// Checks whether a launch would be accepted at `now`. Returns the earlier launch that it repeats, if there is one.
     pub fn may_launch(&self, asked: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, Refusal> {
         let campaign = self.campaign(&asked.campaign)?;
         match &campaign.stage {
@@ -121,7 +121,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// The leader looks after campaigns that wait: once the audience is sealed, and at the instant at the latest.
+    /// Decides about a campaign that waits for its audience. The leader proposes this once the audience is sealed, and
+    /// at the campaign's instant at the latest.
     pub(super) fn campaign_arm(&mut self, context: &mut Context, arm: &CampaignArm) -> Result<CommandOutcome, Refusal> {
         let asked = &arm.campaign;
         let mut campaign = self.campaign(asked)?.clone();
@@ -130,7 +131,7 @@ impl Ledger {
         };
         let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
         let in_time = sealed.filter(|sealed| sealed.at <= campaign.due);
-        // Deleted and sealed anew meanwhile, it is another list: what was found about the former says nothing of it.
+        // The audience was deleted and sealed again since the check, so the result is about another list.
         if in_time.is_some_and(|sealed| arm.checked != Some(sealed.seal)) {
             return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
         }
@@ -161,7 +162,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// The schedule of its one instant, which can be created once `former` is deleted.
+    /// Makes the schedule of the campaign's instant. It can be created once `former` is deleted.
     fn schedule_of(
         &self,
         named: &CampaignName,
@@ -218,7 +219,7 @@ impl Ledger {
         }
     }
 
-    /// P16: why a campaign's schedule has opened nothing and never will; none where it has, or still may.
+    /// Why a campaign's schedule has opened nothing and never will (P16); `None` if it has opened or may still open.
     pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<MissedCause> {
         let plan = &self.schedules.get(&armed.schedule)?.plan;
         (plan.next.is_none() && plan.opened == 0)
@@ -235,7 +236,7 @@ impl Ledger {
         }
     }
 
-    /// Ends it: before its instant nothing opens, after it what is not sent is cancelled.
+    /// Cancels a campaign: before its instant nothing opens, after it pending recipients are cancelled.
     pub(super) fn campaign_cancel(
         &mut self,
         context: &mut Context,
@@ -260,7 +261,7 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// A campaign is deleted once nothing of it can be sent any more.
+    /// A campaign can be deleted only if nothing of it can be sent any more.
     pub(super) fn check_campaign_delete(&self, asked: &CampaignName) -> Result<(), Refusal> {
         let campaign = self.campaign(asked)?;
         let schedule = campaign.stage.schedule();
@@ -279,7 +280,7 @@ impl Ledger {
         }
     }
 
-    /// Deletes it. Its run is kept as long as any.
+    /// Deletes a campaign. Its run is kept for its retention.
     pub(super) fn campaign_delete(
         &mut self,
         context: &mut Context,
@@ -295,7 +296,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// A campaign and a schedule never share a name: each is found by it.
+    /// A campaign and a schedule never have the same name, because each is found by it.
     pub(super) fn not_the_name_of_a_campaign(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
         match self.campaigns.contains(&(create.tenant.clone(), create.name.clone())) {
             true => Err(Refusal::CampaignNameTaken(create.name.clone())),
@@ -303,7 +304,7 @@ impl Ledger {
         }
     }
 
-    /// P16: said aloud when what a campaign has made of itself opens nothing.
+    /// Raises an alarm if the schedule of a campaign fires without opening a run (P16).
     pub(super) fn tell_missed(&self, context: &mut Context, id: ScheduleId) {
         if let Some((name, campaign)) = self.campaign_of(id) {
             let cause = MissedCause::TooLate { due: campaign.due, now: context.now };
@@ -319,14 +320,14 @@ impl Ledger {
         }
     }
 
-    /// The campaign that has made this schedule of itself, and its name.
+    /// Returns the campaign of this schedule, with its name; `None` if it belongs to none.
     fn campaign_of(&self, id: ScheduleId) -> Option<(&str, &Campaign)> {
         let schedule = self.schedules.get(&id)?;
         let campaign = self.campaigns.get(&(schedule.tenant.clone(), schedule.name.clone()))?;
         (campaign.stage.schedule() == Some(id)).then_some((schedule.name.as_str(), campaign))
     }
 
-    /// The run that a campaign opened, pruned ones included.
+    /// Returns the run that a campaign opened, also if it was pruned.
     pub fn run_of_campaign(&self, schedule: ScheduleId) -> Option<RunId> {
         let first = Nominal::Civil { civil_ms: i64::MIN, fold: 0 };
         let known = self.history.range((schedule, first)..).take_while(|((id, _), _)| *id == schedule);
@@ -337,8 +338,8 @@ impl Ledger {
         self.campaigns.get(&named.place()).ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))
     }
 
-    /// Campaigns that wait for their audience, where there is something to do about it at `now`; beside each, the
-    /// audience's seal and the names of its columns, where it is sealed.
+    /// Iterates over campaigns that wait for their audience and can be decided at `now`. Sealed audiences come with the
+    /// hash of their seal and the names of their columns.
     pub fn campaigns_to_arm(
         &self,
         now: Time,

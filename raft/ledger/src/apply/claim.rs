@@ -59,7 +59,7 @@ impl Ledger {
         Ok(fence)
     }
 
-    /// A life that claims has come back, whatever it lost before (P12).
+    /// Notes that the node's incarnation claims again, so revoked claims do not count as a crash (P12).
     fn note_alive(&mut self, node: NodeId) {
         if self.nodes.get(&node).is_some_and(|node| node.lost)
             && let Some(node) = self.nodes.edit(&node)
@@ -68,7 +68,8 @@ impl Ledger {
         }
     }
 
-    /// What of a claim is pending, has come in, belongs to runs that send, and goes by one pool: its lowest slot's.
+    /// Returns the slots of a request that can be granted: pending, not waiting, of runs that send. They are of one
+    /// pool, that of the lowest slot.
     fn claimable(&self, request: &ClaimRequest, now: Time) -> Bitmap {
         let (Some(page), Some(chunk)) =
             (self.pages.get(&request.page), self.chunks.get(&(request.page, request.chunk)))
@@ -78,19 +79,19 @@ impl Ledger {
         let mut slots = request.slice.and(&chunk.claimable(now));
         slots.remove(&closed_slots(page, request.chunk, now));
         if let Some(lowest) = slots.min().filter(|_| !chunk.pool_overrides.is_empty()) {
-            // A claim is worked by one pool.
+            // All recipients of a claim have one pool.
             let parts = chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots);
             slots = parts.into_iter().find(|slots| slots.contains(lowest)).unwrap_or_default();
         }
         if request.slice.len() > 1 {
-            // P12: a suspect has a claim of its own.
+            // A crash suspect has a claim of its own (P12).
             slots.remove(&chunk.crash_suspects);
         }
         slots
     }
 
-    /// P9: the leader regards these owners' leases as over. What they had claimed is in doubt until they
-    /// come back with their journal, or the operator decides.
+    /// Revokes claims whose owners' leases are over, as the leader decided (P9). Claimed recipients are in doubt until
+    /// the owner returns with its journal, or the operator decides.
     pub(super) fn revoke(&mut self, context: &mut Context, fences: &[Fence]) -> CommandOutcome {
         let mut moved = 0;
         for fence in fences {
@@ -119,7 +120,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Injected bug: as if a lost owner had never begun anything.
+    /// Injected bug [`Bug::SendAgain`]: handles a lost owner as if it had begun no hand-off.
     fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
         let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
         let (claimed, place) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));
@@ -134,8 +135,8 @@ impl Ledger {
     }
 }
 
-/// Slots of a chunk whose run is paused, ended or past its deadline, or that wait for its canary: nothing of them is
-/// claimed.
+/// Returns slots of a chunk that must not be claimed: their run is paused, ended or past its deadline, or they wait for
+/// its canary.
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     let mut slots = Bitmap::new();
     for run in page.runs.iter().filter(|run| run.state != RunState::Open || run.finish_by <= now) {

@@ -1,4 +1,4 @@
-//! What people and policies decide about recipients in doubt.
+//! Decisions of operators and policies about recipients in doubt.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::model::{
 };
 
 impl Ledger {
-    /// A recipient is in doubt only when its owner said so, having met its gate once and for all, or when
-    /// its lease was over: in both cases the claim's owner can no longer pass a gate (P14).
+    /// Decides about recipients in doubt. Their owner reported the doubt after their gate, or its lease is over; so it
+    /// can no longer pass a gate for them (P14).
     ///
-    /// A recipient who was sent to again meanwhile may be in doubt for another hand-off, of which the decision knows
-    /// nothing: claims behind `up_to` keep their doubts.
+    /// A recipient that was sent to again since may be in doubt for another hand-off, of which the decision knows
+    /// nothing. So claims after `up_to` keep their doubts.
     pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
         let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
         let tenant = self.pages.get(&page).map(|page| page.tenant.clone()).unwrap_or_default();
@@ -77,8 +77,8 @@ impl Ledger {
         Ok(CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: u64::from(moved), inside_gap })]))
     }
 
-    /// P17: who got an email of another run too near to this one stays in doubt: sent again they would be suppressed,
-    /// and evidence that is still to come would find them closed. How many these are.
+    /// Removes recipients with an email of another run within `min_gap`, and returns their number (P17). They stay in
+    /// doubt: sent again they would be suppressed, and later evidence would find them closed.
     fn leave_near(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
         let mut lookups = GapLookups::default();
         let mut left = 0;
@@ -92,7 +92,7 @@ impl Ledger {
         left
     }
 
-    /// The recipients in doubt in a claim that `min_gap` would suppress if they were sent again (P17).
+    /// Returns the recipients in doubt in a claim that `min_gap` would suppress if they were sent again (P17).
     pub fn doubts_inside_gap(&self, lookups: &mut GapLookups, run: RunId, claim: Fence) -> Bitmap {
         let Some(claim) = self.claims.get(&claim) else { return Bitmap::new() };
         let of_run = |slot: &u16| {
@@ -104,7 +104,7 @@ impl Ledger {
         claim.in_doubt.iter().filter(|slot| of_run(slot).is_some_and(|number| near.contains(&number))).collect()
     }
 
-    /// The claims that hold in doubt what is to be decided, each with those slots.
+    /// Returns the claims with the recipients in doubt that the decision names, each with their slots.
     fn doubts(&self, decide: &Decide) -> Result<Vec<(Fence, Bitmap)>, Refusal> {
         let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
         let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
@@ -122,8 +122,8 @@ impl Ledger {
         Ok(found)
     }
 
-    /// True if the policy `resend` may send this recipient in doubt again (P4). It is a counted attempt; without one left a
-    /// person decides.
+    /// True if the policy `resend` may send this recipient in doubt again (P4). This is a counted attempt; after the
+    /// last one an operator decides.
     pub fn may_resend(&self, run: &Run, place: (RunId, u32), slot: u16) -> bool {
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         attempts.saturating_add(1) < run.policies.max_attempts || injected_bugs::is(Bug::NoMaxAttempts)
@@ -149,10 +149,9 @@ impl Ledger {
         self.wait(place, slot, until);
     }
 
-    /// A cancelled run stays cancelled: none of its recipients is sent to again.
+    /// Checks that recipients of a run may be sent again. A cancelled run stays cancelled.
     ///
-    /// # Errors
-    /// The run is cancelled, or there is none.
+    /// # Errors Fails if the run is cancelled or unknown.
     pub fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
         match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
             RunState::Cancelled { .. } => Err(Impossible::RunIs(RunKind::Cancelled).into()),
@@ -160,12 +159,12 @@ impl Ledger {
         }
     }
 
-    /// A decision to send recipients again gives a run that is past its deadline a new one. A pause stays, also one that
-    /// the deadline overtook: the operator has not resumed it, and other recipients wait until then (P15).
+    /// Gives a run that is past its deadline a new one, because recipients are sent again. A pause continues, also one
+    /// before the deadline: the operator has not resumed the run, and its other recipients wait until then (P15).
     ///
-    /// The run's other recipients keep their deadline: what is pending past it expires first, whether or not the
-    /// auditor has been there. A run that was over takes no part in `overlap` from now on, since its new deadline is
-    /// not cut at the schedule's next instant.
+    /// The other recipients keep their deadline: pending ones past it expire first, whether or not the auditor proposed
+    /// it. A run that was over takes no further part in `overlap`, since its new deadline does not end at the
+    /// schedule's next instant.
     pub(super) fn reopen(&mut self, context: &mut Context, run: RunId) -> Result<(), Refusal> {
         self.expire(context, &[run]);
         let now = context.now;
@@ -186,7 +185,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Slots of the recipients that are meant, within a chunk of the run's page; an empty list means all.
+    /// Returns the slots of the picked recipients within a chunk of the run's page. An empty list means all.
     fn picked(&self, run: RunId, recipients: &[u32], chunk: u32) -> Bitmap {
         let Some((_, page, place)) = self.page_of(run) else { return Bitmap::new() };
         let run = &page.runs[place];

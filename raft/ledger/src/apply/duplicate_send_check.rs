@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use crate::command::CampaignName;
 use crate::model::{Armed, Campaign, Hash, Ledger, Mailing, Refusal, Run, RunId, SealedAudience, Time};
 
-/// A run to a sealed audience that sends, or has sent.
+/// A run to a sealed audience that sends or has sent emails.
 struct Former<'a> {
     tenant: &'a str,
     name: &'a str,
     opened_at: Time,
-    /// Its audience: the hash of a seal, or what is kept of one.
+    /// Its audience: the hash of a seal or, for a summary, the hash of its recipients.
     audience: FormerAudience,
 }
 
@@ -24,7 +24,7 @@ enum FormerAudience {
 }
 
 impl Ledger {
-    /// Looks at every campaign of the tenant, and at runs of the same content, latest first.
+    /// Compares the campaign with all campaigns of the tenant, and with runs of the same content, latest first.
     pub(super) fn check_not_sent_recently(
         &self,
         now: Time,
@@ -36,14 +36,14 @@ impl Ledger {
             return Ok(());
         }
         let people = self.people(&sealed.seal);
-        // Many runs may be to few audiences, and a large one has a seal of 34 KiB.
+        // Many runs may share few audiences, and a large one has a seal of 34 KiB, so results are kept.
         let mut known = BTreeMap::from([(sealed.seal, true)]);
         let mut is_same = |seal: Hash| *known.entry(seal).or_insert_with(|| self.people(&seal) == people);
         let is_lately = |at: Time| now.since_ms(at) < self.limits().again_ms;
         let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
         for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
             let Some(armed @ Armed { launch, audience, .. }) = other.stage.armed() else { continue };
-            // What missed its instant has sent nothing and never will.
+            // A campaign that missed its instant has sent nothing and never will.
             if self.missed_because(other, armed).is_some() {
                 continue;
             }
@@ -56,7 +56,7 @@ impl Ledger {
         let of_content = self.derived.to_seals.range((campaign.content, first)..=(campaign.content, last)).rev();
         for (_, run) in of_content {
             let Some(Former { tenant, name, opened_at, audience }) = self.former(*run) else { continue };
-            // Runs are numbered as they open, and ledger time never goes back.
+            // Runs are numbered in the order of opening, and ledger time never goes back.
             if !is_lately(opened_at) {
                 break;
             }
@@ -71,7 +71,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// None if no recipient got an email of it, may have got one, or may still get one.
+    /// Returns the run or its summary; `None` if no recipient got an email, may have got one, or may still get one.
     fn former(&self, id: RunId) -> Option<Former<'_>> {
         if let Some((_, page, place)) = self.page_of(id) {
             let run = page.runs.get(place).filter(|run| run.counts.has_emails() || !run.counts.is_finished())?;
@@ -83,12 +83,12 @@ impl Ledger {
         Some(Former { tenant: &summary.tenant, name: &summary.name, opened_at: summary.opened_at, audience })
     }
 
-    /// See [`crate::model::Seal::people`].
+    /// Hash of a seal's recipients; see [`crate::model::Seal::people`].
     fn people(&self, seal: &Hash) -> Option<Hash> {
         self.seal(seal).map(|seal| seal.people())
     }
 
-    /// What is kept of a run when its details are pruned; none if it sent no email or had an inline audience.
+    /// Returns what a summary keeps of a run's send; `None` if it sent no email or has an inline audience.
     pub(super) fn mailing(&self, run: &Run) -> Option<Box<Mailing>> {
         let people = self.people(&run.audience).filter(|_| run.counts.has_emails())?;
         Some(Box::new(Mailing { content: run.content, people }))

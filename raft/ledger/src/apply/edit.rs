@@ -1,9 +1,9 @@
 //! The edit of a schedule: a compare-and-set on its plan, like a fire (P8).
 //!
-//! An open run is not touched: it pins content and audience by hash, and carries its policies. What of the
-//! former timing is due opens with what the schedule was before the edit, in the same entry; so no instant
-//! is lost between two timings and none fires twice. `fired_through` only grows (P7): an edit to a time that
-//! has gone by today begins tomorrow.
+//! Open runs do not change: they refer to content and audience by hash, and have their own policies. Due instants of
+//! the former timing open in the same entry, with the schedule as it was before. So no instant is lost between two
+//! timings, and none fires twice. `fired_through` only grows (P7): an edit to a time that has passed today begins
+//! tomorrow.
 
 use std::collections::BTreeSet;
 
@@ -82,8 +82,8 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// P1: a range is kept under the name of its first instant. Where that has opened the run stays there, and
-    /// the rest of the range would be lost.
+    /// A range is stored under the name of its first instant (P1). If that has opened, its row is the run, and the rest
+    /// of the range would be lost.
     fn check_ranges(&self, id: ScheduleId, explained: &[ExplainedRange]) -> Result<(), Refusal> {
         let lost = |range: &ExplainedRange| {
             range.reason != UnopenedReason::OpenedBefore && self.has_opened(&(id, range.first.clone()))
@@ -94,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// P8: what of the former timing lies at or before `through` is opened or explained.
+    /// Opens or explains the instants of the former timing up to `through` (P8).
     fn leave_timing(
         &mut self,
         context: &mut Context,
@@ -104,7 +104,7 @@ impl Ledger {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
             let waited_for = self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
-                // A run has opened since it was computed.
+                // A run has opened since the edit was computed.
                 Refusal::RunOpen(_) => Refusal::StalePlan,
                 other => other,
             })?;
@@ -115,7 +115,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The body with which a create would find this schedule as it is now.
+    /// Hash of the body with which a create would find this schedule in its present form.
     fn present_body(&self, schedule: &Schedule) -> Option<Hash> {
         let schedule = schedule.clone();
         let create = ScheduleCreate {
@@ -143,7 +143,7 @@ impl Ledger {
 }
 
 impl ScheduleEdit {
-    /// Is anything to change?
+    /// True if the edit has a change.
     pub fn changes_something(&self) -> bool {
         self.timing.is_some()
             || self.policies.is_some()
@@ -154,7 +154,7 @@ impl ScheduleEdit {
             || self.labels.is_some()
     }
 
-    /// Do its policies change what the calendar gives?
+    /// True if its policies change the instants of the calendar.
     pub fn moves_instants(&self, schedule: &Schedule) -> bool {
         self.policies.as_ref().is_some_and(|policies| {
             policies.dst != schedule.policies.dst || policies.jitter_ms != schedule.policies.jitter_ms
@@ -196,7 +196,7 @@ impl Schedule {
     }
 }
 
-/// P7, P8: the former timing is left in order, and the new one lies ahead of it.
+/// Checks that the former timing is settled, and that the new one is after it (P7, P8).
 fn check_timing(
     schedule: &Schedule,
     edit: &ScheduleEdit,
@@ -218,7 +218,7 @@ fn check_timing(
         Some(fire) if fire.through > timing.through || fire.next.iter().any(|next| next.due <= timing.through) => {
             return wrong(Impossible::MoreIsDue);
         }
-        // It waited for a run when the edit was computed, and the run is finished since.
+        // The instant waited for a run when the edit was computed, and the run has finished since.
         None if is_due && schedule.activity == Activity::Active && !waits => return Err(Refusal::StalePlan),
         None if is_due && timing.explained.is_empty() => {
             return wrong(Impossible::DueUnexplained);

@@ -1,4 +1,4 @@
-//! Epochs (P13), lives of nodes (P10), and where an epoch's time begins (P18).
+//! Epochs (P13), incarnations of nodes (P10), and the ledger time at which an epoch begins (P18).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,11 @@ use crate::model::{
     Time, VoterClock,
 };
 
-/// Two clocks agree when they differ by at most this. Milliseconds (P18).
+/// Two clocks agree if they differ by at most this. Milliseconds (P18).
 pub const AGREEMENT_MS: i64 = 2_000;
 
-/// The lower of the closest pair of readings, if that pair agrees (P18). A single voter agrees with
-/// itself; of a node that reads twice only the first reading counts, so that none agrees with itself
-/// otherwise.
+/// Returns the lower of the closest two readings, if they agree (P18). A single voter always agrees. Only the first
+/// reading of each node counts, so that a node cannot agree with itself.
 pub fn agreed_time(voters: u32, readings: &[VoterClock]) -> Option<Time> {
     let mut nodes = BTreeSet::new();
     let firsts = readings.iter().filter(|reading| nodes.insert(reading.node));
@@ -29,14 +28,14 @@ pub fn agreed_time(voters: u32, readings: &[VoterClock]) -> Option<Time> {
 }
 
 impl SoleClock {
-    /// The clock of a single voter that says how long its machine has run.
+    /// Returns the clock of a single voter; `None` with more voters, or if its machine's uptime is unknown.
     fn of(start: &EpochStart) -> Option<SoleClock> {
         let reading = start.readings.first().copied().filter(|_| start.voters == 1)?;
         Some(SoleClock { reading, machine: start.machine? })
     }
 
-    /// By how much the wall clock was moved since, against the time that the machine has run. Milliseconds.
-    /// `None`: it is another machine, or another life of it.
+    /// How far the wall clock was moved since, compared with the machine's uptime. Milliseconds. `None` if it is
+    /// another machine, or the machine was restarted.
     fn moved_ms(&self, now: &SoleClock) -> Option<i64> {
         let ran_ms = now.machine.boot_ms.checked_sub(self.machine.boot_ms)?;
         let same = self.reading.node == now.reading.node && self.machine.boot == now.machine.boot;
@@ -46,13 +45,15 @@ impl SoleClock {
 }
 
 impl Ledger {
-    /// P18: by how much the only voter's clock was moved since the last epoch that it agreed with, against the
-    /// time that its machine has run. Milliseconds; zero if several nodes vote, or if it is unknown.
+    /// How far the only voter's clock was moved since the last epoch that accepted it, compared with the machine's
+    /// uptime (P18). Milliseconds; 0 if several nodes vote, or if it is unknown.
     pub fn moved_ms(&self, start: &EpochStart) -> i64 {
         SoleClock::of(start).and_then(|now| self.head.sole_clock?.moved_ms(&now)).unwrap_or(0)
     }
 
-    /// P18: what the clocks at the start of an epoch agree on; or what is wrong with them, for people.
+    /// Returns the time on which the clocks at the start of an epoch agree (P18).
+    ///
+    /// # Errors Fails with a text for users if the clocks disagree, or the only voter's clock was moved too far.
     pub fn agreed_by(&self, start: &EpochStart) -> Result<Time, String> {
         let agreed = agreed_time(start.voters, &start.readings).ok_or_else(|| Refusal::ClocksDisagree.to_string())?;
         let moved_ms = self.moved_ms(start);
@@ -118,13 +119,13 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Each known node and each voter, with the level that it has announced; 0 where it never came up (P23).
+    /// Returns the announced level of each known node and each voter; 0 if a node never came up (P23).
     pub fn announced_levels(&self, voters: &[NodeId]) -> BTreeMap<NodeId, u32> {
         let known = self.nodes.iter().map(|(id, node)| (*id, node.level));
         voters.iter().map(|id| (*id, 0)).chain(known).collect()
     }
 
-    /// P23: the level rises only when each voter and each known node has announced that it can apply it.
+    /// The level rises only if each voter and each known node has announced that it can apply it (P23).
     pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), Refusal> {
         let (asked, ledger) = (raise.level, self.head.level);
         if asked < ledger {
@@ -141,8 +142,8 @@ impl Ledger {
         CommandOutcome::Done
     }
 
-    /// P12: the deaths of a node of which another life comes up. The life before it died when it left
-    /// something claimed, or when its claims were revoked and it never came back for others.
+    /// Returns the crash history of a node of which a new incarnation comes up (P12). The former one crashed if it left
+    /// recipients claimed, or if its claims were revoked and it never claimed again.
     fn crashes_before(&self, context: &mut Context, id: NodeId) -> CrashHistory {
         let Some(node) = self.nodes.get(&id) else { return CrashHistory::default() };
         let former = ClaimOwner { node: id, incarnation: node.incarnation };

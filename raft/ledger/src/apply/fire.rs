@@ -13,16 +13,16 @@ use crate::model::{
     RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
-/// An occurrence on its way to a page.
+/// An occurrence that opens, before it has a page.
 pub(super) struct Opened {
     pub schedule: ScheduleId,
     pub opening: Opening,
-    /// The run for which it had to wait.
+    /// The run that it waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
 }
 
 impl Opened {
-    /// What a fire opens.
+    /// Returns the occurrences that a fire opens.
     pub(super) fn by(fire: &Fire, waited_for: Option<RunId>) -> impl Iterator<Item = Opened> {
         let schedule = fire.schedule;
         fire.opened.iter().map(move |opening| Opened { schedule, opening: opening.clone(), waited_for })
@@ -32,8 +32,8 @@ impl Opened {
 /// Occurrences by schedule and name.
 pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
 
-/// Occurrences with equal keys share a page: late ones with late ones (P16). Large ones carry their own number,
-/// so they share none.
+/// Occurrences with equal keys share a page. Late ones share pages only with late ones (P16). The number is that of a
+/// large occurrence, so it has a page of its own.
 type PageKey = (String, String, u8, Time, bool, Option<usize>);
 
 impl Ledger {
@@ -62,8 +62,8 @@ impl Ledger {
         CommandOutcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
     }
 
-    /// An instant opens at its place in the window, not before (`jitter`). An edit that leaves the timing does
-    /// not wait for it, so it is asked of fires alone.
+    /// An instant opens at its time in the jitter window, not before. An edit that ends the timing does not wait for
+    /// it, so only fires are checked.
     fn check_place(&self, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
         let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
@@ -73,8 +73,8 @@ impl Ledger {
         }
     }
 
-    /// The runs of an entry open behind its last fire, so `check_overlap` does not see those of an earlier fire of the
-    /// same schedule. Where runs must not overlap, the later fire is out of date.
+    /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
+    /// its last fire, so `check_overlap` does not see those of the first one.
     fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), Refusal> {
         let first = (fire.schedule, Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
         let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
@@ -85,8 +85,8 @@ impl Ledger {
         }
     }
 
-    /// Checks one fire against the plan and moves the plan; answers the run for which what opens had to wait.
-    /// `names` are those that this entry opens.
+    /// Checks one fire against the plan and moves the plan. Returns the run that the opened instant waited for. `names`
+    /// are the occurrences that this entry opens.
     pub(super) fn fire_one(
         &mut self,
         context: &mut Context,
@@ -140,7 +140,7 @@ impl Ledger {
         Ok(waited_for)
     }
 
-    /// Records why instants did not open; what has opened stays on record (P7).
+    /// Records why instants did not open. A name that has opened keeps its run (P7).
     pub(super) fn explain(&mut self, context: &Context, id: ScheduleId, explained: &[ExplainedRange]) {
         for explained in explained {
             let (instants, reason) = (explained.instants.clone(), explained.reason);
@@ -152,19 +152,19 @@ impl Ledger {
         }
     }
 
-    /// Writes down the run of a name, and takes the name out of what was said of it.
+    /// Records the run of a name, and removes the name from explained ranges.
     fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: OpeningCause) {
         self.take_out_of_ranges(&name, cause);
         self.history.put(name, InstantOutcome::Opened(run));
     }
 
-    /// P7: has an occurrence of that name opened? What has stays on record, whatever is said of it later.
+    /// True if an occurrence of that name has opened (P7). Its row stays, whatever is recorded later.
     pub fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
         self.history.get(name).is_some_and(|known| known.run().is_some())
     }
 
-    /// P8: the second refusal of an unchanged plan blocks the schedule; a stale proposal is no refusal of
-    /// the plan, and neither are clocks that disagree or a full entry.
+    /// The second refusal of an unchanged plan blocks the schedule (P8). Stale proposals, clocks that disagree and a
+    /// full entry do not count.
     fn note_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
         match refusal {
             Refusal::StalePlan
@@ -185,7 +185,7 @@ impl Ledger {
         }
     }
 
-    /// Opens occurrences, small ones that belong together on one page; answers their runs.
+    /// Opens occurrences, small ones together on shared pages. Returns their runs.
     pub(super) fn open_runs(&mut self, context: &mut Context, opened: Vec<Opened>) -> Vec<(ScheduleId, RunId)> {
         let limits = self.limits();
         let mut groups: BTreeMap<PageKey, Vec<Opened>> = BTreeMap::new();
@@ -296,7 +296,7 @@ fn open_run(
     }
 }
 
-/// P7, P8: nothing before its instant, nothing at or below what has fired, and the plan moves forward.
+/// Checks that no instant opens early or at or before `fired_through`, and that the plan moves forward (P7, P8).
 fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), Refusal> {
     if due > now {
         return Err(Refusal::NotDue(due));

@@ -1,6 +1,6 @@
-//! `min_gap`: the least distance between two emails of a schedule to one recipient (P17).
+//! `min_gap`: the least time between two emails of a schedule to one recipient (P17).
 //!
-//! The distance is measured between the nominal instants of runs, so a fail-over, a slow relay or a late run does not
+//! The time is measured between the nominal instants of runs, so a fail-over, a slow relay or a late run does not
 //! change it. A recipient counts in another run if it is sent, assumed or in doubt there. The check runs when a run
 //! opens and again at each claim, because an earlier run may send in between. A recipient that is claimed in another
 //! run waits, since that email may still turn out not to be sent. Requeue and resend skip recipients that `min_gap`
@@ -18,16 +18,16 @@ use crate::model::{
     run_events,
 };
 
-/// The instants of one backfill, oldest first: what each of them leaves for the later ones (P17).
+/// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
 pub struct BackfillBatch {
-    /// What the checks of the gap have cost.
+    /// Cost and mappings of the lookups.
     pub lookups: GapLookups,
     schedule: ScheduleId,
-    /// The recipients that a run will mail, by its due time: open runs, and instants of this batch.
+    /// Recipients that a run will send to, by its due time: of open runs, and of instants of this batch.
     to_mail: BTreeMap<Time, Bitmap>,
 }
 
-/// Of slots of one run in a chunk: who counts in another run too near, and who is claimed in one.
+/// Slots of one run in a chunk that count in another run within the gap, or are claimed in one.
 struct Apart {
     run: RunId,
     near: Bitmap,
@@ -49,7 +49,7 @@ impl Ledger {
         }
     }
 
-    /// Pending recipients that cannot be claimed now: suppressed, or waiting for a claim of another run.
+    /// Returns pending recipients that cannot be claimed now: suppressed, or waiting for a claim of another run.
     pub(super) fn keep_apart(&mut self, context: &mut Context, place: ChunkKey, slots: &Bitmap) -> Bitmap {
         let apart = self.look_apart(place, slots);
         let (mut kept, mut waiting) = (Bitmap::new(), Bitmap::new());
@@ -61,7 +61,7 @@ impl Ledger {
         if !waiting.is_empty()
             && let Some(chunk) = self.chunks.edit(&place)
         {
-            // Out of every retry wave, the one that is due now included, and into the next one.
+            // Removes them from all retry buckets, also the present one, and adds them to the next one.
             chunk.waves.retain(|_, wave| {
                 wave.remove(&waiting);
                 !wave.is_empty()
@@ -72,11 +72,10 @@ impl Ledger {
         kept
     }
 
-    /// Checks that one more run with this due time would mail at least one recipient (P17). A recipient that is
-    /// claimed in another run counts as one that it would mail: that claim may end without a hand-off.
+    /// Checks that one more run with this due time would send to at least one recipient (P17). A recipient that is
+    /// claimed in another run counts as one, because that claim may end without a hand-off.
     ///
-    /// # Errors
-    /// With the run that mailed last, and the instant at which the first of them may get another one.
+    /// # Errors Fails with the run that sent last, and the instant at which the first recipient may get another email.
     pub fn may_anybody(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
         let Some((query, all)) = self.query(id, due) else { return Ok(()) };
         let neighbours = self.neighbours(&mut GapLookups::default(), &query, &all);
@@ -86,8 +85,8 @@ impl Ledger {
         }
     }
 
-    /// Begins a backfill of a schedule with the runs that have recipients to mail (P17): a second backfill of a stretch
-    /// opens no instant beside a run of the first.
+    /// Begins a backfill of a schedule with the unfinished runs that have recipients to send to (P17). So a second
+    /// backfill of a range opens no instant next to a run of the first.
     pub fn backfill_batch(&self, id: ScheduleId) -> BackfillBatch {
         let mut batch = BackfillBatch { lookups: GapLookups::default(), schedule: id, to_mail: BTreeMap::new() };
         let Some((query, all)) = self.query(id, Time(0)) else { return batch };
@@ -104,11 +103,11 @@ impl Ledger {
         batch
     }
 
-    /// May an instant of a backfill open (P17)? It may if it sends to at least one recipient: one without an email of a
-    /// run, an open run or an instant of the batch within the gap. An instant next to a
-    /// run whose recipients are forgotten stays closed.
+    /// True if an instant of a backfill may open (P17). It must send to at least one recipient: one without an email of
+    /// a run, an open run or an instant of the batch within the gap. An instant near a run with pruned recipients does
+    /// not open.
     ///
-    /// `apply` and the dry run ask this for each instant of the batch in order.
+    /// `apply` and the dry run ask this for each instant of the batch, in order.
     pub fn may_backfill(&self, batch: &mut BackfillBatch, due: Time) -> bool {
         let Some((query, mut left)) = self.query(batch.schedule, due) else { return true };
         if self.is_forgotten_beside(&query) {
@@ -128,7 +127,7 @@ impl Ledger {
         opens
     }
 
-    /// One more run of a schedule as it is now, and its recipients; none where there is no gap.
+    /// Returns the query for one more run of a schedule, and its recipients; `None` if there is no `min_gap`.
     fn query(&self, id: ScheduleId, due: Time) -> Option<(GapQuery, Bitmap)> {
         let schedule = self.schedules.get(&id).filter(|schedule| schedule.policies.min_gap_ms > 0)?;
         let (gap_ms, audience) = (schedule.policies.min_gap_ms, schedule.audience);
@@ -136,8 +135,9 @@ impl Ledger {
         Some((query, Bitmap::range(0, schedule.recipients)))
     }
 
-    /// Recipients of a run that would be suppressed if they were sent again (P17): those that got an email of
-    /// another run within the gap, or may have; and all of them if the details of such a run are pruned.
+    /// Returns recipients of a run that would be suppressed if they were sent again (P17): those that got an email of
+    /// another run within the gap, or may have got one. If the details of such a run are pruned, these are all
+    /// recipients.
     pub fn inside_gap(
         &self,
         lookups: &mut GapLookups,
@@ -155,13 +155,13 @@ impl Ledger {
         kept.iter().map(u32::from).collect()
     }
 
-    /// The run that keeps a recipient from its mail, if that is why it gets none (P17): it got one of that, or
-    /// may have, or is claimed in it.
+    /// Returns the run because of which `min_gap` keeps a recipient from its email (P17): the recipient got an email of
+    /// that run, may have got one, or is claimed in it.
     pub(crate) fn kept_apart_by(&self, run: RunId, number: u32) -> Option<RunId> {
         let (page, place, slot) = self.slot_of(run, number)?;
         let chunk = self.chunks.get(&(page, place))?;
         let query = GapQuery::of(run, self.run(run)?);
-        // What opened after it was suppressed is not why.
+        // Runs that opened after the suppression are not its reason.
         let run_events = self.run_events.range(run_events::keys_of(run));
         let suppressed = run_events.filter(|((_, _, chunk), run_events)| {
             run_events
@@ -177,18 +177,17 @@ impl Ledger {
         }
     }
 
-    /// The last run of a schedule that sent an email, or may have.
+    /// Returns the last run of a schedule that sent an email or may have sent one, with its due time.
     pub fn last_mailed(&self, id: ScheduleId) -> Option<(RunId, Time)> {
         last_of(&self.derived.mailed, id)
     }
 
-    /// The last run that sent an email, or may have, and whose recipients are forgotten because its details were
-    /// pruned.
+    /// Returns the last such run whose recipients are unknown because its details were pruned.
     pub fn last_forgotten(&self, id: ScheduleId) -> Option<(RunId, Time)> {
         last_of(&self.derived.forgotten, id)
     }
 
-    /// How many recipients of a run were suppressed by the gap.
+    /// Number of recipients of a run that were suppressed by the gap.
     pub fn suppressed_by_gap_of(&self, id: RunId) -> u32 {
         let Some((page, whole, place)) = self.page_of(id) else { return 0 };
         let run = &whole.runs[place];
@@ -216,7 +215,7 @@ impl Ledger {
         apart
     }
 
-    /// Of these slots: who counts in a run too near, and who is claimed in one; run by run.
+    /// Returns, run by run, which of these slots count in another run within the gap, or are claimed in one.
     fn apart(&self, lookups: &mut GapLookups, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
         let mut apart = Vec::new();
         let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&place.0), slots.min(), slots.max()) else {
@@ -242,7 +241,8 @@ fn last_of(index: &BTreeSet<(ScheduleId, Time, RunId)>, id: ScheduleId) -> Optio
     last.next_back().filter(|(of, ..)| *of == id).map(|(_, due, run)| (*run, *due))
 }
 
-/// Numbers of those slots of a chunk that are a run's. All of a run with a gap lie in its first chunk.
+/// Returns the recipient numbers of those slots of a chunk that belong to a run. A run with a gap has all its
+/// recipients in its first chunk.
 fn numbers_of(run: &Run, chunk: u32, slots: &Bitmap) -> Bitmap {
     if (run.first, chunk) == (0, 0) {
         return slots.and(&Bitmap::range(0, run.count));
@@ -251,7 +251,7 @@ fn numbers_of(run: &Run, chunk: u32, slots: &Bitmap) -> Bitmap {
     numbers.filter(|number| *number < run.count).filter_map(|number| u16::try_from(number).ok()).collect()
 }
 
-/// The slots of a run's recipients in a chunk, by their numbers.
+/// Returns the slots of a run's recipients in a chunk, by their numbers.
 fn slots_of(run: &Run, chunk: u32, numbers: Bitmap) -> Bitmap {
     if (run.first, chunk) == (0, 0) {
         return numbers;

@@ -1,38 +1,38 @@
-//! Which recipients of a run count, or are claimed, in other runs of the schedule within `min_gap` (P17).
+//! Finds which recipients of a run count, or are claimed, in other runs of the schedule within `min_gap` (P17).
 //!
-//! The search covers runs that mailed a recipient or may do so, latest first, and stops when each asked recipient is
-//! known to count. An index lists these runs, so runs without emails cost nothing. With an equal audience each run
+//! The search covers runs that sent to a recipient or may do so, latest first, and stops when each requested recipient
+//! is known to count. An index lists these runs, so runs without emails cost nothing. With an equal audience each run
 //! costs a few intersections of sets. With an edited audience it costs one step a recipient and a mapping that is made
 //! once.
 //!
-//! While a gap holds, a recipient has two such runs at most. There are many only if emails were sent before the
+//! While a gap is in force, a recipient has at most two such runs. There are many only if emails were sent before the
 //! schedule had a gap.
 
 use crate::index::recipient_mapping::{self, RecipientMapping, RecipientMappings};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{Bitmap, Hash, Ledger, RecipientState, Run, RunId, ScheduleId, Time};
 
-/// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
+/// Cost of one or several searches, and the mappings that they made.
 #[derive(Default)]
 pub struct GapLookups {
-    /// Runs that were read.
+    /// Number of runs that were read.
     pub runs: u64,
-    /// Tables that were made: none where the ledger has them.
+    /// Number of mappings that were made; mappings in the ledger do not count.
     pub made: u64,
     pub(super) mappings: RecipientMappings,
 }
 
-/// A run as the gap sees it, opened or not.
+/// A run for which other runs within the gap are searched; it need not be open.
 #[derive(Clone, Copy)]
 pub(super) struct GapQuery {
-    /// Its schedule.
+    /// The schedule of the run.
     pub schedule: ScheduleId,
-    /// Itself, where it has opened.
+    /// The run, if it has opened.
     pub run: Option<RunId>,
     pub due: Time,
     pub gap_ms: i64,
     pub audience: Hash,
-    /// Log index of the last entry whose runs it sees.
+    /// Log index of the last entry whose runs are considered.
     pub through: u64,
 }
 
@@ -48,7 +48,7 @@ impl GapQuery {
         }
     }
 
-    /// From the first instant that is less than the gap away to the first that is not.
+    /// Returns the instants within the gap: from the first one inside it to the first one after it.
     pub fn instants(&self) -> std::ops::Range<Time> {
         let gap_ms = if injected_bugs::is(Bug::NoMinGap) { 0 } else { self.gap_ms };
         let from = self.due.plus_ms(1_i64.saturating_sub(gap_ms));
@@ -61,25 +61,25 @@ impl GapQuery {
     }
 }
 
-/// What other runs say of some recipients, by their numbers.
+/// Results of other runs for some recipients, by their numbers.
 #[derive(Default)]
 pub(super) struct GapNeighbours {
-    /// Who got a mail, or may have.
+    /// Recipients that got an email, or may have got one.
     pub counts: Bitmap,
-    /// Who else is claimed, and may be getting one.
+    /// Other recipients that are claimed, and may be getting an email.
     pub claimed: Bitmap,
-    /// The earliest of the last emails to the recipients that count.
+    /// Of the last emails to the recipients that count, the earliest.
     pub mailed: Option<(RunId, Time)>,
     /// A run in which one of them is claimed.
     pub claimed_in: Option<RunId>,
 }
 
-/// Sent, or it may have been.
+/// States of recipients that got an email, or may have got one.
 const COUNTS: [RecipientState; 3] = [RecipientState::Sent, RecipientState::Assumed, RecipientState::InDoubt];
 pub(super) const CLAIMED: [RecipientState; 1] = [RecipientState::Claimed];
 
 impl Ledger {
-    /// What other runs say of `recipients`, by their numbers in the audience of the query.
+    /// Searches other runs for `recipients`, by their numbers in the audience of the query.
     pub(super) fn neighbours(&self, lookups: &mut GapLookups, query: &GapQuery, recipients: &Bitmap) -> GapNeighbours {
         let (mut neighbours, mut left) = (GapNeighbours::default(), recipients.clone());
         for (other, run) in self.neighbouring_runs(query) {
@@ -104,7 +104,8 @@ impl Ledger {
         neighbours
     }
 
-    /// Other runs within the gap that sent an email, may have, or have a claimed recipient; the latest first.
+    /// Iterates over other runs within the gap that sent an email, may have sent one, or have a claimed recipient;
+    /// latest first.
     fn neighbouring_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let (run, through) = (query.run, query.through);
         let others = self.derived.mailed.range(query.span()).rev().map(|(_, _, other)| *other);
@@ -112,12 +113,12 @@ impl Ledger {
         seen.filter_map(|other| Some((other, self.run(other)?)))
     }
 
-    /// True if a run within the gap sent emails and its recipients are forgotten (P24).
+    /// True if a run within the gap sent emails and its recipients are pruned (P24).
     pub(super) fn is_forgotten_beside(&self, query: &GapQuery) -> bool {
         query.gap_ms > 0 && self.derived.forgotten.range(query.span()).next().is_some()
     }
 
-    /// Those of `recipients` that have one of these states in another run.
+    /// Returns those of `recipients` that have one of these states in another run.
     pub(super) fn recipients_in(
         &self,
         other: RunId,
@@ -125,7 +126,7 @@ impl Ledger {
         (states, recipients, mapping): (&[RecipientState], &Bitmap, Option<&RecipientMapping>),
     ) -> Bitmap {
         let states = states.iter().filter(|state| run.counts.get(**state) > 0);
-        // Inline audiences lie in the first chunk of their page.
+        // Inline audiences are in the first chunk of their page.
         let chunk = self.page_of(other).and_then(|(page, ..)| self.chunks.get(&(page, 0)));
         let sets: Vec<&Bitmap> = states.filter_map(|state| Some(chunk?.set(*state))).collect();
         if mapping.is_none() && run.first == 0 {
@@ -146,7 +147,7 @@ impl Ledger {
         Bitmap::of_many(recipients.iter().filter(stands))
     }
 
-    /// The table from one audience to another; none where they are the same.
+    /// Returns the mapping from one audience to another; `None` if they are the same.
     pub(super) fn mapping<'a>(
         &'a self,
         lookups: &'a mut GapLookups,
@@ -166,12 +167,12 @@ impl Ledger {
         lookups.mappings.get(own, other)
     }
 
-    /// Keeps the tables that a look has made.
+    /// Stores the mappings that searches have made.
     pub(super) fn keep_mappings(&mut self, lookups: GapLookups) {
         self.derived.mappings.take(lookups.mappings);
     }
 
-    /// Pairs of runs within the gap of both that have a recipient claimed in both. There must be none.
+    /// Returns pairs of runs, within the gap of both, in which the same recipient is claimed. There must be none.
     pub(crate) fn claimed_beside(&self) -> Vec<(RunId, RunId)> {
         let is_claimed = |run: &Run| run.policies.min_gap_ms > 0 && run.counts.get(RecipientState::Claimed) > 0;
         let (mut found, mut lookups) = (Vec::new(), GapLookups::default());

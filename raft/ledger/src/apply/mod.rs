@@ -1,8 +1,8 @@
-//! The one door in (P2): a committed entry changes the state here and nowhere else.
+//! The only way to change the state: a committed entry is applied here (P2).
 //!
-//! `apply` is pure and total. It sees no clock, no chance, no zone table and no network; it never fails,
-//! it refuses. One family of commands a file; this file holds the one exhaustive match and what is true
-//! of every entry: the epoch (P13), ledger time (P18) and stored answers.
+//! `apply` is pure and total. It uses no clock, no random numbers, no time zone database and no network; it never fails
+//! but refuses. Each file has one family of commands. This file has the exhaustive match, and what applies to each
+//! entry: the epoch (P13), ledger time (P18) and stored answers.
 
 mod audience;
 mod backfill;
@@ -43,26 +43,26 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{CommandOutcome, CommandReply, Hash, Ledger, Refusal, StoredAnswer, Time};
 
-/// What came of applying one entry.
+/// Result of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyResult {
-    /// The answer to the proposer.
+    /// Reply to the proposer.
     pub reply: CommandReply,
-    /// What the world must do now.
+    /// Effects for the other parts of the node.
     pub effects: Vec<Effect>,
 }
 
-/// What one entry is applied with: its place in the log, its time, and the effects that it collects.
+/// Log index and time of the entry that is applied, and the effects that it collects.
 pub(crate) struct Context {
     pub index: u64,
     pub now: Time,
-    /// Index of the entry that did what is asked for again, where this one repeats it.
+    /// If this entry repeats an earlier one: the index of the earlier entry.
     pub repeats: Option<u64>,
     pub effects: Vec<Effect>,
 }
 
 impl Context {
-    /// Adds an effect; one that repeats the last one says nothing new.
+    /// Adds an effect, unless it equals the last one.
     pub(crate) fn emit(&mut self, effect: Effect) {
         if self.effects.last() != Some(&effect) {
             self.effects.push(effect);
@@ -77,9 +77,8 @@ impl Context {
 impl Ledger {
     /// Applies the entry that was committed at `index`.
     ///
-    /// # Panics
-    /// When `index` is not above the last one: the replica has lost its place, and going on would make
-    /// its state differ from the others'.
+    /// # Panics Panics if `index` is not above the last one: the replica has lost its position, and its state would
+    /// differ from the others.
     pub fn apply(&mut self, index: u64, entry: &Entry) -> ApplyResult {
         self.skip(index);
         let mut context = Context { index, now: self.time_of(entry), repeats: None, effects: Vec::new() };
@@ -93,21 +92,20 @@ impl Ledger {
         }
     }
 
-    /// P18, P19: ledger time of an entry.
+    /// Ledger time of an entry (P18, P19).
     fn time_of(&self, entry: &Entry) -> Time {
         entry.now.plus_ms(self.head.offset_ms())
     }
 
-    /// An entry of Raft itself (blank, membership) was committed at `index`.
+    /// Notes an entry of Raft itself (blank, membership) that was committed at `index`.
     ///
-    /// # Panics
-    /// As [`Ledger::apply`].
+    /// # Panics As [`Ledger::apply`].
     pub fn skip(&mut self, index: u64) {
         assert!(index > self.head.applied, "P2: entry {index} was applied already");
         self.head.applied = index;
     }
 
-    /// P13, P18: what holds for every entry but the one that begins an epoch.
+    /// Checks each entry except `EpochStart`, and advances ledger time (P13, P18).
     fn admit(&mut self, entry: &Entry) -> Result<(), Refusal> {
         if matches!(entry.command, Command::EpochStart(_)) {
             return Ok(());
@@ -117,7 +115,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The ledger time of an entry whose epoch and time fit.
+    /// Returns the ledger time of an entry with a valid epoch and time.
     fn check_stamp(&self, entry: &Entry) -> Result<Time, Refusal> {
         let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let is_current = entry.epoch == current || injected_bugs::is(Bug::NoEpochCheck);
@@ -134,18 +132,17 @@ impl Ledger {
         Ok(now)
     }
 
-    /// P23: the level to which this entry would raise the ledger.
+    /// Returns the level to which this entry would raise the ledger; `None` if it would not (P23).
     pub fn raises_to(&self, entry: &Entry) -> Option<u32> {
         let Command::RaiseLevel(raise) = &entry.command else { return None };
         let is_taken = self.check_stamp(entry).and_then(|_| self.check(&entry.command)).is_ok();
         (is_taken && raise.level > self.head.level).then_some(raise.level)
     }
 
-    /// Would this command be refused by the state as it is? `apply` runs these checks before the command, and a dry
-    /// run runs them alone. Commands that are not listed check while they change.
+    /// Checks whether the present state refuses this command. `apply` runs these checks first, and a dry run runs only
+    /// them. Commands that are not listed check while they change the state.
     ///
-    /// # Errors
-    /// The refusal that `apply` answers.
+    /// # Errors Returns the refusal of `apply`.
     pub fn check(&self, command: &Command) -> Result<(), Refusal> {
         match command {
             Command::RelayPut(put) => self.check_relay_put(put),
@@ -218,7 +215,7 @@ impl Ledger {
         }
     }
 
-    /// The stored answer to a request id, if there is one for the same body.
+    /// Returns the stored answer to a request id with the same body.
     fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<CommandOutcome>, Refusal> {
         let Some(request) = request else { return Ok(None) };
         match self.answers.get(&(tenant.to_owned(), request.to_owned())) {
@@ -228,7 +225,7 @@ impl Ledger {
         }
     }
 
-    /// As [`Ledger::answered`]; the reply then carries the index of the entry that did it.
+    /// Like [`Ledger::answered`]; the reply then has the index of the entry that made the change.
     fn answered_again(
         &self,
         context: &mut Context,
@@ -243,8 +240,7 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// Keeps an answer for the next time the same request id comes. A tenant that has too many loses its
-    /// oldest one; other tenants lose none.
+    /// Stores an answer for repeats of the request id. A tenant with too many answers loses its oldest one.
     fn remember(
         &mut self,
         context: &Context,

@@ -5,9 +5,9 @@
 //! edit and a delete handle it like any other instant.
 //!
 //! An instant that only waited was not missed. An instant that was missed stays missed while it waits
-//! (`Plan::missed_before`): one that was late before the run opened, or that fell into an outage or a pause.
+//! (`Plan::missed_before`): it was late before the run opened, or it was due in an outage or a pause.
 //!
-//! The leader proposes by the state that it read; `apply` checks again by the runs as they are now.
+//! The leader proposes by the state that it read; `apply` checks again with the present runs.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use crate::model::{
 };
 
 impl Ledger {
-    /// Which run stands in the way of a schedule's instants, or did so until a event ago, and up to when
-    /// (`buffer_one`): what waited for it and could have opened for longer than that was missed.
+    /// Returns the run that delays a schedule's instants, or did so until a moment ago, and the time until which it did
+    /// (`buffer_one`). An instant that could have opened for longer than that was missed.
     pub(crate) fn held_up(&self, id: ScheduleId, now: Time) -> Option<BlockingRun> {
         let schedule = self.schedules.get(&id)?;
         let waits = schedule.policies.overlap == Overlap::BufferOne;
@@ -32,13 +32,13 @@ impl Ledger {
         (now.since_ms(held.through) <= self.limits().on_time_ms).then_some(held)
     }
 
-    /// P16: an instant that should have opened by now was missed, whatever it has to wait for from now on.
+    /// Notes that instants which should have opened by now were missed, even if they have to wait from now on (P16).
     pub(super) fn note_missed(&mut self, id: ScheduleId, now: Time) {
         self.note_missed_before(id, now.plus_ms(-self.limits().on_time_ms));
     }
 
-    /// P16: what came in a pause was missed, also in a short one; what came with its end was not. An instant from before
-    /// the pause, or one that waits for a run, counts as missed when it is late.
+    /// Notes at the end of a pause which instants were missed (P16): all that were due in it, except at its very end.
+    /// An instant from before the pause, or one that waits for a run, is missed if it is late.
     pub(super) fn note_pause_end(&mut self, id: ScheduleId, since: Option<Time>, now: Time) {
         let next = self.schedules.get(&id).and_then(|schedule| schedule.plan.next.as_ref()).map(NextInstant::opens);
         let came_before = since.zip(next).is_some_and(|(since, opens)| opens < since);
@@ -57,8 +57,8 @@ impl Ledger {
         }
     }
 
-    /// Ledger time leapt, so there was no leader: what fell due was missed (P16), also where a run stood in its
-    /// way. Where none does, that is seen when it opens.
+    /// Notes that ledger time made a large step, so there was no leader (P16). Due instants were missed, also those
+    /// that a run delays. Other schedules find this out when they fire.
     pub(super) fn note_leap(&mut self, from: Time, now: Time) {
         if now.since_ms(from) > self.limits().on_time_ms {
             let held_up: BTreeSet<ScheduleId> = self.derived.holding.iter().map(|(schedule, _)| *schedule).collect();
@@ -66,8 +66,8 @@ impl Ledger {
         }
     }
 
-    /// May a triggered run open beside the unfinished ones? A trigger is refused also because of a paused or another
-    /// triggered run: the operator is there and can decide about that one first.
+    /// Checks that a triggered run may open beside unfinished runs. A paused or triggered run forbids it too: the
+    /// operator who triggers can decide about that run first.
     pub fn may_trigger(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
         match self.unfinished(id).find(|(_, run)| run.holds_up(now)) {
             Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
@@ -82,7 +82,7 @@ impl Ledger {
         })
     }
 
-    /// The same for what a fire opens: one at a time, where two are not allowed.
+    /// Checks that a fire opens one run at a time, and none beside another, where `overlap` forbids it.
     pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let Some(schedule) = self.schedules.get(&id).filter(|_| !fire.opened.is_empty()) else { return Ok(()) };
         if schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1 {
@@ -94,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// What is past its deadline expires before `run` opens, and `cancel_other` cancels the rest.
+    /// Before `run` opens: expires runs that are past their deadline, and cancels the others for `cancel_other`.
     pub(super) fn resolve_overlap(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let overlap = self.schedules.get(&id).map(|schedule| schedule.policies.overlap).unwrap_or_default();
         if overlap == Overlap::Allow {
@@ -108,8 +108,8 @@ impl Ledger {
         }
     }
 
-    /// The runs that another run of the schedule cancels when it opens at `now` (`cancel_other`). A run that has
-    /// expired or was cancelled before releases its claims by itself.
+    /// Iterates over the runs that another run of the schedule cancels when it opens at `now` (`cancel_other`). Expired
+    /// and cancelled runs release their claims anyway.
     fn giving_way(&self, id: ScheduleId, now: Time) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let cancels = self.schedules.get(&id).is_some_and(|schedule| schedule.policies.overlap == Overlap::CancelOther);
         let goes_on = move |run: &Run| {
@@ -118,7 +118,7 @@ impl Ledger {
         self.unfinished(id).filter(move |(_, run)| goes_on(run))
     }
 
-    /// What a run of the schedule cancels when it opens at `now`; asked before it opens.
+    /// Returns what a run of the schedule would cancel if it opened at `now`.
     pub fn would_cancel(&self, id: ScheduleId, now: Time) -> CancelledRuns {
         let mut cancelled = CancelledRuns::default();
         for (run, known) in self.giving_way(id, now) {
@@ -136,8 +136,8 @@ impl Ledger {
         cancelled
     }
 
-    /// After a run was opened, moved or changed: keeps the indices of unfinished runs, and says when the schedule's next
-    /// instant begins to wait for a run, or has waited.
+    /// Updates the indexes of unfinished runs after a run was opened or changed. Notes when the schedule's next instant
+    /// begins or ends to wait for a run.
     pub(super) fn note_unfinished(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let Some(known) = self.run(run) else { return };
         let (takes_part, goes_beside) = (known.takes_part_in_overlap(), known.goes_beside());
@@ -160,7 +160,7 @@ impl Ledger {
         self.index_due(context, id, before);
     }
 
-    /// What was due while a run held it up has waited: the run is finished, or is waited for no more.
+    /// Notes that a due instant waited for a run that is finished, or for which it no longer waits.
     pub(super) fn note_waited(&mut self, id: ScheduleId, by: RunId, now: Time) {
         let is_due = |schedule: &crate::model::Schedule| {
             let waits = schedule.wakes_at(true) != schedule.wakes_at(false);

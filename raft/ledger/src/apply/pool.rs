@@ -1,7 +1,7 @@
 //! Settings of pools. The daily cap of a warm-up is enforced at the claim (P25).
 //!
-//! Spent are recipients that were sent today or may have been. Open claims count as if they were sent, so a day never
-//! exceeds its cap, whatever the leader knew. A recipient that returns unsent frees its place.
+//! Recipients count for a day if they were sent on it or may have been. Claimed recipients count as if they were sent,
+//! so a day never exceeds its cap, whatever the leader knew. A recipient that is released unsent no longer counts.
 
 use super::Context;
 use super::bounds::bounded;
@@ -16,7 +16,7 @@ impl Ledger {
     pub(super) fn pool_set(&mut self, context: &mut Context, set: &PoolSet) -> Result<CommandOutcome, Refusal> {
         let PoolSet { request, pool, caps, first, reveille_headers } = set;
         let (request, body) = (request.as_deref(), fingerprint(&("pool", pool, caps, first, reveille_headers)));
-        // Pools belong to no tenant, as relays do.
+        // Pools belong to no tenant, like relays. So the request id is stored with the default tenant.
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
             return Ok(outcome);
         }
@@ -37,7 +37,8 @@ impl Ledger {
             || PoolRow { first: today, caps: Vec::new(), day: today, spent: 0, reveille_headers: true, index: 0 };
         let mut wanted = known.clone().unwrap_or_else(nothing);
         if !caps.is_empty() {
-            // A plan that is over says nothing of the day on which another one begins; the same one again is no other.
+            // A warm-up that is over does not determine when the next one begins. A plan with the same caps is not a
+            // new one.
             let is_kept = wanted.cap(today).is_some() || wanted.caps == *caps;
             wanted.first = first.unwrap_or(if is_kept { wanted.first } else { today });
             wanted.caps.clone_from(caps);
@@ -50,8 +51,8 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Makes a pool as one of which nothing is set. What was sent today stays known until the day is over: another plan that is set on it gives
-    /// no second cap for the same day.
+    /// Resets a pool to the defaults. The count of the present day is kept until the day ends, so another warm-up on
+    /// the same day gives no second cap.
     pub(super) fn pool_reset(&mut self, context: &Context, pool: &str) -> CommandOutcome {
         let today = Day::of(context.now);
         self.forget_pools(today);
@@ -64,7 +65,7 @@ impl Ledger {
         CommandOutcome::Done
     }
 
-    /// Pools that were reset before today.
+    /// Removes pools that were reset before today.
     fn forget_pools(&mut self, today: Day) {
         let forgotten = self.pools.iter().filter(|(_, known)| known.is_forgotten(today));
         let forgotten: Vec<String> = forgotten.map(|(pool, _)| pool.clone()).collect();
@@ -73,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// Of what could be granted of a chunk, all of one pool: as much as may go by it today.
+    /// Limits the slots that could be granted, all of one pool, to the rest of today's cap.
     pub(super) fn within_cap(&self, (page, chunk): ChunkKey, granted: Bitmap, now: Time) -> Result<Bitmap, Refusal> {
         let Some(lowest) = granted.min().filter(|_| !self.pools.is_empty()) else { return Ok(granted) };
         let Some(pool) = self.pages.get(&page).map(|known| self.pool_of(page, known, chunk, lowest)) else {
@@ -86,7 +87,8 @@ impl Ledger {
         }
     }
 
-    /// Recipients of a chunk are claimed, or no longer: counts the claimed ones of each pool, and what it spent today.
+    /// Updates the claimed recipients of each pool, and what it spent today, after recipients were claimed or left a
+    /// claim.
     pub(super) fn note_pools(
         &mut self,
         context: &Context,

@@ -1,9 +1,9 @@
-//! Pruning (P24): removes what is older than its retention, by an entry that names it.
+//! Pruning (P24): removes rows that are older than their retention, if an entry names them.
 //!
-//! A page goes as a whole when each of its runs is finished and old enough: recipients, claims, dead letters, and
-//! content and audience that nothing else uses. A summary of each run stays, with its name and its counts; a recipient
-//! in doubt then stays in doubt. Summaries and explained instants go much later. The plan does not move; it remembers
-//! up to which instant names were forgotten.
+//! A page is removed as a whole when each of its runs is finished and old enough: recipients, claims, dead letters, and
+//! content and audience that nothing else uses. A summary of each run remains, with its name and its counts; a
+//! recipient in doubt then stays in doubt. Summaries and explained instants are removed much later. The plan does not
+//! move; it remembers up to which instant names were removed.
 //!
 //! `apply` checks each age again: a run that was reopened after the proposal stays.
 
@@ -15,12 +15,12 @@ use crate::model::{
     Time, run_events,
 };
 
-/// A civil time is read as UTC where it is only compared with days; it is never further from the instant.
-/// Milliseconds.
+/// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
+/// retentions of many days. Milliseconds.
 pub(crate) const CIVIL_MS: i64 = DAY_MS;
 
-/// When a row of the history may go: the last instant that it tells of is long over. None for a run's name,
-/// which goes with its summary.
+/// When a row of the history may be removed: after its last instant is old enough. `None` for the name of a run, which
+/// is removed with its summary.
 pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time> {
     match (row, row.last(first)) {
         (InstantOutcome::Opened(_), _) | (_, Nominal::Trigger(_)) => None,
@@ -28,7 +28,7 @@ pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time>
     }
 }
 
-/// An instant that is not before the one of this name; none for a trigger.
+/// Returns an instant that is not before that of this name; `None` for a trigger.
 fn latest(name: &Nominal) -> Option<Time> {
     match name {
         Nominal::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_MS)),
@@ -88,7 +88,7 @@ impl Ledger {
         page.runs.len() as u32
     }
 
-    /// Rows of a page: the closed ones, and those that hold recipients in doubt for ever.
+    /// Removes the claims of a page: closed ones, and those with recipients in doubt for ever.
     fn prune_claims(&mut self, context: &mut Context, id: RunId) {
         let open: Vec<_> = self.claims.iter().filter(|(_, row)| row.page == id).map(|(fence, _)| *fence).collect();
         for fence in open {
@@ -113,7 +113,7 @@ impl Ledger {
         self.forget_name(&name);
     }
 
-    /// Takes a name out of the history, and with it the whole range that begins there.
+    /// Removes a name from the history, with the whole range that begins with it.
     fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
         let Some(row) = self.history.remove(name) else { return };
         if let Some(last) = latest(&row.last(&name.1)) {
@@ -121,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// P7: a backfill opens nothing up to here any more.
+    /// Notes that a backfill opens nothing up to this instant any more (P7).
     fn forget_through(&mut self, schedule: ScheduleId, through: Time) {
         if let Some(schedule) = self.schedules.edit(&schedule) {
             let through = through.min(schedule.plan.fired_through);

@@ -2,8 +2,8 @@
 //!
 //! Called by the leader before it proposes a `Fire` (P8), by `schedule create`, `preview` and catch-up (P16).
 //! - **Strict order.** Instants of firings strictly increase, whatever the zone does.
-//! - **Complete accounting (P1, P8).** Each civil time of a fixed-time pattern is a [`Firing`] or an [`Absence`] with its
-//!   [`AbsenceReason`].
+//! - **Complete accounting (P1, P8).** Each civil time of a fixed-time pattern is a [`Firing`], or an [`Absence`]
+//!   with its [`AbsenceReason`].
 //! - **No memory.** A caller may stop after any firing and continue from its instant, with the same result.
 //! - **Stable names (P7).** A fixed-time occurrence is named by civil date-time and fold, any other by its instant.
 //!
