@@ -1,8 +1,8 @@
-//! What a refusal means for its recipient and for its run (P6).
+//! Effects of a refusal on its recipient and on its run (P6).
 //!
 //! The worker classifies the answer; here it becomes a death, a counted attempt, a wait, or a pause. Permanent answers
-//! that do not name a mailbox may be about the content or the sender. After ten of them in a row no recipient dies of one
-//! any more. Recipients that died of an answer are counted by its words (`same_words.rs`).
+//! that name no mailbox may be about the content or the sender. After ten of them in a row no recipient dies of such an
+//! answer. Recipients that died of an answer are counted by its text (`same_words.rs`).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::model::{
 };
 
 impl Ledger {
-    /// A claim's refusals, each by the scope of its answer.
+    /// Applies the refusals of a claim, each by the scope of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[Refused]) -> u64 {
         let (place, limits) = ((claim.page, claim.chunk), self.limits());
         let mut moved = 0;
@@ -25,8 +25,8 @@ impl Ledger {
             if held && names_no_mailbox(answer) {
                 self.note_unnamed(context, place, answer);
             }
-            // Each scope but the relay's proves that the email was composed, also where the dialogue broke: RCPT comes
-            // after it. So this recipient does not crash the node that prepares it (P12).
+            // Every scope except the relay's proves that the email was composed, even if the dialogue broke: RCPT comes
+            // after composing. So this recipient does not crash the node that prepares it (P12).
             if held && answer.scope != ReplyScope::Relay {
                 self.clear_crash_suspects(place, &[answer.slot].into_iter().collect());
             }
@@ -57,8 +57,8 @@ impl Ledger {
         moved
     }
 
-    /// Counts a recipient that died of an answer, by the words of the answer. Where most died of the same words, the
-    /// run is paused. Its dead letters stay: the operator requeues them once the cause is known.
+    /// Counts a recipient that died of an answer, by the text of the answer. If most recipients died of the same text,
+    /// the run is paused. Its dead letters stay: the operator requeues them once the cause is known.
     fn note_words(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, number)) = self.recipient_at(place, answer.slot) else { return };
         if !self.dead.contains(&(id, number)) {
@@ -75,7 +75,7 @@ impl Ledger {
         self.note_unfinished(context, schedule, id);
     }
 
-    /// The recipient that an answer defers, and its step after the answer.
+    /// Returns the recipient that an answer defers, with its step after the answer.
     fn deferral_after(&self, place: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
         if answer.scope != ReplyScope::Greylist {
             return None;
@@ -94,15 +94,16 @@ impl Ledger {
         }
     }
 
-    /// Counts an answer that does not name the mailbox. The tenth without an accept in between pauses the run, and brings
-    /// back the nine before it.
+    /// Counts an answer that names no mailbox. The tenth without an accept in between pauses the run, and the
+    /// recipients of the nine before it become pending again.
     fn note_unnamed(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
         let mut earlier = Vec::new();
         let mut pauses = false;
         let limits = self.limits();
         self.edit_run(place, answer.slot, |run| {
-            // A recipient that uses up its attempts counts once: the last few of a run must not pause it.
+            // A recipient counts once, even if it uses up its attempts. Otherwise the last few recipients of a run
+            // could pause it.
             let is_repeated = answer.scope == ReplyScope::Unnamed && run.policy_refusals.contains(&recipient);
             if is_repeated || is_suspicious(run, limits) {
                 return;
@@ -136,7 +137,7 @@ impl Ledger {
         }
     }
 
-    /// Takes back a death by an answer that did not name the mailbox: pending, the attempt uncounted.
+    /// Undoes a death by an answer that named no mailbox: the recipient is pending, and the attempt is not counted.
     fn undo_dead(&mut self, context: &mut Context, run: RunId, recipient: u32) {
         let Some((page, chunk, slot)) = self.slot_of(run, recipient) else { return };
         let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
@@ -158,8 +159,8 @@ impl Ledger {
     }
 }
 
-/// A permanent answer that may be about the content or the sender. What concerns the relay says nothing of them,
-/// whatever its code: a password that was changed, a used-up day.
+/// True for a permanent answer that may be about the content or the sender. Answers about the relay (a changed
+/// password, a used-up daily limit) never are, whatever their code.
 fn names_no_mailbox(answer: &Refused) -> bool {
     match answer.scope {
         ReplyScope::Relay | ReplyScope::Greylist => false,
@@ -169,12 +170,12 @@ fn names_no_mailbox(answer: &Refused) -> bool {
     }
 }
 
-/// Refused for good, and not because of this mailbox (x.1.x, x.2.x): perhaps content or sender.
+/// True for a permanent refusal that is not about this mailbox (x.1.x, x.2.x), so perhaps about content or sender.
 fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
     code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
 }
 
-/// So many such answers without an accept in between that none of them is believed.
+/// True if there were so many of these answers without an accept in between that none of them counts as a death.
 fn is_suspicious(run: &Run, limits: &Limits) -> bool {
     run.policy_refusals.len() >= limits.policy_refusals
 }
@@ -183,7 +184,7 @@ fn is_stale(run: &Run, now: Time) -> bool {
     matches!(run.state, RunState::Expired { .. }) || run.finish_by <= now
 }
 
-/// Where a definite not-sent leads: what the run now demands, else back, after `wait_until`.
+/// Next state after a definite not-sent: what the state of the run demands, else pending until `wait_until`.
 pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Transition {
     let stale = is_stale(run, now);
     match run.state {
@@ -198,7 +199,7 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
     }
 }
 
-/// P6: what an answer means for the recipient.
+/// Next state after an answer (P6).
 fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64), limits: &Limits) -> Transition {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
@@ -210,7 +211,7 @@ fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i
     }
 }
 
-/// An attempt that counts, as the `attempts`-th: the last one where the answer names the mailbox.
+/// Next state after a counted attempt, the `attempts`-th. It is the last attempt if the answer names the mailbox.
 fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transition {
     let letter = DeadLetter {
         code: answer.code,

@@ -1,4 +1,4 @@
-//! What is simply put, changed or taken away: relays, opt-outs, blobs; and quarantine.
+//! Simple changes of relays, opt-outs and blobs; and quarantine.
 
 use super::Context;
 use crate::DEFAULT_TENANT;
@@ -21,12 +21,12 @@ impl Ledger {
             self.relays.put(relay.name.clone(), relay.clone());
             context.emit(Effect::RelaysChanged);
         }
-        // Relays belong to no tenant, so that their request ids are kept with the default one's.
+        // Relays belong to no tenant. So the request id is stored with the default tenant.
         self.remember(context, DEFAULT_TENANT, request, body, &CommandOutcome::Done);
         Ok(CommandOutcome::Done)
     }
 
-    /// A request that was answered before gets its answer, whatever the state is by now.
+    /// Checks a relay. A request that was answered before gets its answer, whatever the state is by now.
     pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), Refusal> {
         let RelayPut { relay, replace, request } = put;
         if self.answered(DEFAULT_TENANT, request.as_deref(), fingerprint(&(relay, replace)))?.is_some() {
@@ -47,7 +47,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// P15: what is applied here holds at every gate that decides by a state at or above this index.
+    /// Records opt-outs. They are enforced at each gate that uses a state at or above this index (P15).
     pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> CommandOutcome {
         let mut added = 0;
         for key in &optout.keys {
@@ -66,8 +66,8 @@ impl Ledger {
         CommandOutcome::Moved(added)
     }
 
-    /// An operator says that the recipient wants email again (P15). A recipient that opted out again after the operator read
-    /// stays out.
+    /// Takes an opt-out back, because an operator says that the recipient wants email again (P15). It stays if the
+    /// recipient opted out again after the operator read it.
     pub(super) fn take_back(
         &mut self,
         context: &mut Context,
@@ -110,7 +110,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps a blob for one more owner.
+    /// Stores a blob, or adds a reference to it.
     pub(super) fn store_blob(&mut self, blob: Blob) {
         match self.blobs.edit(&blob.hash) {
             Some(stored) => stored.references += 1,
@@ -120,14 +120,14 @@ impl Ledger {
         }
     }
 
-    /// One more owner of a blob that is there.
+    /// Adds a reference to a stored blob.
     pub(super) fn retain_blob(&mut self, hash: &Hash) {
         if let Some(stored) = self.blobs.edit(hash) {
             stored.references += 1;
         }
     }
 
-    /// One owner less; the last one takes the bytes with it.
+    /// Removes a reference. The last one removes the blob.
     pub(super) fn release_blob(&mut self, hash: &Hash) {
         let Some(stored) = self.blobs.edit(hash) else { return };
         stored.references -= 1;

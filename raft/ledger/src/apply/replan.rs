@@ -1,7 +1,7 @@
-//! Replan (I10): schedules whose next instant was computed with another release of the zone database.
+//! Replan (I10): schedules whose next instant was computed with another release of the time zone database.
 //!
-//! A compare-and-set on the plan, like a fire (P8). An instant that is still to come may move or go by it: it is
-//! none yet. One that is due already stays for the fire, which explains it where it is none any more.
+//! It is a compare-and-set on the plan, like a fire (P8). An instant in the future may be moved or removed, because
+//! nothing has happened at it yet. A due instant stays for the fire, which explains it if it no longer exists.
 
 use super::Context;
 use crate::command::Replan;
@@ -12,7 +12,7 @@ impl Ledger {
         CommandOutcome::Moved(replans.iter().map(|replan| u64::from(self.replan_one(context, replan))).sum())
     }
 
-    /// Answers whether the next instant is another one now.
+    /// Returns true if the next instant has changed.
     fn replan_one(&mut self, context: &mut Context, replan: &Replan) -> bool {
         let id = replan.schedule;
         let is_it = |Schedule { plan, policies, .. }: &Schedule| {

@@ -1,7 +1,7 @@
-//! Dead letters: sent again, by the same pool or another, or taken off the list.
+//! Dead letters: requeued, by the same pool or another, or discarded.
 //!
-//! The pool is a recipient's own from then on, and not its run's: its run's other recipients stay where they are, in
-//! the same run and the same accounts (P1).
+//! A new pool applies to the requeued recipients only. The other recipients of the run keep their pool. All of them
+//! stay in the same run and in its counts (P1).
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::model::{
 };
 
 impl Ledger {
-    /// Sends dead recipients again, with attempts counted anew; by another pool where one is named. A pool that
-    /// nothing can go by is refused: it would be a wait for a deadline.
+    /// Sends dead recipients again, with attempts counted from zero, by another pool if one is named. A pool without a
+    /// relay is refused: the recipients would only wait for their deadline.
     pub(super) fn requeue(&mut self, context: &mut Context, requeue: &Requeue) -> Result<CommandOutcome, Refusal> {
         if let Some(pool) = &requeue.pool
             && !self.serves(pool)
@@ -26,8 +26,8 @@ impl Ledger {
         Ok(CommandOutcome::MovedOf(moved.collect()))
     }
 
-    /// A recipient that got an email too near to this run is not moved (P17): its claim would suppress it, and the dead
-    /// letter would end without a report.
+    /// Requeues recipients of one run. It leaves out recipients with an email of another run within `min_gap` (P17): a
+    /// claim would suppress them, and their dead letters would be lost.
     fn requeue_of(
         &mut self,
         context: &mut Context,
@@ -64,7 +64,7 @@ impl Ledger {
         Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
     }
 
-    /// A slot goes by this pool from now on. Who is claimed or in doubt is never redirected: a row is of one pool.
+    /// Moves a slot to this pool. Claimed recipients and those in doubt are never moved, because a claim has one pool.
     fn redirect(&mut self, place: ChunkKey, one: &Bitmap, pool: &str) {
         let is_own = self.pages.get(&place.0).is_some_and(|page| page.pool == pool);
         let Some(chunk) = self.chunks.edit(&place) else { return };
@@ -77,7 +77,7 @@ impl Ledger {
         }
     }
 
-    /// Takes dead recipients off the list; they stay dead.
+    /// Discards dead letters; the recipients stay dead.
     pub(super) fn discard(&mut self, context: &Context, picked: &[PickedRecipients]) -> CommandOutcome {
         CommandOutcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
     }
@@ -93,7 +93,7 @@ impl Ledger {
         Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: 0 })
     }
 
-    /// The dead letters that are meant, none that was discarded.
+    /// Returns the picked recipients with a dead letter that is not discarded.
     fn dead_numbers(&self, picked: &PickedRecipients) -> Result<Vec<u32>, Refusal> {
         self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
         let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();

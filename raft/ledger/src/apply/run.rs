@@ -1,4 +1,4 @@
-//! What happens to a run as a whole: pause, resume, cancel, and its deadline (P15, P16).
+//! Changes of a run as a whole: pause, resume, cancel, and its deadline (P15, P16).
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::model::{
 };
 use crate::storage::form::RowForm;
 
-/// Where those who are pending go when a run ends.
+/// Next states of pending recipients when a run ends.
 #[derive(Clone, Copy)]
 struct Closing {
     /// State of recipients without a counted attempt.
     fresh: RecipientState,
-    /// State of recipients with one.
+    /// State of recipients with a counted attempt.
     tried: RecipientState,
 }
 
@@ -30,8 +30,8 @@ impl Ledger {
         self.halt_run(context, pause.run, reason)
     }
 
-    /// Pauses a run; pausing it again with another reason changes that. A finished one can be paused as long as a recipient
-    /// may come back to it.
+    /// Pauses a run. A second pause replaces the reason. A finished run can be paused while a recipient may become
+    /// pending again.
     pub(super) fn halt_run(
         &mut self,
         context: &mut Context,
@@ -50,8 +50,8 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// A pause as the run's page keeps it: without words where the row of the page would come near to 1 MiB. The words
-    /// stay in the run's history, which has rows of its own.
+    /// Returns the reason as the run's page stores it: without its text if the row of the page would come close to 1
+    /// MiB. The text stays in the run's history, which has rows of its own.
     pub(super) fn fit_in_page(&self, run: RunId, reason: PauseReason) -> PauseReason {
         let Some((_, page, _)) = self.page_of(run).filter(|_| !reason.words().is_empty()) else { return reason };
         match page.row_len(self.head.level) + reason.words().len() > self.limits().page_bytes {
@@ -80,7 +80,7 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Can the run be cancelled? One that is cancelled already can be.
+    /// Checks that the run can be cancelled. A cancelled run can be cancelled again.
     pub(super) fn check_run_cancel(&self, run: RunId) -> Result<(), Refusal> {
         let (_, page, place) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
         match page.runs.get(place) {
@@ -90,9 +90,9 @@ impl Ledger {
         }
     }
 
-    /// Ends a run: what is pending is cancelled now, what is claimed when its worker releases it, and what
-    /// is in doubt if it turns out not to have been handed off.
-    /// `made_way_for`: another run of its schedule that opens, where that ends it.
+    /// Cancels a run. Pending recipients are cancelled now, claimed ones when their worker releases them, and those in
+    /// doubt if they turn out not to be handed off. `made_way_for`: the run of the schedule because of which it is
+    /// cancelled.
     pub(super) fn run_cancel(
         &mut self,
         context: &mut Context,
@@ -116,7 +116,7 @@ impl Ledger {
         Ok(CommandOutcome::Moved(moved))
     }
 
-    /// P16: past its deadline, what was never attempted expires, and what was is dead.
+    /// Ends runs that are past their deadline: recipients without an attempt expire, and those with one are dead (P16).
     pub(super) fn expire(&mut self, context: &mut Context, runs: &[RunId]) -> CommandOutcome {
         let now = context.now;
         let mut moved = 0;
@@ -142,8 +142,8 @@ impl Ledger {
         CommandOutcome::Moved(moved)
     }
 
-    /// P20: marks runs that wait for a part which no live node has, and those that do so no longer. Answers how many
-    /// marks have changed.
+    /// Marks runs that wait for a part which no live node has, and unmarks those that no longer wait (P20). Returns the
+    /// number of changed marks.
     pub(super) fn run_block(&mut self, context: &mut Context, blocks: &[RunBlock]) -> CommandOutcome {
         let mut changed = 0;
         for RunBlock { run, part } in blocks {
@@ -168,7 +168,7 @@ impl Ledger {
         CommandOutcome::Moved(changed)
     }
 
-    /// Edits a run; answers its page. A pause, a resume or a reopening changes whether the run takes part in `overlap`.
+    /// Edits a run and returns its page. A pause, a resume or a reopening changes whether the run counts for `overlap`.
     pub(super) fn change_run(
         &mut self,
         context: &mut Context,
@@ -183,8 +183,8 @@ impl Ledger {
         Ok(id)
     }
 
-    /// Closes all that is pending in a run, each recipient by whether an attempt of it counted. A chunk is moved as
-    /// two sets: a million that were asked to come back later are closed in one entry, on every node.
+    /// Closes all pending recipients of a run, each by whether it has a counted attempt. The recipients of a chunk move
+    /// as two sets. So a million deferred recipients are closed in one entry, on every node.
     fn close_pending(&mut self, context: &mut Context, run: RunId, closing: Closing) -> u64 {
         let Some((id, page, place)) = self.page_of(run) else { return 0 };
         let (first, count) = (page.runs[place].first, page.runs[place].count);
@@ -197,7 +197,7 @@ impl Ledger {
                 RecipientState::Dead => chunk.attempts.iter().map(|(slot, attempts)| (*slot, *attempts)).collect(),
                 _ => Vec::new(),
             };
-            // Who has a number of attempts has one at least.
+            // A recipient with an entry here has at least one attempt.
             let tried = Bitmap::of_many(chunk.attempts.keys().copied()).and(&pending);
             let fresh = pending.and_not(&tried);
             for (slots, to) in [(&fresh, closing.fresh), (&tried, closing.tried)] {
@@ -227,7 +227,7 @@ impl Ledger {
         moved
     }
 
-    /// Records an event of these slots of a run, or of the whole run if none are given; forgets the oldest of too many.
+    /// Records an event of these slots of a run, or of the whole run if none are given. Removes the oldest of too many.
     pub(super) fn record_run_event(
         &mut self,
         context: &Context,
@@ -252,7 +252,7 @@ impl Ledger {
         self.forget_old_run_events(run);
     }
 
-    /// Of too many entries with run events the oldest is forgotten, with all of its chunks.
+    /// Removes the run events of the oldest entry, in all chunks, if there are too many entries.
     fn forget_old_run_events(&mut self, run: RunId) {
         let after = |index: u64| self.run_events.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
         let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
@@ -264,7 +264,7 @@ impl Ledger {
         }
     }
 
-    /// As [`Ledger::rule`], of recipients by number.
+    /// Like [`Ledger::record_run_event`], for recipients by number.
     pub(super) fn record_recipients_event(
         &mut self,
         context: &Context,
@@ -282,8 +282,8 @@ impl Ledger {
     }
 }
 
-/// A run can be paused or cancelled while an email of it may still be sent: now, or when a recipient in
-/// doubt comes back.
+/// Checks that a run can be paused or cancelled: an email of it may still be sent, now or when a recipient in doubt
+/// becomes pending.
 fn stoppable(run: &Run) -> Result<(), Refusal> {
     match run.state {
         RunState::Open | RunState::Paused { .. } => Ok(()),

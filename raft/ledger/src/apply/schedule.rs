@@ -1,6 +1,6 @@
 //! Schedules: create, pause, resume, delete, and trigger a run.
 //!
-//! Whatever moves `next` other than a fire raises `plan.version` (P8).
+//! Each change of `next` except by a fire raises `plan.version` (P8).
 
 use super::Context;
 use super::bounds::{bounded, gap_needs_a_list, gap_within_retention, inside_window, labelled};
@@ -32,7 +32,7 @@ impl Ledger {
                 return Err(Refusal::NameTaken(create.name.clone()));
             }
             context.repeats = Some(id.0);
-            // Remembered, so that a late repeat of this request does not bring a deleted schedule back.
+            // The answer is stored, so that a late repeat of this request does not create a deleted schedule again.
             let outcome = CommandOutcome::Schedule(id);
             self.remember(context, &create.tenant, request, body, &outcome);
             return Ok(outcome);
@@ -84,7 +84,7 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// Can this schedule be created, its name aside?
+    /// Checks that this schedule can be created. Does not check its name.
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
         bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes)?;
         self.check_audience(&create.tenant, &create.audience)?;
@@ -97,7 +97,7 @@ impl Ledger {
         inside_window(create.next.as_ref(), &create.policies)
     }
 
-    /// Changes what a schedule does; raises the plan's version.
+    /// Changes the activity of a schedule and raises the plan's version.
     pub(super) fn change_activity(
         &mut self,
         context: &mut Context,
@@ -121,7 +121,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, Refusal> {
         let since = context.now;
         self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
-            // Why it was paused is not forgotten for want of another word.
+            // A repeated pause without a reason keeps the former reason.
             paused @ Activity::Paused { .. } if pause.reason.is_empty() => paused.clone(),
             Activity::Paused { since, .. } => Activity::Paused { reason: pause.reason.clone(), since: *since },
             _ => Activity::Paused { reason: pause.reason.clone(), since },
@@ -144,7 +144,7 @@ impl Ledger {
             Activity::Blocked { .. } => None,
             activity => return Err(Refusal::NotActive(activity.kind())),
         };
-        // What fell in the pause lies between `next` and now: the next fire opens or explains it.
+        // Instants of the pause are between `next` and now: the next fire opens or explains them.
         self.change_activity(context, id, |schedule| match schedule.plan.next {
             Some(_) => Activity::Active,
             None => Activity::Done,
@@ -163,8 +163,8 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// P7: an occurrence named by its request. The same request never opens a second run, however late it
-    /// comes; under another schedule it is another body, as long as its answer is stored.
+    /// Opens a run that is named by its request (P7). The same request never opens a second run, however late it comes.
+    /// For another schedule the same request id is refused while its answer is stored.
     pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<CommandOutcome, Refusal> {
         let id = trigger.schedule;
         let nominal = Nominal::Trigger(trigger.request.clone());
@@ -193,7 +193,8 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// The first answer to a trigger whose run exists; without the runs that it cancelled once that answer is forgotten.
+    /// Returns the first answer to a trigger whose run exists. Without the cancelled runs if that answer is no longer
+    /// stored.
     fn triggered_before(&self, trigger: &Trigger, opened: RunId) -> CommandOutcome {
         let stored = self.schedules.get(&trigger.schedule);
         let stored = stored.and_then(|schedule| self.answer_to(&schedule.tenant, &trigger.request));
@@ -203,12 +204,12 @@ impl Ledger {
         }
     }
 
-    /// The schedule's place in the due index: only an active one has one.
+    /// The time of the schedule in the due index; `None` if it is not active.
     pub(super) fn due_key(&self, id: ScheduleId) -> Option<Time> {
         self.schedules.get(&id)?.wakes_at(self.holding(id).next().is_some())
     }
 
-    /// Moves a schedule in the due index from where it was `before`, and notifies the leader's timer.
+    /// Updates the due index for a schedule that was at `before`, and notifies the leader's timer.
     pub(super) fn index_due(&mut self, context: &mut Context, id: ScheduleId, before: Option<Time>) {
         let due = self.due_key(id);
         if before == due {

@@ -1,7 +1,7 @@
-//! A test mail: a schedule of its own that opens one run and goes away, all in one entry.
+//! A test email: a temporary schedule opens one run and is deleted, all in one entry.
 //!
-//! What is left is a run like any other: its mail is claimed, passes the gate and is settled (P3). So there is no
-//! second way out, and nothing to tidy up: a run outlives its schedule as after a delete.
+//! The run is like any other: its email is claimed, passes the gate and is settled (P3). So there is no second way to
+//! send an email, and no cleanup: a run outlives its schedule as after a delete.
 
 use super::Context;
 use super::bounds::bounded;
@@ -14,7 +14,7 @@ use crate::model::{
     Policies, Refusal, Schedule, ScheduleId,
 };
 
-/// What a run of a test mail has for the name of its schedule. No such schedule is ever found by it.
+/// Name of the schedule in runs of test emails. No schedule is found by it.
 pub const TEST_NAME: &str = "send-test";
 
 impl Ledger {
@@ -40,7 +40,7 @@ impl Ledger {
             end: None,
             max_runs: Some(1),
             policies: Policies {
-                // The first answer about the mailbox is the one that was asked for.
+                // The first answer about the mailbox is the result of the test.
                 max_attempts: 1,
                 overlap: Overlap::Allow,
                 ..test.policies.clone()

@@ -45,7 +45,7 @@ impl Ledger {
         moved
     }
 
-    /// Puts a claim where it belongs: among the open ones, or among the evidence.
+    /// Stores a claim among the open ones or, if it is closed, among the closed ones.
     pub(super) fn put_claim(&mut self, fence: Fence, claim: Claim, was_open: bool) {
         if !claim.is_closed() {
             self.claims.put(fence, claim);
@@ -57,7 +57,7 @@ impl Ledger {
         self.put_closed_claim(fence, &claim);
     }
 
-    /// P14, first line: an accept is true for ever.
+    /// Applies the accepts of a claim. An accept is always true (P14, first line).
     fn accept(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let (fence, place) = (outcome.fence, (claim.page, claim.chunk));
         let fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
@@ -87,7 +87,7 @@ impl Ledger {
         u64::from(moved)
     }
 
-    /// An accept ends the sequence of answers that name no mailbox, for each run that has one (P6).
+    /// An accept ends the sequence of answers that name no mailbox, for each of the runs (P6).
     fn reset_policy_refusals(&mut self, place: ChunkKey, slots: &Bitmap) {
         let Some(page) = self.pages.get(&place.0) else { return };
         let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// An accept for a recipient that is not in its claim any more: what it comes to.
+    /// Applies an accept for a recipient that is no longer in its claim. Returns the event and the recipient's state.
     fn accept_elsewhere(
         &mut self,
         context: &mut Context,
@@ -136,7 +136,7 @@ impl Ledger {
         Some((ClaimEventKind::Accepted, RecipientState::Sent))
     }
 
-    /// Takes a recipient out of whichever other open claim holds it.
+    /// Removes a recipient from the other open claim that contains it.
     fn take_from_claim(&mut self, context: &mut Context, but: Fence, place: ChunkKey, slot: u16) {
         let holds = |claim: &Claim| {
             (claim.page, claim.chunk) == place && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot))
@@ -158,8 +158,8 @@ impl Ledger {
         self.put_claim(fence, claim, true);
     }
 
-    /// Released: definitely not handed off. Who was being prepared when the owner died is a suspect from
-    /// here on; a suspect that was alone at a death has killed twice and dies of it (P12).
+    /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner died becomes a
+    /// crash suspect. A suspect that was prepared alone at a second crash is dead (P12).
     fn release(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let place = (claim.page, claim.chunk);
         let mut moved = 0;
@@ -184,7 +184,7 @@ impl Ledger {
         moved
     }
 
-    /// Suppressed: definitely not handed off, because it opted out.
+    /// Applies suppressions: definitely not handed off, because the recipient opted out.
     fn suppress(&mut self, context: &mut Context, claim: &mut Claim, slots: &Bitmap) -> u64 {
         let mut moved = 0;
         for slot in slots.and(&claim.granted).iter() {
@@ -194,7 +194,7 @@ impl Ledger {
         moved
     }
 
-    /// It cannot be composed, now or ever: dead, with the cause.
+    /// Marks recipients dead whose email no relay can be given, with the cause.
     fn mark_unsendable_dead(
         &mut self,
         context: &mut Context,
@@ -220,7 +220,7 @@ impl Ledger {
         moved
     }
 
-    /// Moves one recipient that is in this claim by a definite not-sent; disproves an assumption.
+    /// Applies a definite not-sent to one recipient of this claim. It may disprove an assumption.
     pub(super) fn definite(
         &mut self,
         context: &mut Context,
@@ -267,15 +267,15 @@ impl Ledger {
         1
     }
 
-    /// A pending recipient waits for the wave of `until`.
+    /// Lets a pending recipient wait for the retry bucket of `until`.
     pub(super) fn wait(&mut self, place: ChunkKey, slot: u16, until: Time) {
         if let Some(chunk) = self.chunks.edit(&place) {
             chunk.waves.entry(bucket_after(until)).or_default().insert(slot);
         }
     }
 
-    /// P14, last line: in doubt moves only what is claimed in this claim. Of those who are in doubt because their
-    /// owner was lost, it is the last word: nothing that is still to come will resolve them.
+    /// Applies doubts, only to recipients that are claimed in this claim (P14, last line). If recipients are in doubt
+    /// because their owner was lost, this report is final: no later evidence will resolve them.
     fn doubt(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let doubt = match outcome.source {
             OutcomeSource::Owner => DoubtReason::NoAnswer,
@@ -297,7 +297,7 @@ impl Ledger {
         self.chunks.get(&place).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
     }
 
-    /// P12: they came past a gate, or a relay has answered about them: they do not kill who prepares them.
+    /// These recipients passed a gate, or a relay answered about them. So preparing them does not crash a node (P12).
     pub(super) fn clear_crash_suspects(&mut self, place: ChunkKey, slots: &Bitmap) {
         if self.chunks.get(&place).is_some_and(|chunk| !chunk.crash_suspects.and(slots).is_empty()) {
             self.edit_crash_suspects(place, |crash_suspects| crash_suspects.remove(slots));
@@ -326,7 +326,7 @@ impl Ledger {
         }
     }
 
-    /// The run and the recipient's number in it.
+    /// Returns the run of a slot, and the recipient's number in it.
     pub fn recipient_at(&self, place: (RunId, u32), slot: u16) -> Option<(RunId, u32)> {
         let page = self.pages.get(&place.0)?;
         let whole = place.1 * CHUNK + u32::from(slot);
@@ -337,13 +337,13 @@ impl Ledger {
 }
 
 impl Claim {
-    /// Notes what this entry did to `slots`, and where they stand after it.
+    /// Adds to the history what this entry did to `slots`, and their state after it.
     pub(super) fn note(&mut self, context: &Context, fate: (ClaimEventKind, RecipientState), slots: &Bitmap) {
         self.history.note((context.index, context.now), fate, slots, &self.granted);
     }
 }
 
-/// Of a test mail that its relay refused or left in doubt: in whose log to look.
+/// Adds to the history which relay refused a test email or left it in doubt, so that the operator can read its log.
 fn name_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
     let Some(relay_reply) = outcome.relay_reply.as_ref().filter(|_| claim.granted.len() == 1) else { return };
     let refused: Bitmap = outcome.refused.iter().map(|refused| refused.slot).collect();
@@ -356,7 +356,7 @@ fn name_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
     );
 }
 
-/// P12: prepared with nothing else open, it has killed its owner a second time.
+/// Dead, because the owner died a second time while it prepared this recipient's email and no other (P12).
 fn killed_its_holder(attempts: u8, now: Time) -> Transition {
     let cause = DeathCause::OwnerDied;
     let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };

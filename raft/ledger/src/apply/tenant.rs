@@ -1,7 +1,7 @@
 //! Limits of tenants: set, removed, and enforced at the claim (P12).
 //!
-//! The ledger limits how many recipients of a tenant are claimed at once. The dispatcher limits the rate, since it
-//! alone claims (P25).
+//! The ledger limits how many recipients of a tenant are claimed at once. The dispatcher limits the rate, because only
+//! it proposes claims (P25).
 
 use super::Context;
 use super::bounds::bounded;
@@ -35,13 +35,14 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Removes its limits. Without any it changes nothing, so a client that lost the answer may ask again.
+    /// Removes the limits of a tenant. If there are none it changes nothing, so a client that lost the answer may
+    /// repeat it.
     pub(super) fn tenant_remove(&mut self, name: &str) -> CommandOutcome {
         self.tenants.remove(&name.to_owned());
         CommandOutcome::Done
     }
 
-    /// P12: of what could be granted, as much as its tenant may have claimed at once.
+    /// Limits the slots that could be granted to what the tenant may still have claimed at once (P12).
     pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, Refusal> {
         let Some(tenant) = self.pages.get(&page).map(|page| page.tenant.as_str()) else { return Ok(granted) };
         let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };

@@ -1,7 +1,7 @@
-//! The test clock (P19): ledger time runs ahead of the clocks by an offset that entries move, forward only.
+//! The test clock (P19): ledger time is ahead of the clocks by an offset. Entries move it, only forward.
 //!
-//! Everything that is measured in ledger time follows it: what is due, deadlines, waves, rests. Leases and
-//! network time-outs are not measured in it (P18). No real relay may be in such a cluster.
+//! All times of the ledger follow it: due instants, deadlines, retry buckets, back-offs. Leases and network time-outs
+//! do not (P18). A cluster with a test clock cannot have a real relay.
 
 use super::Context;
 use crate::command::Advance;

@@ -12,13 +12,13 @@ use crate::model::{
 };
 use crate::model::{DeadLetter, Time};
 
-/// A chunk of a page.
+/// Key of a chunk: its page and its number.
 pub(super) type ChunkKey = (RunId, u32);
 
 /// The next state of a settled recipient, with its wait or its dead letter.
 pub(super) struct Transition {
     pub to: RecipientState,
-    /// If pending: the earliest time of the next attempt.
+    /// Earliest time of the next attempt, if the next state is `Pending`.
     pub wait_until: Option<Time>,
     /// Counted attempts and last answer; stored as a dead letter if the next state is `Dead`.
     pub letter: Option<DeadLetter>,
@@ -27,8 +27,7 @@ pub(super) struct Transition {
 impl Ledger {
     /// Moves slots of one chunk from state `from` to `to`.
     ///
-    /// # Panics
-    /// When a slot is in another state: an error of the ledger itself (P1).
+    /// # Panics Panics if a slot is in another state: an error of the ledger itself (P1).
     pub(super) fn transition(
         &mut self,
         context: &mut Context,
@@ -132,7 +131,7 @@ impl Ledger {
             self.derived.open_pages.remove(&id);
         }
         for (has_sent, run) in mailed {
-            // P17: the index that the gap reads.
+            // The index of runs with emails, which the `min_gap` check reads (P17).
             let _ = if has_sent { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
         }
         for (run, schedule, event) in judged {
@@ -148,7 +147,7 @@ impl Ledger {
         }
     }
 
-    /// The slots of a run within a chunk of its page; none when it has none there, whatever the numbers.
+    /// Returns the slots of a run within a chunk of its page; empty if it has none there.
     pub(crate) fn slots_of_run(first: u32, count: u32, chunk: u32) -> Bitmap {
         let base = u64::from(chunk) * u64::from(CHUNK);
         let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
@@ -156,7 +155,7 @@ impl Ledger {
         Bitmap::range(within(first), within(end) - within(first))
     }
 
-    /// The chunks over which a run extends.
+    /// Returns the range of chunks that have slots of a run.
     pub(super) fn chunks_of_run(first: u32, count: u32) -> std::ops::Range<u32> {
         first / CHUNK..first.saturating_add(count).div_ceil(CHUNK)
     }
