@@ -1,10 +1,10 @@
-//! What `min_gap` costs an entry (P17).
+//! Measures the cost of `min_gap` for an entry (P17).
 //!
 //! `cargo run --release -p reveille-ledger --example gap`
 //!
-//! Three schedules, each a case that makes the check read far: many runs that sent nothing, a list of 10,000 that
-//! was edited, and a gap that came after a thousand emails; and one beside many open runs of another schedule. The
-//! output is in `docs/performance.md`.
+//! Three schedules make the check read many rows: many runs that sent nothing, an edited list of 10,000, and a gap that
+//! was set after a thousand emails. A fourth is beside many open runs of another schedule. The output is in
+//! `docs/performance.md`.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
 #[path = "../tests/plain/mod.rs"]
@@ -58,7 +58,7 @@ impl World {
         self.create_before(name, people, min_gap_ms, 0)
     }
 
-    /// Its first instant comes a minute after so many minutes ago.
+    /// Creates a schedule whose first instant is `minutes - 1` minutes ago.
     fn create_before(&mut self, name: &str, people: std::ops::Range<u32>, min_gap_ms: i64, minutes: i64) -> ScheduleId {
         let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
         let next = Some(next_at(instant(minutes - 1)));
@@ -88,7 +88,7 @@ impl World {
         assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), CommandOutcome::Schedule(schedule));
     }
 
-    /// Claims all that a run has pending, a whole slice each, in entries of 256 claims.
+    /// Returns claims for all recipients of the runs, one whole slice each, in entries of 256 claims.
     fn claims(&self, runs: impl Iterator<Item = (RunId, u32)>) -> Vec<ClaimRequest> {
         let slices = runs.flat_map(|(page, count)| {
             (0..count).step_by(SLICE as usize).map(move |first| ClaimRequest {
@@ -112,8 +112,8 @@ impl World {
         self.put(Command::Settle(settles));
     }
 
-    /// Opens instants by the minute with a fire each, the last one `before` minutes ago: those of a backfill would count
-    /// among each other. The last fire leaves all later instants behind.
+    /// Opens one instant a minute with a fire each; the last one is `before` minutes ago. A backfill would count its
+    /// own instants against each other. The last fire moves the plan beyond all instants up to now.
     fn open(&mut self, schedule: ScheduleId, before: i64, count: i64) {
         for minute in (before..before + count).rev() {
             let plan = &self.ledger.schedules().get(&schedule).expect("the schedule").plan;
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// The pages of a schedule's runs.
+    /// Returns the pages of a schedule's runs, with their number of recipients.
     fn runs(&self, schedule: ScheduleId) -> Vec<(RunId, u32)> {
         self.ledger.runs().filter(|(_, _, run)| run.schedule == schedule).map(|(id, _, run)| (id, run.count)).collect()
     }
@@ -158,7 +158,7 @@ fn next_at(due: Time) -> NextInstant {
     NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
-/// Instants by the minute, the last one `before` minutes ago.
+/// Returns a backfill with one instant a minute; the last one is `before` minutes ago.
 fn minutes(schedule: ScheduleId, before: i64, count: i64) -> Command {
     let opening = |minute: i64| {
         let due = instant(before + minute);

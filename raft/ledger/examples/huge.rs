@@ -1,10 +1,10 @@
-//! What a run of 50 million recipients costs the ledger where it is touched as a whole.
+//! Measures the cost of entries that change a whole run of 50 million recipients.
 //!
 //! `cargo run --release -p reveille-ledger --example huge`
 //!
-//! Its pause, cancel and expiry, each in one entry, before anything is sent, when half is, and when a million were tried
-//! once; and what one look of the dispatcher costs that walks all of its 763 chunks. What it printed stands in
-//! `docs/performance.md`. A word after it, `sent`, `tried` or `canaries`, is only that part.
+//! It pauses, cancels and expires the run, each in one entry: before anything is sent, when half is sent, and when a
+//! million recipients are deferred. It also measures a dispatcher's read of all 763 chunks. The output is in
+//! `docs/performance.md`. The argument `sent`, `tried` or `canaries` runs only that part.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
 #[path = "../tests/plain/mod.rs"]
@@ -30,7 +30,7 @@ const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation
 const SLICE: u32 = limits(LEVEL).slice;
 const NOW: Time = Time(1_800_000_000_000);
 const RECIPIENTS: u32 = 50_000_000;
-/// Of them, those who were asked to come back later.
+/// Number of recipients that were deferred once.
 const TRIED: u32 = 1_000_000;
 const TRIES: u32 = 5;
 
@@ -59,7 +59,7 @@ impl World {
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
     }
 
-    /// A run of all of them, opened by hand.
+    /// Opens a run of all recipients by a trigger.
     fn open(&mut self, canary: Option<Canary>) -> RunId {
         let parts = (0..RECIPIENTS.div_ceil(CHUNK)).map(|part| Hash::of(&part.to_be_bytes())).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows: RECIPIENTS, parts };
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Claims what is claimable in these chunks, and sends it.
+    /// Claims and sends what is claimable in these chunks.
     fn send(&mut self, run: RunId, chunks: std::ops::Range<u32>) {
         for chunk in chunks {
             let claimable = claimable(&self.ledger, run, chunk);
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Claims the first so many, and has a relay ask for all of them to come back later.
+    /// Claims the first recipients, and a relay defers all of them.
     fn defer(&mut self, run: RunId, recipients: u32) {
         for first in (0..recipients).step_by(SLICE as usize) {
             let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE));
@@ -115,12 +115,12 @@ impl World {
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
             let outcome = ClaimOutcome { refused: refused.collect(), ..ClaimOutcome::empty(run, chunk, fence) };
             self.put(Command::Settle(vec![outcome]));
-            // So that they wait for as many instants as a relay that is slow would have them wait for.
+            // So they wait in as many retry buckets as a slow relay would cause.
             self.now = self.now.plus_ms(1_000);
         }
     }
 
-    /// The longest of some tries, each on a copy.
+    /// Prints the longest of several tries, each on a copy.
     fn timed(&self, what: &str, prepare: impl Fn(&mut World), command: &Command) {
         let mut worst = 0_f64;
         let mut outcome = CommandOutcome::Done;
@@ -141,7 +141,7 @@ impl World {
         self.timed("expiry", late, &Command::Expire(vec![run]));
     }
 
-    /// As the dispatcher looks for what it could claim, were it to look at every chunk.
+    /// Measures how long it takes to find what is claimable in every chunk.
     fn look(&self, run: RunId) {
         let mut worst = 0_f64;
         let mut found = 0;
@@ -154,13 +154,13 @@ impl World {
     }
 }
 
-/// Long after every deadline.
+/// Advances time beyond every deadline.
 fn late(world: &mut World) {
     world.now = NOW.plus_ms(30 * DAY_MS);
     world.lead();
 }
 
-/// What of a chunk could be claimed now.
+/// Returns what can be claimed of a chunk now.
 fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
     let page = ledger.pages().get(&run).expect("the run's page");
     let chunk = ledger.chunks().get(&(run, number)).expect("a chunk of it");

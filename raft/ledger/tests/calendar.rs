@@ -1,5 +1,5 @@
-//! The calendar, judged from outside: the vectors that the policies promise, an independent brute
-//! force over UTC minutes, a second time zone library, and properties.
+//! Tests the calendar from outside: test vectors of the policies, a brute-force oracle over UTC minutes, a second time
+//! zone library, and properties.
 
 #[path = "calendar/grammar.rs"]
 mod grammar;

@@ -1,8 +1,8 @@
-//! What a leader proposes after an outage (P8, P16): every instant is opened or explained, and nothing
-//! opens that the policy says must not.
+//! What a leader proposes after an outage (P8, P16): each instant is opened or explained, and nothing opens that the
+//! policy forbids.
 //!
-//! Each test drives a ledger through `plan_fire` and `apply` as the timer does, in real zones around their
-//! clock changes, and compares it with a plain reading of the policy.
+//! Each test drives a ledger through `plan_fire` and `apply` as the timer does, in real zones around their clock
+//! changes. It compares the result with a simple implementation of the policy.
 
 #[path = "catch_up/backfilled.rs"]
 mod backfilled;
@@ -32,7 +32,7 @@ use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Poli
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger};
 
-/// A ledger with one schedule, fired as a timer would.
+/// A ledger with one schedule, fired as a timer does.
 struct Drill {
     ledger: Ledger,
     schedule: ScheduleId,
@@ -42,7 +42,7 @@ struct Drill {
     now: Time,
 }
 
-/// How a schedule differs from a plain one.
+/// Differences of a schedule from the default.
 #[derive(Clone, Debug)]
 struct Wish {
     policies: Policies,
@@ -51,7 +51,7 @@ struct Wish {
     max_runs: Option<u32>,
 }
 
-/// The window of the drill's schedule.
+/// Returns the jitter window of the drill's schedule.
 fn jitter(policies: &Policies) -> Jitter<'static> {
     Jitter { tenant: "default", name: "drill", window_ms: policies.jitter_ms }
 }
@@ -62,7 +62,7 @@ impl Default for Wish {
     }
 }
 
-/// No run waits for another, so that each instant is judged by itself.
+/// Policies with which no run waits for another, so that each instant is judged by itself.
 fn side_by_side() -> Policies {
     Policies { overlap: Overlap::Allow, ..Policies::default() }
 }
@@ -101,7 +101,7 @@ impl Drill {
         drill
     }
 
-    /// Time passes without a leader; the next one begins an epoch.
+    /// Advances time without a leader; then a new leader begins an epoch.
     fn leap_to(&mut self, now: Time) {
         self.now = now;
         let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
@@ -109,7 +109,7 @@ impl Drill {
         self.put(Command::EpochStart(EpochStart::new(leader, 1, readings)));
     }
 
-    /// Time passes under a leader, whose timer has nothing to do.
+    /// Advances time under a leader whose timer has nothing to do.
     fn wait_until(&mut self, then: Time) {
         while self.now < then {
             self.now = then.min(self.now.plus_ms(MINUTE_MS));
@@ -124,7 +124,7 @@ impl Drill {
         self.ledger.apply(head.applied + 1, &entry).reply.outcome
     }
 
-    /// The timer at work: fires until nothing is due. Answers how many entries that took.
+    /// Does what the timer does: fires until nothing is due. Returns the number of entries.
     fn catch_up(&mut self) -> usize {
         for turn in 0..100 {
             let Some(fire) = plan_fire(&self.ledger, self.schedule, &self.pattern, &self.zone, self.now) else {
@@ -141,7 +141,7 @@ impl Drill {
         panic!("a hundred fires, and more is due");
     }
 
-    /// The timer with nothing due: what these rules make of a plan that was computed with others.
+    /// Does what the timer does when nothing is due: replans with the present rules.
     fn replan(&mut self) -> CommandOutcome {
         let (found, rest) = outdated(&self.ledger, None, &self.zone.tzdb, self.now);
         assert_eq!(rest, None);
@@ -159,7 +159,7 @@ impl Drill {
         self.catch_up();
     }
 
-    /// Claims the recipient of the run that is open: also past its deadline it holds up the next instant.
+    /// Claims the recipient of the open run. A claimed run delays the next instant even after its deadline.
     fn claim(&mut self) -> (RunId, Fence) {
         let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         self.put(Command::NodeUp(NodeUp { owner, name: "one".into(), level: LEVEL, process_nonce: 1 }));
@@ -172,19 +172,19 @@ impl Drill {
         }
     }
 
-    /// What was claimed is sent: its run holds up nothing any more.
+    /// Sends the claimed recipient, so its run delays nothing any more.
     fn send(&mut self, (page, fence): (RunId, Fence)) {
         let outcome = ClaimOutcome { accepted: Bitmap::range(0, 1), ..ClaimOutcome::empty(page, 0, fence) };
         assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(1));
         assert_eq!(check(&self.ledger), []);
     }
 
-    /// Runs with something to send.
+    /// Returns the unfinished runs.
     fn unfinished(&self) -> Vec<RunId> {
         self.ledger.runs().filter(|(_, _, run)| !run.counts.is_finished()).map(|(id, ..)| id).collect()
     }
 
-    /// All that is open is over, and whatever waited for it follows.
+    /// Cancels all unfinished runs, and fires what waited for them.
     fn finish(&mut self) {
         for run in self.unfinished() {
             assert!(matches!(self.put(Command::RunCancel(run)), CommandOutcome::Moved(_)), "{run}");
@@ -192,7 +192,7 @@ impl Drill {
         self.catch_up();
     }
 
-    /// Until nothing is open and nothing waits. Each turn ends a run at least, and no instant has two.
+    /// Repeats this until nothing is open and nothing waits. Each turn ends at least one run, and no instant has two.
     fn finish_all(&mut self) {
         let due = self.steps(self.created, self.now).len();
         for _ in 0..=due {
@@ -222,7 +222,7 @@ impl Drill {
         &self.ledger.schedules().get(&self.schedule).expect("the schedule").activity
     }
 
-    /// All steps of the calendar in `(after, through]`.
+    /// Returns all steps of the calendar in `(after, through]`.
     fn steps(&self, after: Time, through: Time) -> Vec<Step> {
         let dst = side_by_side().dst;
         let all = steps_after(&self.pattern, &self.zone.rules, &dst, after.timestamp());
@@ -234,7 +234,7 @@ const MINUTELY: &str = "* * * * *";
 const OUTAGES: [(&str, i64); 4] =
     [("1 min", MINUTE_MS), ("11 min", 11 * MINUTE_MS), ("23 h", 23 * HOUR_MS), ("4 days", 4 * DAY_MS)];
 
-/// Opened and explained instants of a schedule of every minute after an outage.
+/// Returns the opened and explained instants of a schedule with one instant a minute after an outage.
 fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (usize, BTreeMap<UnopenedReason, u64>) {
     let wish = Wish { policies: Policies { catch_up, start_within_ms, ..side_by_side() }, ..Wish::default() };
     let mut drill = Drill::new(cron(MINUTELY), "UTC", at("2026-03-02T00:00:00Z"), &wish);
@@ -246,9 +246,9 @@ fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (u
 fn one_opens_the_latest_missed_instant_and_explains_the_others() {
     use UnopenedReason::{Coalesced, TooLate};
     let expected = [
-        // What is at most a minute late is on time.
+        // An instant that is at most a minute late is on time.
         (1, vec![]),
-        // The last two are on time: the one a minute ago, and the one now.
+        // The last two are on time: the one a minute ago, and the present one.
         (2, vec![(Coalesced, 9)]),
         (2, vec![(Coalesced, 12 * 60 - 1), (TooLate, 11 * 60 - 1)]),
         (2, vec![(Coalesced, 12 * 60 - 1), (TooLate, 84 * 60 - 1)]),
@@ -266,7 +266,7 @@ fn one_is_one_however_many_entries_the_explanations_take() {
         let when = When::Every { period_ms: 7 * 60_000, anchor_ms: at("2026-03-02T00:00:00Z").0 };
         Drill::new(when, "UTC", at("2026-03-02T00:00:00Z"), &Wish { policies, ..Wish::default() })
     };
-    // 23 days: 4,731 instants, the last one three minutes before the end.
+    // 23 days have 4,731 instants, the last one three minutes before the end.
     drill.leap_to(drill.now.plus_ms(23 * DAY_MS));
     assert!(drill.catch_up() > 1, "more than one entry was needed");
     assert_eq!(drill.opened().len(), 1);
@@ -369,7 +369,7 @@ fn a_gap_is_explained_and_an_overlap_fires_once() {
 
 #[test]
 fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
-    // Planned as 09:00 in Athens (07:00 UTC); the new rules say London: 09:00 UTC.
+    // The plan has 09:00 in Athens (07:00 UTC); by the new rules, those of London, it is 09:00 UTC.
     let mut drill = Drill::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &Wish::default());
     drill.zone = zone("Europe/London");
     drill.after_outage(7 * HOUR_MS);
@@ -377,7 +377,7 @@ fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
     drill.after_outage(2 * HOUR_MS);
     let dues: Vec<String> = drill.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     assert_eq!(dues, ["2026-01-10T09:00:00Z"]);
-    // An instant that is named by its time does not come again: it is explained.
+    // An instant that is named by its time does not occur again, so it is explained.
     let mut drill = Drill::new(cron("0 */6 * * *"), "Asia/Kolkata", at("2026-01-10T00:00:00Z"), &Wish::default());
     drill.zone = zone("Europe/London");
     drill.after_outage(35 * MINUTE_MS);
@@ -416,7 +416,7 @@ fn next_of(drill: &Drill) -> NextInstant {
     drill.ledger.schedules().get(&drill.schedule).and_then(|known| known.plan.next.clone()).expect("a next instant")
 }
 
-/// P16: what stands for a missed instant is one that can open, not one whose place in its window is to come.
+/// Only an instant that can open replaces missed ones, not one that still waits for its jitter (P16).
 #[test]
 fn a_missed_instant_is_caught_up_though_the_next_one_waits_for_its_place() {
     let mut drill = daily_in_a_window_of_a_day(CatchUp::One);
@@ -434,7 +434,7 @@ fn a_missed_instant_is_caught_up_though_the_next_one_waits_for_its_place() {
     assert!(missed > 10, "{missed}");
 }
 
-/// P8: an edit opens what is due of the former timing, wherever its place is; and that is on time.
+/// An edit opens the due instant of the former timing, whatever its jitter, and this is on time (P8).
 #[test]
 fn an_edit_before_the_place_opens_the_instant_on_time() {
     let mut drill = daily_in_a_window_of_a_day(CatchUp::None);
@@ -447,8 +447,8 @@ fn an_edit_before_the_place_opens_the_instant_on_time() {
     assert_eq!((causes, fire.explained), (vec![OpeningCause::Due], vec![]));
 }
 
-/// P8: no entry above 1 MiB, though a thousand schedules wake up from four days' sleep together, or one opens
-/// all that it missed.
+/// No entry exceeds 1 MiB, although a thousand schedules catch up four days together, or one opens all that it missed
+/// (P8).
 #[test]
 fn the_fires_of_a_long_outage_fit_into_an_entry() {
     let size_of = |catch_up, overlap| {
@@ -462,7 +462,7 @@ fn the_fires_of_a_long_outage_fit_into_an_entry() {
         drill.leap_to(drill.now.plus_ms(400 * DAY_MS));
         let fire = plan_fire(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, drill.now).expect("a fire");
         assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
-        // The timer cuts an entry at so many openings, ranges and strides.
+        // The timer limits the openings, ranges and distances of an entry to this number.
         let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
         let fires = (limits(LEVEL).openings / weight + 1).min(1_024);
         let entry = Entry { epoch: Epoch(1), now: drill.now, command: Command::Fire(vec![fire; fires]) };
@@ -470,15 +470,15 @@ fn the_fires_of_a_long_outage_fit_into_an_entry() {
     };
     let size = size_of(CatchUp::One, Overlap::Allow);
     assert!(size < ENTRY_BYTES_MAX / 2, "{size}");
-    // One opens, and all others are explained.
+    // One instant opens, and all others are explained.
     let size = size_of(CatchUp::All, Overlap::Skip);
     assert!(size < ENTRY_BYTES_MAX / 2, "{size}");
-    // All open.
+    // All instants open.
     let size = size_of(CatchUp::All, Overlap::Allow);
     assert!(size < ENTRY_BYTES_MAX / 2, "{size}");
 }
 
-/// Patterns of both kinds, and zones with unlike rules; the clock changes of 2026 lie within the drills.
+/// Patterns of both kinds, and zones with different rules. The drills include the clock changes of 2026.
 fn anywhere() -> impl Strategy<Value = (When, &'static str, &'static str)> {
     let when = prop::sample::select(vec![
         cron("0 2 * * *"),
@@ -501,7 +501,7 @@ fn anywhere() -> impl Strategy<Value = (When, &'static str, &'static str)> {
     (when, place).prop_map(|(when, (zone, start))| (when, zone, start))
 }
 
-/// P16, read plainly: does an instant open that is found `late_ms` late?
+/// P16 in simple form: whether an instant that is `late_ms` late opens.
 fn opens(policies: &Policies, late_ms: i64, is_latest: bool) -> Result<(), UnopenedReason> {
     match policies.catch_up {
         _ if late_ms > policies.start_within_ms => Err(UnopenedReason::TooLate),
@@ -536,7 +536,7 @@ proptest! {
             let steps = drill.steps(through, drill.now);
             through = drill.now;
             let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_)));
-            // What comes after the last firing is explained when the next one is due.
+            // Steps after the last firing are explained when the next one is due.
             for (place, step) in steps.iter().enumerate() {
                 let due = Time::from(step.instant());
                 let verdict = match step {
@@ -552,14 +552,14 @@ proptest! {
         let found: Vec<(Nominal, Time)> = drill.opened().into_iter().map(|(name, due, _)| (name, due)).collect();
         prop_assert_eq!(found, opened);
         let mut told = drill.explained();
-        // Absent names are explained together with the next firing: some may still be to come.
+        // Absent names are explained together with the next firing, so some may not be explained yet.
         let absent = (told.remove(&UnopenedReason::DoesNotExist), explained.remove(&UnopenedReason::DoesNotExist));
         prop_assert!(absent.0.unwrap_or(0) <= absent.1.unwrap_or(0));
         prop_assert_eq!(told, explained);
     }
 
-    /// Whatever overlaps, each instant is opened or explained in the end, once; and meanwhile no two runs stand
-    /// beside each other where they must not.
+    /// With each `overlap`, each instant is opened or explained exactly once in the end. Meanwhile no two runs overlap
+    /// where the policy forbids it.
     #[test]
     fn what_waits_is_opened_or_explained_too(
         (when, zone, start) in anywhere(),
@@ -591,7 +591,7 @@ proptest! {
         prop_assert_eq!(opened.len(), drill.opened().len(), "none twice");
     }
 
-    /// Each opens at its place in the window or later, and none is lost because the next one came first.
+    /// Each instant opens at its time in the window or later, and none is lost because the next one came first.
     #[test]
     fn a_window_opens_nothing_early_and_loses_nothing(
         (when, zone, start) in anywhere(),
@@ -635,8 +635,8 @@ proptest! {
     }
 }
 
-/// Nine o'clock daily, by rules two hours ahead of UTC, on the first of March; then a node leads with newer rules,
-/// which are other hours ahead.
+/// A schedule for nine o'clock daily, planned with rules two hours ahead of UTC on the first of March. Then a node with
+/// newer rules, with another offset, becomes leader.
 fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> Drill {
     let wish = Wish { policies: Policies { catch_up, ..Policies::default() }, ..Wish::default() };
     let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T12:00:00Z"), &wish);
@@ -688,15 +688,15 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
         assert_eq!(drill.put(Command::Replan(vec![wrong])), CommandOutcome::Moved(0));
         assert_eq!(drill.ledger.schedules().get(&drill.schedule), before.as_ref(), "nothing has changed");
     }
-    // Seven o'clock UTC has come: the fire looks at all instants since the last one, by the rules of today.
+    // It is seven o'clock UTC: the fire considers all instants since the last one, by the present rules.
     drill.leap_to(at("2026-03-02T07:00:00Z"));
     assert_eq!(drill.put(Command::Replan(vec![right])), CommandOutcome::Moved(0));
     drill.catch_up();
     assert_eq!(drill.opened().len(), 1);
 }
 
-/// Nine o'clock of the second of March, seven o'clock UTC by the rules of [`nine_by_other_rules`], behind the run of the
-/// day before, whose recipient is still claimed.
+/// Nine o'clock of the second of March, seven o'clock UTC by the rules of [`nine_by_other_rules`], waits for the run of
+/// the day before, whose recipient is still claimed.
 fn nine_behind_a_run() -> (Drill, (RunId, Fence)) {
     let wish = Wish { policies: Policies { catch_up: CatchUp::None, ..Policies::default() }, ..Wish::default() };
     let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T06:00:00Z"), &wish);
@@ -707,7 +707,8 @@ fn nine_behind_a_run() -> (Drill, (RunId, Fence)) {
     (drill, claimed)
 }
 
-/// Nine o'clock of each of three days, wherever that is on the second and the third day, and nothing else.
+/// Checks that nine o'clock of each of three days opens once, wherever it is on the second and third day, and nothing
+/// else.
 fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
     for time in ["2026-03-02T08:00:00Z", "2026-03-03T06:00:00Z", "2026-03-03T07:00:00Z", "2026-03-03T08:00:00Z"] {
         drill.leap_to(at(time));
@@ -736,7 +737,7 @@ fn replan_of_instant_that_waits_for_a_run_changes_nothing_and_it_opens_once_by_t
         drill.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
         assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}");
         assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it still waits");
-        // Nor does a replan that was computed before the instant was due.
+        // Nor does a replan that was computed before the instant was due change anything.
         let early = replan(drill.schedule, &waiting, &drill.pattern, &drill.zone).expect("it is planned");
         assert_eq!(drill.put(Command::Replan(vec![early])), CommandOutcome::Moved(0), "{rules}");
         assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it waits all the same");

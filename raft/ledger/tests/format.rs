@@ -1,8 +1,8 @@
-//! The bytes of the log, of the stored rows and of the replies, and the fingerprints, recorded (P23).
+//! The bytes of the log, of the stored rows and of the replies, and the fingerprints, as recorded (P23).
 //!
-//! A change of the format must fail here, loudly: old logs and old stores are read by new builds. Variants
-//! are only ever added at the end; what is recorded in `tests/format.txt` is never recorded anew, only
-//! added to (`UPDATE_GOLDENFILES=1`), unless no cluster has been built with it yet.
+//! A change of the format must fail here, because new builds read old logs and old stores. New variants are added at
+//! the end. The records in `tests/format.txt` never change; new ones are added with `UPDATE_GOLDENFILES=1`. A record
+//! may change only if no cluster was created with it yet.
 
 mod hex;
 mod samples;
@@ -25,7 +25,7 @@ fn entry(command: Command) -> Entry {
     Entry { epoch: Epoch(300), now: Time(1_772_409_600_123), command }
 }
 
-/// Everything that is recorded, by name.
+/// Returns all recorded values, by name.
 fn samples() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for (name, command) in samples::commands() {
@@ -89,7 +89,7 @@ fn every_command_has_its_ordinal_and_its_sample() {
     }
 }
 
-/// The byte behind form, epoch and time.
+/// Returns the byte after form, epoch and time.
 fn ordinal(command: &Command) -> u8 {
     Entry { epoch: Epoch(0), now: Time(0), command: command.clone() }.to_bytes()[3]
 }
@@ -150,14 +150,14 @@ fn a_set_in_another_form_is_refused() {
         let page = RunId { index: 1, place: 0 };
         entry(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner }])).to_bytes()
     };
-    // {7}: a length, the form of numbers, the number.
+    // {7}: a length, the form for numbers, the number.
     let (canonical, as_run) = ([3, 1, 0, 7], [5, 2, 0, 7, 0, 7]);
     let bytes = claim([7].into_iter().collect());
     let at = bytes.windows(4).position(|window| window == canonical).expect("the set");
     let other = [&bytes[..at], &as_run, &bytes[at + 4..]].concat();
     assert!(Entry::from_bytes(&bytes).is_ok());
     assert!(Entry::from_bytes(&other).is_err(), "the same set as a run");
-    // {0..9}: a run; as numbers it would be longer. Backwards, and overlapping, it is no set at all.
+    // {0..9}: a run; as numbers it would be longer. A reversed run and overlapping runs are not valid.
     for form in [&[2, 0, 9, 0, 0][..], &[2, 0, 0, 0, 4, 0, 5, 0, 9], &[2, 0, 0, 0, 5, 0, 3, 0, 9], &[1, 0, 2, 0, 2]] {
         assert_eq!(Bitmap::from_bytes(form), None, "{form:?}");
     }

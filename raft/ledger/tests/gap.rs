@@ -1,4 +1,4 @@
-//! What a look behind the gap costs (P17): counted in runs and tables, not in seconds.
+//! The cost of a `min_gap` check (P17), counted in runs and mappings, not in seconds.
 
 mod plain;
 
@@ -25,12 +25,12 @@ struct World {
 }
 
 impl World {
-    /// All its instants are ahead: fires open them.
+    /// Returns a schedule whose instants are all after its plan, so that fires open them.
     fn new(recipients: u32) -> World {
         World::with_gap(recipients, 20 * HOUR_MS, instant(3_000))
     }
 
-    /// All instants up to `after` are behind it.
+    /// Returns a schedule whose plan has passed all instants up to `after`.
     fn with_gap(recipients: u32, min_gap_ms: i64, after: Time) -> World {
         let mut world = World { ledger: Ledger::new(), schedule: ScheduleId(3) };
         let readings = vec![VoterClock { node: OWNER.node, wall: NOW }];
@@ -66,7 +66,7 @@ impl World {
         assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), CommandOutcome::Schedule(self.schedule));
     }
 
-    /// One backfill of instants that lie so many minutes before now.
+    /// Backfills instants that are so many minutes before now.
     fn backfill(&mut self, minutes: impl IntoIterator<Item = i64>) -> (u32, u32, Option<RunId>) {
         let openings = minutes.into_iter().map(|before| opening(before, OpeningCause::Backfill)).collect();
         let (schedule, body) = (self.schedule, Hash([0; 32]));
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Opens `count` instants by the minute with a fire each, the last one `before` minutes ago; answers the first run.
+    /// Opens `count` instants, one a minute with a fire each, the last one `before` minutes ago. Returns the first run.
     fn open(&mut self, before: i64, count: i64) -> RunId {
         let mut first = None;
         for minute in (before..before + count).rev() {
@@ -117,7 +117,7 @@ impl World {
         assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(u64::from(recipients)));
     }
 
-    /// Asks for one more run `before` minutes ago.
+    /// Asks whether one more run may open `before` minutes ago, and returns the cost.
     fn look(&self, before: i64) -> (bool, GapLookups) {
         let mut batch = self.ledger.backfill_batch(self.schedule);
         let may = self.ledger.may_backfill(&mut batch, instant(before));
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// So many minutes ago.
+/// Returns the instant `before` minutes ago.
 fn instant(before: i64) -> Time {
     NOW.plus_ms(-before * MINUTE_MS)
 }
@@ -199,8 +199,8 @@ fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
     let sent = sent.expect("a run");
     world.send(sent, 1);
     world.put(Command::RunCancel(sent));
-    // Ten hours ago the second recipient got nothing: nine hours ago opens for it, and eight hours ago for no recipient.
-    // Seven hours ago the first recipient may get an email again.
+    // The second recipient got nothing ten hours ago. So nine hours ago opens for it, and eight hours ago opens for no
+    // recipient. Seven hours ago the first recipient may get an email again.
     assert_eq!(world.backfill([540, 480, 420, 360]).0, 3);
     assert_eq!(check(&world.ledger), []);
 }

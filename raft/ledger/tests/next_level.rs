@@ -16,7 +16,7 @@ use reveille_ledger::{LEVEL, Ledger, level};
 
 use crate::hex::{hex, unhex};
 
-/// What the former release stored.
+/// Rows that the former release stored.
 const FORMER: &str = "tests/format.txt";
 const RECORD: &str = "tests/format-next-level.txt";
 const NODES: &str = "01";
@@ -27,14 +27,14 @@ fn restored(rows: &Rows) -> Ledger {
     Ledger::from_rows(rows.iter().map(|(key, value)| (unhex(key), unhex(value)))).expect("a state")
 }
 
-/// A ledger, and its rows as a store holds them: each as it was when it changed last.
+/// A ledger, and its rows as a store has them: each in the form in which it was last written.
 struct World {
     ledger: Ledger,
     stored: Rows,
 }
 
 impl World {
-    /// Goes on from the state that the former release stored.
+    /// Continues from the state that the former release stored.
     fn new() -> World {
         let recorded = std::fs::read_to_string(FORMER).expect(FORMER);
         let rows = recorded.lines().filter_map(|line| line.split_once(" key ")?.1.split_once(" = "));
@@ -54,7 +54,7 @@ impl World {
         outcome
     }
 
-    /// The next life of a node comes up, in a release with this level.
+    /// A new incarnation of a node comes up, with a release of this level.
     fn up(&mut self, node: NodeId, level: u32) -> CommandOutcome {
         let known = self.ledger.nodes().get(&node).map_or(0, |node| node.incarnation.0);
         let owner = ClaimOwner { node, incarnation: Incarnation(known + 1) };
@@ -70,7 +70,7 @@ impl World {
         self.put(Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters }))
     }
 
-    /// Every node has announced the level, and it was raised.
+    /// Returns a world in which each node has announced the level, and it was raised.
     fn raised() -> World {
         let mut world = World::new();
         world.up(NodeId(2), LEVEL);

@@ -1,5 +1,5 @@
-//! What a recipient of a large run costs when it is over (P4): at most one byte of rows, keys included, as they are
-//! stored on disk and in snapshots.
+//! Storage of a recipient of a large run after its end (P4): at most one byte of rows, with their keys, on disk and in
+//! snapshots.
 
 mod plain;
 
@@ -20,12 +20,12 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState};
 
 const START: i64 = 1_800_000_000_000;
-/// Bytes of a row, at most.
+/// Largest size of a row, in bytes.
 const ROW_BYTES_MAX: usize = 1024 * 1024;
-/// Entries before the run: its indices are those of a cluster that has lived a while.
+/// Log entries before the run, so that its indexes are those of a cluster that has run for a while.
 const BEFORE: u64 = 3_000_000;
 
-/// Three nodes with numbers as they are drawn.
+/// Returns one of three nodes with realistic random ids.
 fn owner(number: u32) -> ClaimOwner {
     let nodes = [0x9e37_79b9_7f4a_7c15, 0xd192_ed03_9acb_a2f1, 0xa54f_f53a_5f1d_36f1];
     ClaimOwner { node: NodeId(nodes[number as usize % 3]), incarnation: Incarnation(7) }
@@ -37,7 +37,7 @@ struct World {
 }
 
 impl World {
-    /// A cluster that has lived a while, and has sealed an audience.
+    /// Returns a cluster that has run for a while and has sealed an audience.
     fn new(recipients: u32) -> World {
         let mut world = World { ledger: Ledger::new(), now: START };
         let readings = vec![VoterClock { node: owner(0).node, wall: Time(START) }];
@@ -72,8 +72,8 @@ impl World {
         }
     }
 
-    /// Sends all of a run in slices of so many, two a node at a time; each row is settled in five portions, and of
-    /// every so many recipients one is refused.
+    /// Sends all of a run in slices of this size, two at a time on each node. Each claim is settled in five portions,
+    /// and one in `refused` recipients is refused.
     fn send(&mut self, page: RunId, recipients: u32, slice: u32, refused: Option<u32>) {
         for chunk in 0..recipients.div_ceil(CHUNK) {
             let slots = CHUNK.min(recipients - chunk * CHUNK);
@@ -98,7 +98,7 @@ impl World {
                     fences.into_iter().map(|fence| fence.expect("granted")).zip(slices).collect();
                 for portion in 0..5 {
                     self.now += 20;
-                    // A portion of a row each, in another order than they were granted in.
+                    // A portion of each claim, in another order than they were granted.
                     for (fence, slice) in rows.iter().rev() {
                         self.put(Command::Settle(vec![settled((page, chunk, *fence), slice, portion, refused)]));
                     }
@@ -136,7 +136,7 @@ fn schedule(audience: AudienceChoice) -> ScheduleCreate {
     ScheduleCreate { when: When::At { instant_ms: START + DAY_MS }, ..plain::schedule("all", audience, Time(START)) }
 }
 
-/// Bytes of rows for each recipient of a finished run.
+/// Returns the bytes of rows for each recipient of a finished run.
 fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> f64 {
     let mut world = World::new(recipients);
     let before = row_bytes(&world.ledger);
@@ -164,14 +164,14 @@ fn row_bytes(ledger: &Ledger) -> usize {
 fn a_recipient_of_a_finished_run_costs_less_than_a_byte() {
     for (recipients, slice) in [(1_000_000, 256), (1_000_000, 60), (1_000, 256)] {
         let bytes = cost(recipients, slice, None);
-        // A page, a chunk and a run are some 2 KB, whatever their size.
+        // A page, a chunk and a run have about 2 KB, whatever their size.
         let fixed = 3_000.0 / f64::from(recipients);
         assert!(bytes <= 1.0 + fixed, "claims of {slice}: {bytes}");
     }
 }
 
-/// The largest audience of all, when its run is cancelled or ends at its deadline while what is pending is scattered
-/// over all 1,024 chunks: together the run events have more than a mebibyte, and no row has.
+/// The largest audience is cancelled or reaches its deadline while the pending recipients are scattered over all 1,024
+/// chunks. The run events together exceed one mebibyte, and no row does.
 #[test]
 fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
     const CHUNKS: u32 = 1_024;
@@ -206,7 +206,7 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
     }
 }
 
-/// 1,024 small runs of one page, with the longest names and reasons that the API takes, in characters of four bytes.
+/// 1,024 small runs of one page, with the longest names and reasons that the API allows, in four-byte characters.
 #[test]
 fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     let mut world = World::new(1);

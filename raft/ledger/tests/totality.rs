@@ -1,8 +1,8 @@
-//! `apply` is total (P2): no entry that decodes makes it panic, break an invariant, or let one tenant's
-//! numbers grow over another's.
+//! `apply` is total (P2): no valid entry makes it panic, break an invariant, or let a tenant's requests affect another
+//! tenant's answers.
 //!
-//! Entries are drawn with the ends of every number and with names of things that are there and that are
-//! not, on a ledger in the middle of its work.
+//! Entries are generated with extreme numbers and with names that exist or do not exist, on a ledger with work in
+//! progress.
 
 mod given;
 mod plain;
@@ -59,8 +59,7 @@ fn put(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
 
 const NODE: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
-/// Node 1 leads; schedule 3 has fired as r4.0, whose recipient 0 is claimed, 1 in doubt, 2 dead, 3 sent, 4
-/// pending.
+/// Node 1 leads. Schedule 3 has fired as r4.0: its recipient 0 is claimed, 1 in doubt, 2 dead, 3 sent, 4 pending.
 fn ledger_at_work() -> (Ledger, Fence) {
     let mut ledger = Ledger::new();
     let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];
@@ -434,7 +433,7 @@ fn wild_advance() -> impl Strategy<Value = Command> {
     (time(), any::<bool>()).prop_map(|(to, jump)| Command::Advance(Advance { to, jump }))
 }
 
-/// A fire or an edit of version 1 is aimed at the plan of a schedule that is there, so that it gets past the first checks.
+/// Directs a fire or an edit of version 1 to the plan of an existing schedule, so that it passes the first checks.
 fn aimed(ledger: &Ledger, mut command: Command) -> Command {
     if let Command::ScheduleEdit(edit) = &mut command
         && edit.plan_version == 1
@@ -456,7 +455,7 @@ fn aimed(ledger: &Ledger, mut command: Command) -> Command {
     command
 }
 
-/// P7, P18: what only grows, whatever is asked.
+/// Checks what may only grow, whatever the command (P7, P18).
 fn grows(before: &Ledger, after: &Ledger) {
     assert!(after.head().now >= before.head().now);
     for (id, was) in before.schedules().iter() {
@@ -466,7 +465,7 @@ fn grows(before: &Ledger, after: &Ledger) {
     }
 }
 
-/// Everything that reads the state, on every run: none of it may panic either.
+/// Calls all readers of the state after each entry; none of them may panic.
 fn look(ledger: &Ledger) {
     let now = ledger.head().now;
     for (id, page, run) in ledger.runs() {
@@ -560,7 +559,7 @@ proptest! {
     }
 }
 
-/// A change of encoded bytes: at a place, to a value.
+/// A change of encoded bytes, at a random place.
 #[derive(Clone, Debug)]
 enum Damage {
     Set(prop::sample::Index, u8),
@@ -603,8 +602,8 @@ fn damaged(bytes: &[u8], damage: &[Damage]) -> Vec<u8> {
     bytes
 }
 
-/// Random bytes practically never decode. These are entries of each command with a byte or two changed: many do, and
-/// among them are values that no caller of this build composes.
+/// Random bytes are practically never valid. So these are entries of each command with one or two changed bytes. Many
+/// are valid, some with values that no caller of this build composes.
 #[test]
 fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
     const CASES: u32 = 3_000;
@@ -621,7 +620,7 @@ fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
         let entry = Entry { epoch, now, command: aimed(&ledger, command) };
         let Ok(entry) = Entry::from_bytes(&damaged(&entry.to_bytes(), &damage)) else { return Ok(()) };
         decoded.set(decoded.get() + 1);
-        // Damage of the stamp is refused by two comparisons; past those the command is what matters.
+        // A damaged stamp is refused by two comparisons; here the command matters.
         let entry = Entry { epoch, now, ..entry };
         prop_assert_eq!(Entry::from_bytes(&entry.to_bytes()), Ok(entry.clone()));
         let before = ledger.clone();
@@ -654,7 +653,7 @@ fn a_tenant_with_too_many_requests_loses_its_own_oldest_answer_and_nobody_elses(
     assert_eq!(check(&ledger), []);
 }
 
-/// No proposer computes such a plan; but what has fired must not go back for one.
+/// No proposer computes such a plan; but `fired_through` must not go back for it.
 #[test]
 fn fired_through_never_goes_back() {
     let (mut ledger, _) = ledger_at_work();

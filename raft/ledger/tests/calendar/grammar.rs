@@ -1,4 +1,4 @@
-//! What is refused at creation, and whether the refusal says what to do next.
+//! Patterns that are refused at creation, and whether the error says what to do next.
 
 use reveille_ledger::calendar::{Field, Pattern, PatternError, Weekdays, When};
 

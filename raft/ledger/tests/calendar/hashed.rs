@@ -1,11 +1,11 @@
-//! `H` in cron fields: the same name has the same place for ever, names spread over the whole of a field,
-//! and what makes no sense is refused with what to write instead.
+//! `H` in cron fields: a name always has the same value, names spread over the whole field, and invalid forms are
+//! refused with what to write instead.
 
 use std::collections::BTreeSet;
 
 use reveille_ledger::calendar::{Field, Pattern, PatternError, When};
 
-/// What `H` comes to for a name; the expression compiles.
+/// Returns the expression with the values of `H` for a name; checks that it compiles.
 fn written_out(expression: &str, name: &str) -> String {
     let when = When::cron(expression.to_string(), "default", name).unwrap_or_else(|error| panic!("{error}"));
     Pattern::compile(&when).unwrap_or_else(|error| panic!("{when}: {error}"));
@@ -23,7 +23,7 @@ fn names() -> impl Iterator<Item = String> {
     (0..2_000).map(|number| format!("schedule-{number}"))
 }
 
-/// Recorded: a build that draws otherwise shows another place than the one that is stored.
+/// Recorded values: a build with another hash would show a value that differs from the stored one.
 #[test]
 fn a_name_has_its_place_for_ever() {
     let places = [
@@ -74,7 +74,7 @@ fn fields_and_items_are_drawn_by_themselves() {
     assert_ne!(tenant("one"), tenant("two"));
 }
 
-/// Four times an hour is four times an hour, wherever the first one lies, and clock changes do not matter.
+/// The four times an hour stay four, whatever the first one is, and clock changes do not matter.
 #[test]
 fn a_step_begins_anywhere_within_its_first() {
     for name in names() {
@@ -126,7 +126,7 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
     );
 }
 
-/// Who has no name has no `H`: a crontab line, a preview without `--name`.
+/// `H` needs a schedule's name. A crontab line and a preview without `--name` have none.
 #[test]
 fn without_a_name_it_is_refused() {
     let error = Pattern::compile(&When::Cron { expression: "0 H * * *".to_string() }).map(|_| ()).unwrap_err();

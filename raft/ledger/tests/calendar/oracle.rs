@@ -1,6 +1,6 @@
-//! Brute force: walk every UTC minute around every change of offset of twenty years, note what local
-//! clocks show, and say from the policies' words alone what must fire. It shares nothing with the
-//! resolver but the zone's offset at an instant: no cron search, no segments, no order of walking.
+//! Brute-force oracle: reads the local clock at every UTC minute around each change of offset of twenty years, and
+//! derives from the policies' definitions what must fire. It shares only the zone's offset at an instant with the
+//! resolver: no cron search, no segments, no order of iteration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,12 @@ use reveille_ledger::calendar::{CalendarName, DstGap, DstOverlap, DstPolicies, F
 use crate::support::{GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, policies, steps_between, zone};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// What is compared: a day either side. What is walked: some hours around it, wider than any overlap.
+/// Steps within a day on either side are compared. The clocks are read some hours further, more than any overlap is
+/// long.
 const COMPARED: SignedDuration = SignedDuration::from_hours(24);
 const WALKED: SignedDuration = SignedDuration::from_hours(30);
 
-/// A pattern twice: as text for the resolver, as a plain question for the brute force.
+/// A pattern in two forms: as text for the resolver, and as a predicate for the oracle.
 struct Sample {
     text: &'static str,
     fixed: bool,
@@ -77,11 +78,11 @@ impl From<&Step> for Said {
     }
 }
 
-/// What local clocks show, minute by minute, around an instant.
+/// Local time of each minute around an instant.
 struct Diary {
-    /// In order of time.
+    /// The minutes, in order of time.
     minutes: Vec<(Timestamp, DateTime)>,
-    /// The instants at which each local time is shown.
+    /// Instants at which clocks show each local time.
     shown: BTreeMap<DateTime, Vec<Timestamp>>,
     dates: BTreeSet<jiff::civil::Date>,
 }
@@ -101,20 +102,20 @@ impl Diary {
         Diary { minutes, shown, dates }
     }
 
-    /// Every local minute from the first to the last, also those that no clock showed.
+    /// Iterates over all local minutes from the first to the last, with those that no clock showed.
     fn local_minutes(&self) -> impl Iterator<Item = DateTime> {
         let first = *self.shown.first_key_value().unwrap().0;
         let last = *self.shown.last_key_value().unwrap().0;
         std::iter::successors(Some(first), |local| Some(*local + MINUTE)).take_while(move |local| *local <= last)
     }
 
-    /// The first minute that shows a later local time than `missing`, and the last before it.
+    /// Returns the last minute before the gap that contains `missing`, and the first after it.
     fn around_gap(&self, missing: DateTime) -> ((Timestamp, DateTime), (Timestamp, DateTime)) {
         let after = self.minutes.iter().position(|(_, local)| *local > missing).unwrap();
         (self.minutes[after - 1], self.minutes[after])
     }
 
-    /// What a fixed-time pattern must do, from the words of the policies.
+    /// Returns what a fixed-time pattern must do by the definitions of the policies.
     fn fixed(&self, matched: &[DateTime], policies: &DstPolicies) -> Vec<Said> {
         let mut own: BTreeMap<Timestamp, (DateTime, Fold)> = BTreeMap::new();
         let mut moved: BTreeMap<Timestamp, Vec<DateTime>> = BTreeMap::new();
@@ -156,7 +157,7 @@ impl Diary {
         said
     }
 
-    /// An interval pattern fires whenever the clocks show one of its times.
+    /// Returns what an interval pattern must do: it fires whenever the clocks show one of its times.
     fn interval(&self, matched: &[DateTime]) -> Vec<Said> {
         let instants = matched.iter().filter_map(|local| self.shown.get(local)).flatten();
         let said = |instant: &Timestamp| Said { instant: *instant, civil_ms: None, fold: Fold::First, fires: true };
@@ -169,7 +170,7 @@ fn name(instant: Timestamp, local: DateTime, fold: Fold, fires: bool) -> Said {
     Said { instant, civil_ms: Some(civil_ms), fold, fires }
 }
 
-/// Compares both for every sample and policy around `middle`; answers how many steps agreed.
+/// Compares both for each sample and policy around `middle`. Returns the number of equal steps.
 fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str) -> usize {
     let diary = Diary::around(zone, middle);
     let (from, to) = (middle - COMPARED, middle + COMPARED);
@@ -195,7 +196,7 @@ fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str
     agreed
 }
 
-/// Each value of each knob once: at one change only one of the two knobs has anything to decide.
+/// Each value of both policies once: at one clock change only one of the two policies applies.
 fn choices() -> [DstPolicies; 3] {
     [0, 1, 2].map(|place| policies(GAPS[place], OVERLAPS[place]))
 }
@@ -222,7 +223,7 @@ fn the_resolver_agrees_with_brute_force_on_days_drawn_from_elsewhere() {
     let names: Vec<String> = database().available().map(|name| name.to_string()).collect();
     let patterns = patterns();
     let first = at("2007-01-01T00:00:00Z");
-    // A fixed linear congruence: the same days in every run.
+    // A fixed linear congruential generator: the days are the same in each run.
     let mut state: u64 = 20_260_308;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -236,7 +237,7 @@ fn the_resolver_agrees_with_brute_force_on_days_drawn_from_elsewhere() {
     }
 }
 
-/// What the resolver takes for granted about an overlap (see `segment.rs`).
+/// The resolver assumes this about overlaps (see `segment.rs`).
 #[test]
 fn no_zone_changes_its_offset_twice_within_three_days() {
     let (since, until) = (at("1900-01-01T00:00:00Z"), at("2060-01-01T00:00:00Z"));

@@ -1,4 +1,4 @@
-//! Properties over zones, patterns, policies and instants drawn at random.
+//! Properties for random zones, patterns, policies and instants.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use reveille_ledger::calendar::{
 use crate::seeds;
 use crate::support::{GAPS, OVERLAPS, at, cron, database, firings};
 
-/// Zones with half-hour changes, changes at midnight, a lost day, Ramadan, no change at all, and
-/// one whose offset had seconds.
+/// Zones with half-hour changes, changes at midnight, a skipped day, changes for Ramadan, no change at all, and an
+/// offset that had seconds.
 const ZONES: [&str; 12] = [
     "America/New_York",
     "Europe/London",
@@ -39,7 +39,7 @@ fn knobs() -> impl Strategy<Value = DstPolicies> {
         .prop_map(|(gap, overlap)| DstPolicies { gap, overlap })
 }
 
-/// Instants from 1970 to 2040, half of them within two days of a change of offset.
+/// Instants from 1970 to 2040; half of them are within two days of a change of offset.
 fn instants(zone: &TimeZone) -> impl Strategy<Value = Timestamp> + use<> {
     let change = zone.following(at("2005-01-01T00:00:00Z")).take(30);
     let changes: Vec<i64> = change.map(|change| change.timestamp().as_millisecond()).collect();
@@ -212,7 +212,7 @@ fn a_count_of_seconds_over_years_is_arithmetic() {
     assert_eq!((none.firings, none.complete), (0, true));
 }
 
-/// The ends of time: no panic, and an answer or none.
+/// At the first and last instants of the calendar there is no panic.
 #[test]
 fn the_first_and_the_last_instant_of_the_calendar_are_survived() {
     for name in ZONES {
@@ -233,8 +233,8 @@ fn the_first_and_the_last_instant_of_the_calendar_are_survived() {
     assert_eq!(steps_after(&last, &utc, &policies, Timestamp::MIN).count(), 1);
 }
 
-/// Zones that no database holds: changes closer together than they are wide, and a gap that swallows half a
-/// date and a whole one. Still in order.
+/// Zones that no database has: changes closer together than their length, and gaps over half a date and a whole date.
+/// The steps must still be in order.
 #[test]
 fn zones_that_break_every_habit_are_still_walked_in_order() {
     let pattern = cron("0,20,40 0,3,9,15,21 * * *");

@@ -1,5 +1,5 @@
-//! chrono-tz, an independent reading of the same rules. Its tables are older than ours, so it is
-//! asked only about years and zones in which both know the same offsets.
+//! Compares with chrono-tz, an independent implementation of the same rules. Its tables are older. So it is only used
+//! for years and zones in which both have the same offsets.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use reveille_ledger::calendar::{CalendarName, DstPolicies, Remark};
 
 use crate::support::{Change, at, changes, cron, database, firings, steps_between};
 
-/// What chrono-tz shows on a local clock at `instant` (after 1990): `2026-03-08T03:00:00`.
+/// Returns the local time of chrono-tz at `instant` (after 1990): `2026-03-08T03:00:00`.
 ///
-/// chrono itself is no dependency here: its types are reached through chrono-tz alone, from a known
-/// instant, the end of a gap in New York.
+/// chrono is not a dependency. Its types are only reachable through chrono-tz, from a known instant: the end of a gap
+/// in New York.
 fn shown(zone: Tz, instant: Timestamp) -> String {
     let in_gap = "1990-04-01T02:30:00".parse().unwrap();
     let known = GapInfo::new(&in_gap, &Tz::America__New_York).unwrap().end.unwrap();
@@ -21,13 +21,13 @@ fn shown(zone: Tz, instant: Timestamp) -> String {
     (known.with_timezone(&zone) + later).naive_local().to_string().replace(' ', "T")
 }
 
-/// Where chrono-tz sees the end of the gap that holds `local`, seconds since the Unix epoch.
+/// Returns the end of the gap that contains `local` by chrono-tz, in seconds since the Unix epoch.
 fn gap_end(zone: Tz, local: jiff::civil::DateTime) -> i64 {
     let gap = GapInfo::new(&local.to_string().parse().unwrap(), &zone).unwrap();
     gap.end.unwrap().timestamp()
 }
 
-/// Whether both show the same on either side of a change.
+/// True if both have the same local time before and after a change.
 fn agree(zone: &TimeZone, theirs: Tz, change: &Change) -> bool {
     [change.at - SignedDuration::from_secs(1), change.at]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Short words for the tests: zones of the bundled database, patterns, and the local times of a day.
+//! Helpers of the tests: zones of the bundled database, patterns, and the local times of a day.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub fn policies(gap: DstGap, overlap: DstOverlap) -> DstPolicies {
 pub const GAPS: [DstGap; 3] = [DstGap::After, DstGap::Shift, DstGap::Skip];
 pub const OVERLAPS: [DstOverlap; 3] = [DstOverlap::First, DstOverlap::Second, DstOverlap::Both];
 
-/// All steps in `[from, to)`.
+/// Returns all steps in `[from, to)`.
 pub fn steps_between(
     pattern: &Pattern,
     zone: &TimeZone,
@@ -48,7 +48,7 @@ pub fn steps_between(
     steps_after(pattern, zone, policies, after).take_while(|step| step.instant() < to).collect()
 }
 
-/// All steps whose instant lies on the local date `date` (`2026-03-08`).
+/// Returns all steps whose instant is on the local date `date` (`2026-03-08`).
 pub fn steps_on(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, date: &str) -> Vec<Step> {
     let date: jiff::civil::Date = date.parse().unwrap();
     let from = date.to_zoned(zone.clone()).unwrap().timestamp();
@@ -64,7 +64,7 @@ pub fn firings(steps: &[Step]) -> Vec<Firing> {
     steps.iter().filter_map(fires).collect()
 }
 
-/// The firings of a local date, as RFC 3339 with the local offset.
+/// Returns the firings of a local date, in RFC 3339 with the local offset.
 pub fn fires_on(expression: &str, zone_name: &str, date: &str) -> Vec<String> {
     fires_with(expression, zone_name, date, DstPolicies::default())
 }
@@ -74,7 +74,7 @@ pub fn fires_with(expression: &str, zone_name: &str, date: &str, policies: DstPo
     firings(&steps).iter().map(Firing::local_text).collect()
 }
 
-/// A change of a zone's offset, found without the calendar: by asking for the offset on both sides.
+/// A change of a zone's offset. It is found without the calendar, by reading the offset before and after it.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub zone_name: String,
@@ -83,8 +83,8 @@ pub struct Change {
     pub to: DateTime,
 }
 
-/// Every change of offset in `[since, until)`, one for each pair of local readings: zones that do the
-/// same at the same local time are one rule set.
+/// Returns every change of offset in `[since, until)`, one for each pair of local times. Zones with the same change at
+/// the same local time count once.
 pub fn distinct_changes(since: Timestamp, until: Timestamp) -> Vec<Change> {
     let mut found = BTreeMap::new();
     for name in database().available() {
@@ -95,7 +95,7 @@ pub fn distinct_changes(since: Timestamp, until: Timestamp) -> Vec<Change> {
     found.into_values().collect()
 }
 
-/// Every change of offset of one zone in `[since, until)`.
+/// Returns every change of offset of one zone in `[since, until)`.
 pub fn changes(zone_name: &str, since: Timestamp, until: Timestamp) -> Vec<Change> {
     let zone = zone(zone_name);
     let instants = zone.following(since).map(|change| change.timestamp());

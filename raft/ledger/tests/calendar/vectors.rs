@@ -122,7 +122,7 @@ fn the_other_words_of_the_grammar() {
     assert_eq!(days_of_2026("@weekly", 1..=1), [(1, 4), (1, 11), (1, 18), (1, 25)]);
 }
 
-/// (month, day) of the firings in these months of 2026.
+/// Returns (month, day) of the firings in these months of 2026.
 fn days_of_2026(expression: &str, months: std::ops::RangeInclusive<i8>) -> Vec<(i8, i8)> {
     let from = date(2026, *months.start(), 1).to_zoned(zone("UTC")).unwrap().timestamp();
     let to = date(2026, months.end() + 1, 1).to_zoned(zone("UTC")).unwrap().timestamp();
@@ -217,7 +217,7 @@ fn an_interval_pattern_takes_no_part_in_the_policies() {
 
 #[test]
 fn a_gap_that_ends_at_midnight_moves_to_the_next_date() {
-    // Nuuk: 23:00 to 24:00 of Saturday 2024-03-30 do not exist.
+    // Nuuk: 23:00 to 24:00 of Saturday, 2024-03-30, do not exist.
     let nuuk = zone("America/Nuuk");
     let pattern = cron("30 23 * * *");
     let next = next_after(&pattern, &nuuk, &DstPolicies::default(), at("2024-03-30T20:00:00Z")).unwrap();

@@ -1,4 +1,4 @@
-//! P1, P7: a backfill takes what it opens out of what was explained, wherever in a range it lies.
+//! A backfill removes what it opens from the explained ranges, wherever in a range it is (P1, P7).
 
 use reveille_ledger::calendar::{self, DstGap, DstOverlap};
 use reveille_ledger::command::{Backfill, Opening};
@@ -6,7 +6,7 @@ use reveille_ledger::ids::Hash;
 
 use super::*;
 
-/// Every name that the history tells of, as often as it does.
+/// Returns every name in the history, as often as it occurs.
 fn told(drill: &Drill) -> Vec<Nominal> {
     let names = drill.ledger.history().iter().flat_map(|((_, first), row)| match row {
         InstantOutcome::Opened(_) => vec![first.clone()],
@@ -35,7 +35,7 @@ fn a_backfill_of_any_part_leaves_every_instant_told_once() {
     let cases = [
         (every, "UTC", "2026-03-02T00:00:00Z"),
         (cron("0 9,17 * * 1-5"), "UTC", "2026-03-02T00:00:00Z"),
-        // Clocks go forward, and go back; with all that it can do to the order of names.
+        // Clocks go forward, and back; both change the order of names.
         (cron("5,25,45 0,1,2,3,4 * * *"), "America/New_York", "2026-03-06T12:00:00Z"),
         (cron("5,25,45 0,1,2,3,4 * * *"), "America/New_York", "2026-10-30T12:00:00Z"),
     ];
@@ -54,7 +54,7 @@ fn a_backfill_of_any_part_leaves_every_instant_told_once() {
         expected.sort();
         assert!(expected.len() > 15, "{expected:?}");
         assert_eq!(told(&drill), expected, "{when:?} {dst:?}");
-        // Some here and there, then more of them, then all.
+        // Opens a few of them, then more, then all.
         for part in [5, 3, 2, 1] {
             let finish_by = drill.now.plus_ms(HOUR_MS);
             let opening = |step: &Step| {

@@ -1,4 +1,5 @@
-//! P16: what was missed stays missed while it waits for a former run, and what only waited was not missed.
+//! A missed instant stays missed while it waits for an earlier run, and an instant that only waited was not missed
+//! (P16).
 
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use super::{Drill, Wish, at, seeds};
 
 impl Drill {
-    /// Time passes under a leader, whose timer is at work.
+    /// Advances time under a leader whose timer works.
     fn pass(&mut self, ms: i64) {
         let mut left = ms;
         while left > 0 {
@@ -32,13 +33,14 @@ impl Drill {
         assert!(matches!(self.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     }
 
-    /// Minutes after its creation at which each run was due, why it opened, and for which run it had waited.
+    /// Returns for each run: minutes after the creation at which it was due, why it opened, and the run that it waited
+    /// for.
     fn told(&self) -> Vec<(i64, OpeningCause, Option<RunId>)> {
         let minutes = |due: Time| due.since_ms(self.created) / MINUTE_MS;
         self.ledger.runs().map(|(_, _, run)| (minutes(run.due), run.cause, run.waited_for)).collect()
     }
 
-    /// What was missed and waits its turn: how many instants, and when the first was due.
+    /// Returns the missed instants that wait: how many, and when the first was due.
     fn waits(&self, most: u64) -> Option<WaitingInstants> {
         let schedule = self.ledger.schedules().get(&self.schedule).expect("the schedule");
         missed_that_wait(schedule, Calendar { pattern: &self.pattern, zone: &self.zone }, self.now, most)
@@ -53,7 +55,7 @@ impl Drill {
     }
 }
 
-/// A schedule of every `minutes`, whose runs stand one after the other.
+/// Returns a schedule with an instant every `minutes`, whose runs do not overlap.
 fn one_by_one(minutes: i64, catch_up: CatchUp) -> Drill {
     let created = at("2026-03-02T00:00:00Z");
     let when = When::Every { period_ms: (minutes * MINUTE_MS) as u64, anchor_ms: created.0 };
@@ -103,7 +105,7 @@ fn where_more_waits_than_is_counted_it_says_so() {
     drill.after_outage(11 * MINUTE_MS);
     let oldest = created.plus_ms(2 * MINUTE_MS);
     assert_eq!(drill.waits(4), Some(WaitingInstants { instants: 4, oldest, is_all: false }));
-    // The last two are on time: the one a minute ago, and the one now.
+    // The last two are on time: the one a minute ago, and the present one.
     assert_eq!(drill.waits(100), Some(WaitingInstants { instants: 8, oldest, is_all: true }));
     let mut last = Drill::new(super::cron(super::MINUTELY), "UTC", created, &Wish { max_runs: Some(3), ..wish });
     last.after_outage(11 * MINUTE_MS);
@@ -113,7 +115,7 @@ fn where_more_waits_than_is_counted_it_says_so() {
 #[test]
 fn what_fell_due_behind_the_backlog_has_only_waited() {
     let mut drill = one_by_one(5, CatchUp::All);
-    // 5 and 10 are missed; 15 and 20 come while these stand in the way.
+    // 5 and 10 are missed; 15 and 20 are due while their runs are open.
     drill.after_outage(13 * MINUTE_MS);
     for _ in 0..4 {
         drill.pass(4 * MINUTE_MS);
@@ -137,7 +139,7 @@ fn nobody_was_there_to_see_it_wait_so_it_was_missed() {
     ] {
         let mut drill = one_by_one(60, catch_up);
         drill.pass(HOUR_MS + MINUTE_MS);
-        // The run of the first hour is open: it was claimed when everything went away, and is given up after it.
+        // The run of the first hour is open: it was claimed when all nodes failed, and is given up later.
         drill.leap_to(drill.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
         for _ in 0..3 {
             drill.finish();
@@ -177,7 +179,7 @@ fn second_hour_behind_the_first() -> (Drill, (RunId, Fence)) {
 fn instant_that_waited_and_then_could_have_opened_was_missed() {
     let (mut drill, claimed) = second_hour_behind_the_first();
     drill.send(claimed);
-    // The leader that took this in is gone before it fires.
+    // The leader that applied this is gone before it fires.
     drill.after_outage(30 * MINUTE_MS);
     assert_eq!(drill.told().len(), 1, "{:?}", drill.told());
     assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::NoCatchUp, 1)]));
@@ -192,8 +194,8 @@ fn instant_that_waits_through_a_fail_over_was_not_missed() {
     assert_eq!(drill.told()[1..], [(120, OpeningCause::Due, drill.run_at(0))]);
 }
 
-/// A pause of a minute and an hour is over before the run is: what came in it was missed. A pause of ten seconds that
-/// began after the instant changes nothing of its wait.
+/// A pause of an hour, begun a minute before the instant, ends before the run: the instant in it was missed. A pause of
+/// ten seconds that begins after the instant does not change its wait.
 #[test]
 fn instant_that_came_in_a_pause_was_missed_also_behind_a_run() {
     for (before, lasting, expected) in [(-MINUTE_MS, HOUR_MS, vec![]), (10_000, 10_000, vec![(120, OpeningCause::Due)])]
@@ -217,12 +219,12 @@ fn instant_that_came_in_a_pause_was_missed_also_behind_a_run() {
 
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// Under a leader.
+    /// Time passes under a leader.
     Pass(i64),
-    /// Under none.
+    /// Time passes without a leader.
     Leap(i64),
     Trigger,
-    /// All runs that are open are over.
+    /// All open runs are cancelled.
     Finish,
 }
 
@@ -239,8 +241,8 @@ fn turn() -> impl Strategy<Value = Turn> {
 proptest! {
     #![proptest_config(seeds::cases(200))]
 
-    /// A run is late if no leader opened it in time: an outage of more than a minute has ended between its instant
-    /// and its run. All else is on time, or says for which run it waited.
+    /// A run is late if no leader opened it in time: an outage of more than a minute ended between its instant and its
+    /// run. All other runs are on time, or name the run that they waited for.
     #[test]
     fn late_is_what_an_outage_went_over_and_nothing_else(
         minutes in prop::sample::select(vec![2, 7, 60]),
@@ -280,7 +282,7 @@ proptest! {
             }
         }
         prop_assert!(drill.now.since_ms(drill.created) < 2 * DAY_MS);
-        // What is said to wait its turn is what opens late when its turn comes.
+        // The instants that are reported as waiting are those that open late when it is their turn.
         let (waits, before) = (drill.waits(u64::MAX).map_or(0, |waits| waits.instants), drill.late_runs());
         while !drill.unfinished().is_empty() {
             drill.finish();

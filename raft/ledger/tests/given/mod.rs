@@ -1,17 +1,17 @@
-//! `apply` composes no text (P23): each text in the state was given in a command, or is a fixed name.
+//! `apply` composes no text (P23): each text in the state came in a command, or is a fixed name.
 //!
-//! A sentence composed in `apply` makes replicas of two releases differ as soon as one release words it otherwise.
-//! The texts are read from `Debug`, which quotes each `String` of each table, so a new field needs nothing here.
+//! A sentence composed in `apply` makes replicas of two releases differ as soon as one release words it otherwise. The
+//! texts are read from `Debug`, which quotes each `String` of each table, so new fields are covered.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use reveille_ledger::{DEFAULT_TENANT, Ledger, TEST_NAME};
 
-/// Names that `apply` stores and no command gives. They stand for things: none of them is for people to read.
+/// Names that `apply` stores and no command contains. They are identifiers, not texts for users.
 const FIXED: [&str; 4] = [DEFAULT_TENANT, TEST_NAME, "UTC", ""];
 
-/// All texts that commands gave so far.
+/// All texts in commands so far.
 pub struct GivenTexts(BTreeSet<String>);
 
 impl Default for GivenTexts {
@@ -21,13 +21,14 @@ impl Default for GivenTexts {
 }
 
 impl GivenTexts {
-    /// Adds the texts of a command, or of a state to begin with.
+    /// Adds the texts of a command, or of an initial state.
     pub fn note(&mut self, source: &impl Debug) {
         self.0.extend(quoted(&format!("{source:?}")).map(String::from));
     }
 
-    /// # Panics
-    /// When a text in the state was in no command.
+    /// Checks that each text in the state was in a command.
+    ///
+    /// # Panics Panics if one was not.
     pub fn assert_hold(&self, ledger: &Ledger) {
         let closed: Vec<_> = ledger.closed_claims().collect();
         let state = format!("{ledger:?} {closed:?}");
@@ -36,7 +37,7 @@ impl GivenTexts {
     }
 }
 
-/// The texts between quotes, as `Debug` escapes them.
+/// Returns the texts between quotes, as `Debug` escapes them.
 fn quoted(debug: &str) -> impl Iterator<Item = &str> {
     let mut rest = debug;
     std::iter::from_fn(move || {

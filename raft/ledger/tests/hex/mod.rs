@@ -1,8 +1,8 @@
-//! Bytes as the recorded files write them.
+//! Bytes in the notation of the recorded files.
 
 use std::fmt::Write as _;
 
-/// Two digits a byte.
+/// Returns two hexadecimal digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -10,7 +10,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Reads what [`hex`] wrote.
+/// Parses the output of [`hex`].
 pub fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
 }

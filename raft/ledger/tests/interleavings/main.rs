@@ -1,7 +1,7 @@
-//! Any interleaving of commands keeps the invariants, and the state is a function of the log alone.
+//! Any interleaving of commands keeps the invariants, and the state depends on the log alone.
 //!
-//! Commands are drawn against the state as it is, with some that are stale, repeated or plain wrong, as
-//! a log that went through elections and lost answers would hold them.
+//! Commands are generated for the present state. Some are stale, repeated or invalid, like those in a log with
+//! elections and lost answers.
 
 #[path = "../given/mod.rs"]
 mod given;
@@ -29,7 +29,7 @@ use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Ledger, RecipientState};
 
-/// What a step is drawn from; the numbers pick among what exists when its turn comes.
+/// One step of a test. Its numbers select among what exists when it is executed.
 #[derive(Clone, Debug)]
 enum Step {
     Epoch(u8),
@@ -90,7 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The log so far and the state that it made.
+/// The log so far, and the resulting state.
 struct World {
     ledger: Ledger,
     log: Vec<Entry>,
@@ -161,7 +161,7 @@ impl World {
         self.ledger.runs().map(|(id, _, _)| id).collect()
     }
 
-    /// These numbers of a run, and where it has several chunks those at their borders.
+    /// Returns these recipient numbers, and those at the borders of chunks if the run has several.
     fn known(&self, run: RunId, numbers: &[u32]) -> Vec<u32> {
         let count = self.ledger.run(run).map_or(0, |run| run.count);
         let borders = (1..count.div_ceil(CHUNK)).flat_map(|chunk| chunk * CHUNK - 3..chunk * CHUNK + 3);
@@ -274,7 +274,7 @@ impl World {
                 let (tenant, key) = ("default".to_owned(), format!("u{which}@x.org"));
                 let known = self.ledger.opted_out().get(&(tenant.clone(), key.clone())).copied();
                 self.put(match known.filter(|_| which % 2 == 0) {
-                    // Of each second one by what was known, or by what was known before.
+                    // Every second step takes the opt-out back: with its last index, or with an outdated one.
                     Some(known) => {
                         let last = known.last - u64::from(which % 4 == 0);
                         Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason: "by letter".into() })
@@ -303,7 +303,7 @@ impl World {
         }
     }
 
-    /// A new leader, whose clock agrees with another voter's.
+    /// Begins an epoch with a new leader, whose clock agrees with another voter's.
     fn epoch(&mut self, node: u64, wall: Time) {
         let node = NodeId(node);
         let readings = vec![VoterClock { node, wall }, VoterClock { node: NodeId(9), wall: wall.plus_ms(900) }];
@@ -312,7 +312,7 @@ impl World {
         self.put_entry(Entry { epoch: Epoch(0), now: Time(0), command });
     }
 
-    /// P13, P18: what a former leader had in flight, or a clock that is wrong: nothing comes of it.
+    /// Proposes what a former leader had in flight, or an entry with a wrong clock. Nothing changes (P13, P18).
     fn stray(&mut self, kind: u8, row: u8) {
         let Some((page, chunk, fence, slice)) = pick(&self.fences, row) else { return };
         let head = self.ledger.head();
@@ -337,14 +337,14 @@ impl World {
         assert_eq!(before, (self.ledger.head().now, rows_without_head(&self.ledger)));
     }
 
-    /// All that is due of what `which` picks, in one entry: small audiences share pages.
+    /// Fires all due schedules that `which` selects, in one entry. Small audiences share pages.
     fn fire(&mut self, which: u8) {
         let mut chosen = self.schedules();
         if which.is_multiple_of(2) {
             chosen = pick(&chosen, which).into_iter().collect();
         }
         let mut fires: Vec<Fire> = chosen.iter().filter_map(|id| self.next_fire(*id, which)).collect();
-        // Two distinct fires of one schedule in one entry.
+        // Two different fires of one schedule in one entry.
         let now = self.ledger.head().now;
         if let Some(first) = fires.first().cloned().filter(|first| which.is_multiple_of(5) && first.through < now)
             && let Some(policies) =
@@ -361,12 +361,12 @@ impl World {
                 ..first
             });
         }
-        // The same fire twice in one entry: a leader whose first proposal had no answer.
+        // The same fire twice in one entry, as by a leader whose first proposal had no answer.
         fires.extend(fires.first().cloned());
         self.put(Command::Fire(fires));
     }
 
-    /// Another period, with what is due of the former one; another content and audience, or both.
+    /// Edits the period, with the due instants of the former one, or content and audience, or both.
     fn edit(&mut self, which: u8, what: u8) {
         let Some(id) = pick(&self.schedules(), which) else { return };
         let Some(schedule) = self.ledger.schedules().get(&id).cloned() else { return };
@@ -398,7 +398,7 @@ impl World {
             tzdb: "test".into(),
         };
         let mut other = self::schedule(0, u16::from(what % 5) + 1, through);
-        // The same people under other numbers.
+        // The same recipients with other numbers.
         if let AudienceChoice::Listed(listed) = &mut other.audience {
             listed.recipients.reverse();
         }
@@ -430,7 +430,7 @@ impl World {
         }
     }
 
-    /// A stretch below `fired_through`; some of it has opened, and asking again opens nothing more.
+    /// Backfills a range at or before `fired_through`. Some of it has opened, and a repeat opens nothing more.
     fn backfill(&mut self, which: u8, back: u8) {
         let Some(id) = pick(&self.schedules(), which) else { return };
         let Some(through) = self.ledger.schedules().get(&id).map(|known| known.plan.fired_through) else { return };
@@ -456,7 +456,7 @@ impl World {
         assert_eq!(once, rows_without_head(&self.ledger));
     }
 
-    /// What is old enough; or everything by name, of which only that goes.
+    /// Prunes rows that are old enough; or names all rows, of which only those are removed.
     fn prune(&mut self, which: u8) {
         let (found, _) = next_batch(&self.ledger, &PruneCursor::default(), self.ledger.head().now);
         let all = Prune {
@@ -487,7 +487,7 @@ impl World {
             opened: vec![Opening {
                 nominal: next.nominal,
                 due: next.due,
-                // Late ones share no page with others.
+                // Late occurrences share no page with others.
                 cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) {
                     OpeningCause::CatchUp
                 } else {
@@ -511,7 +511,8 @@ impl World {
         match kind % 6 {
             0 | 1 => outcome.accepted = set,
             2 => {
-                // A former life's journal: some of them were open, perhaps nothing else was.
+                // A journal of an earlier incarnation: some recipients were being prepared, perhaps only one on the
+                // node.
                 let open: Bitmap = set.iter().filter(|slot| u8::try_from(slot % 3) != Ok(kind / 6 % 3)).collect();
                 outcome.alone = kind >= 128;
                 outcome.source = OutcomeSource::Journal;
@@ -543,7 +544,7 @@ impl World {
     }
 }
 
-/// What of a chunk is claimed: a range at its start or at its end, or slots that are scattered over all of it.
+/// Returns the slots to claim in a chunk: a range at its start or end, or slots scattered over all of it.
 fn slice(slots: u32, take: u8) -> Bitmap {
     let count = 1 + u32::from(take / 16);
     if slots <= CHUNK / 4 {
@@ -556,16 +557,16 @@ fn slice(slots: u32, take: u8) -> Bitmap {
     }
 }
 
-/// Somewhere in the window after its instant.
+/// Returns an instant with some delay within the jitter window.
 fn next_at(due: Time, policies: &Policies) -> NextInstant {
     let jitter_ms = if policies.jitter_ms > 0 { due.0.rem_euclid(policies.jitter_ms) / 2 + 5_000 } else { 0 };
     NextInstant { nominal: Nominal::Instant(due), due, jitter_ms }
 }
 
-/// Names of schedules: of the first six each has a list of its own, the last four are to sealed audiences. Both have
-/// each policy of `overlap`.
+/// Number of schedule names. The first six have inline lists, the last four sealed audiences. Both groups have each
+/// value of `overlap`.
 const NAMES: u8 = 10;
-/// Recipients of sealed audiences: two chunks, and three.
+/// Recipients of the sealed audiences: two chunks, and three.
 const SEALED: [u32; 2] = [CHUNK + 30, 2 * CHUNK + 5];
 
 fn seal(rows: u32) -> Seal {
@@ -579,7 +580,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         key: format!("u{number}@x.org"),
         values: vec![],
     };
-    // On a grid, so that several fall due together.
+    // Instants are on a grid, so that several are due together.
     let due = Time((now.0 / 10_000 + 1) * 10_000);
     let policies = Policies {
         max_attempts: 3,
@@ -607,7 +608,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
     }
 }
 
-/// The rows but the head, which moves with every entry.
+/// Returns all rows except the head, which changes with every entry.
 fn rows_without_head(ledger: &Ledger) -> Vec<(Vec<u8>, Vec<u8>)> {
     ledger.all_rows().skip(1).collect()
 }
@@ -652,7 +653,7 @@ proptest! {
     }
 }
 
-/// The largest page: 1,024 runs of 16 recipients, worked in slices that cross its runs.
+/// The largest page: 1,024 runs of 16 recipients, claimed in slices that span several runs.
 #[test]
 fn a_full_page_keeps_its_accounts() {
     let mut world = World::new();

@@ -1,7 +1,7 @@
-//! A second reading of the rules, one recipient at a time: what an entry may do to each of them.
+//! An independent implementation of the rules, for one recipient at a time: what an entry may do to it.
 //!
-//! It shares no code with `apply`. It takes the state before an entry and the entry, and says where every
-//! recipient must stand after it (claims P4, evidence P14), or at least which moves are allowed.
+//! It shares no code with `apply`. From the state before an entry and the entry it computes the state of each recipient
+//! afterwards (claims P4, evidence P14), or at least which transitions are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ use reveille_ledger::{Chunk, Claim, Ledger, Page, RecipientState, Run, RunState,
 
 type Seat = (RunId, u32, u16);
 
-/// Above that many slots of a chunk, recipients are judged one by one only at its borders, and where they have moved.
+/// In a chunk with more slots, only recipients at its borders and those that changed are judged one by one.
 const SLOTS_MAX: u32 = 16_384;
-/// Of a set of slots that have moved alike, those that are judged at its start and at its end.
+/// Of a set of slots with the same transition, this many are judged at its start and at its end.
 const MOVED_MAX: usize = 24;
 
-/// Recipients of both states, each with its state.
+/// Returns the recipients of both states, each with its state.
 fn all_recipients(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientState>; 2] {
     let mut all = [BTreeMap::new(), BTreeMap::new()];
     let keys: BTreeSet<(RunId, u32)> =
@@ -58,7 +58,7 @@ fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
     looked_at
 }
 
-/// Panics when a recipient has a state that the rules exclude.
+/// Panics if a recipient has a state that the rules exclude.
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     judge_places(before, entry, after);
     let [was, is] = all_recipients(before, after);
@@ -107,7 +107,8 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     }
 }
 
-/// P25: a claim takes a pool up to today's cap and not beyond; each recipient that is sent or in doubt has used it up.
+/// A claim takes as many recipients as the pool's cap of today allows, and no more. Each recipient that is sent or in
+/// doubt counts (P25).
 fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
     let used = |ledger: &Ledger, pool: &str| {
         let warm_up = ledger.pools().get(&pool.to_owned())?;
@@ -130,12 +131,12 @@ fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
     }
 }
 
-/// P12: how many of the page's tenant may be claimed at once.
+/// How many recipients of the page's tenant may be claimed at once (P12).
 fn at_once(ledger: &Ledger, page: RunId) -> Option<u32> {
     ledger.tenant(&ledger.pages().get(&page)?.tenant).at_once()
 }
 
-/// P12: a claim takes a tenant up to its bound and not beyond.
+/// A claim takes as many recipients as the tenant's limit allows, and no more (P12).
 fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
     let Command::Claim(claims) = &entry.command else { return };
     let claimed = |ledger: &Ledger, tenant: &str| {
@@ -152,13 +153,14 @@ fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
     }
 }
 
-/// P16: beside a run that has just opened stands no other one of its schedule that its policy forbids. Backfills
-/// do not count.
+/// A run that has just opened has no unfinished run of its schedule beside it that the policy forbids. Backfills do not
+/// count (P16).
 fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     let counts = |run: &Run| run.cause != OpeningCause::Backfill && !run.reopened;
-    // A trigger looks at all of them; what the calendar opens only at those of the calendar that are not paused.
+    // A trigger considers all unfinished runs. An instant of the calendar considers only runs of the calendar that are
+    // not paused.
     let is_trigger = run.cause == OpeningCause::Trigger;
-    // One that was paused before this entry may have expired by it.
+    // A run that was paused before this entry may have expired by it.
     let is_paused =
         |run: &Run| matches!(run.state, RunState::Paused { .. } | RunState::Expired { paused: Some(_), .. });
     let holds_up = |run: &Run| is_trigger || run.cause != OpeningCause::Trigger && !is_paused(run);
@@ -176,7 +178,7 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     }
 }
 
-/// P16: a run that was over and gets work by a requeue or a resend takes no part in `overlap`.
+/// A run that was over and is reopened by a requeue or a resend takes no part in `overlap` (P16).
 fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
     if !matches!(entry.command, Command::Requeue(_) | Command::Decide(_)) {
         return;
@@ -189,8 +191,8 @@ fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
     }
 }
 
-/// P24: only what was finished and old enough goes, with all that shares its page, and its name and its counts
-/// stay.
+/// Only finished runs that are old enough are pruned, with all runs of their page. The name and the counts remain
+/// (P24).
 fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
     let summary = after.summaries().get(&id).expect("a summary stays");
     assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
@@ -203,7 +205,7 @@ fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
     }
 }
 
-/// A fire moves no plan before its next instant's place in the window.
+/// A fire does not move a plan before its next instant opens, with its jitter.
 fn judge_places(before: &Ledger, entry: &Entry, after: &Ledger) {
     let Command::Fire(fires) = &entry.command else { return };
     for fire in fires {
@@ -216,16 +218,16 @@ fn judge_places(before: &Ledger, entry: &Entry, after: &Ledger) {
     }
 }
 
-/// Does a recipient in this state count for the gap?
+/// True if a recipient in this state counts for `min_gap`.
 fn counts(state: RecipientState) -> bool {
     matches!(state, RecipientState::Sent | RecipientState::Assumed | RecipientState::InDoubt)
 }
 
-/// P17: where the same address stands in other runs of the schedule that are nearer than the gap.
+/// States of the same address in other runs of the schedule within the gap (P17).
 fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<RecipientState> {
     let Some((id, number)) = ledger.recipient_at((page, chunk), slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
-    // Those of a sealed audience have no gap.
+    // Runs to sealed audiences have no gap.
     if run.policies.min_gap_ms == 0 {
         return vec![];
     }
@@ -249,7 +251,7 @@ fn is_crash_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
     ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
 }
 
-/// P12: is a recipient a suspect afterwards? None for entries that settle several rows at once.
+/// Whether a recipient must be a crash suspect afterwards (P12). `None` for entries that settle several claims.
 fn suspicion(
     before: &Ledger,
     entry: &Entry,
@@ -268,14 +270,14 @@ fn suspicion(
     if row.is_none() {
         return Some(was);
     }
-    // It was handed off, or a relay has answered about it.
+    // It was handed off, or a relay answered about it.
     let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != ReplyScope::Relay);
     let cleared = answered || (former, state) == (RecipientState::Claimed, RecipientState::InDoubt);
     let caught = state == RecipientState::Pending && outcome.was_open().contains(slot);
     Some(!cleared && (was || caught))
 }
 
-/// P7, P8: what only grows. Panics when a schedule's plan has gone back.
+/// Panics if a schedule's plan or ledger time went back (P7, P8).
 fn grows(before: &Ledger, after: &Ledger) {
     assert!(after.head().now >= before.head().now, "P18: ledger time went back");
     for (id, was) in before.schedules().iter() {
@@ -291,10 +293,10 @@ fn grows(before: &Ledger, after: &Ledger) {
     }
 }
 
-/// P15: what a run may become by a command. A cancel is for ever, and only a resume takes a pause back,
-/// as long as the run may have recipients to send.
+/// True if a command may change the state of a run in this way (P15). A cancel is final, and only a resume ends a pause
+/// while the run may have recipients to send.
 fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
-    // P6: only an explicit resume overrules a canary that has held the run.
+    // Only an explicit resume overrules a failed canary (P6).
     let is_held = was.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Held);
     let resumed = *command == Command::RunResume(RunResume { run: id, without_canary: is_held });
     let sent_again = match command {
@@ -310,7 +312,7 @@ fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
         (RunState::Expired { paused: None }, RunState::Open | RunState::Finished) => sent_again,
         (RunState::Expired { paused: Some(_) }, RunState::Paused { .. }) => sent_again,
         (RunState::Expired { .. }, _) => false,
-        // P16: before another run of its schedule opens, what is late expires, and the rest makes way.
+        // Before another run of its schedule opens, a late run expires, and other runs may be cancelled (P16).
         (_, RunState::Cancelled { .. }) => *command == Command::RunCancel(id) || opens_runs(command),
         (_, RunState::Expired { .. }) => matches!(command, Command::Expire(_)) || opens_runs(command),
         _ => true,
@@ -325,7 +327,7 @@ fn opens_runs(command: &Command) -> bool {
     matches!(command, Command::Fire(_) | Command::Trigger(_) | Command::ScheduleEdit(_))
 }
 
-/// Moves that a command can make at all.
+/// True if a command can make this transition.
 fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool {
     use RecipientState::*;
     match command {
@@ -334,20 +336,20 @@ fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool
         Command::Expire(_) => from == Pending && matches!(to, Expired | Dead),
         Command::RunCancel(_) => (from, to) == (Pending, Cancelled),
         _ if opens_runs(command) => from == Pending && matches!(to, Cancelled | Expired | Dead),
-        // P15: what is pending past the deadline expires before its run is reopened.
+        // Pending recipients past the deadline expire before their run is reopened (P15).
         Command::Requeue(_) => (from, to) == (Dead, Pending) || from == Pending && matches!(to, Expired | Dead),
         Command::Decide(decide) => match decide.decision {
             Decision::Assume => (from, to) == (InDoubt, Assumed),
             Decision::Resend => (from, to) == (InDoubt, Pending) || from == Pending && matches!(to, Expired | Dead),
         },
-        // P6: the tenth refusal that names no mailbox brings the nine before it back.
+        // The tenth refusal that names no mailbox makes the recipients of the nine before it pending again (P6).
         Command::Settle(_) => !from.is_terminal() || from == Assumed || (from, to) == (Dead, Pending),
         _ => false,
     }
 }
 
-/// The states that a recipient may have, for the commands whose outcome is predicted: one, except where more recipients
-/// may be granted than there is room for.
+/// Returns the states that a recipient may have, for commands whose result is predicted. It is one state, unless a
+/// limit allows fewer grants than there are recipients.
 fn may_be(
     before: &Ledger,
     entry: &Entry,
@@ -373,7 +375,7 @@ fn may_be(
                 false => vec![former],
                 true if near.iter().any(|of| counts(*of)) => vec![RecipientState::Suppressed],
                 true if near.contains(&RecipientState::Claimed) => vec![former],
-                // P12, P25: how many are granted is judged by itself.
+                // The number of grants is judged separately (P12, P25).
                 true if is_bounded(before, claim.page, seat, entry.now) => vec![former, RecipientState::Claimed],
                 true => vec![RecipientState::Claimed],
             })
@@ -386,14 +388,14 @@ fn may_be(
     }
 }
 
-/// P12, P25: has the tenant of its page a bound of what is claimed at once, or its pool one of today?
+/// True if the tenant of the page has a limit of claimed recipients, or its pool has a cap today (P12, P25).
 fn is_bounded(ledger: &Ledger, page: RunId, (_, chunk, slot): Seat, now: Time) -> bool {
     let pool = ledger.pages().get(&page).map(|known| ledger.pool_of(page, known, chunk, slot).to_owned());
     let warm_up = pool.and_then(|pool| ledger.pools().get(&pool));
     at_once(ledger, page).is_some() || warm_up.is_some_and(|warm_up| warm_up.cap(Day::of(now)).is_some())
 }
 
-/// P4: a row is worked by one pool, that of its lowest slot which can be sent.
+/// A claim has one pool: that of its lowest slot that can be sent (P4).
 fn goes_by_the_pool_of(ledger: &Ledger, claim: &ClaimRequest, slot: u16, now: Time) -> bool {
     let Some((page, chunk)) = ledger.pages().get(&claim.page).zip(ledger.chunks().get(&(claim.page, claim.chunk)))
     else {
@@ -406,12 +408,12 @@ fn goes_by_the_pool_of(ledger: &Ledger, claim: &ClaimRequest, slot: u16, now: Ti
     claim.slice.iter().find(can_go).is_some_and(|lowest| pool(lowest) == pool(slot))
 }
 
-/// P4, P6, P16: its wave has come in, its run is open, and the deadline is ahead.
+/// True if its retry bucket is reached, its run is open, and the deadline has not passed (P4, P6, P16).
 fn is_sendable(ledger: &Ledger, (page, chunk, slot): Seat, now: Time) -> bool {
     let waves = ledger.chunks().get(&(page, chunk)).map(|chunk| chunk.waves.clone()).unwrap_or_default();
     let waits = waves.iter().any(|(bucket, slots)| bucket * WAVE_MS > now.0 && slots.contains(slot));
     let run = run_of(ledger, (page, chunk, slot));
-    // P6: none is claimed before the canary, as its numbers say.
+    // Only recipients of the canary are claimed before its verdict (P6).
     let number = ledger.recipient_at((page, chunk), slot).map_or(0, |(_, number)| number);
     let is_behind = |run: &Run| run.waits_for_canary() && !run.is_of_canary(number);
     !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now && !is_behind(run))
@@ -421,7 +423,7 @@ fn run_of(ledger: &Ledger, (page, chunk, slot): Seat) -> Option<&Run> {
     ledger.run(ledger.recipient_at((page, chunk), slot)?.0)
 }
 
-/// The table of P14, for one recipient and one row.
+/// The table of P14, for one recipient and one claim.
 fn settled(
     ledger: &Ledger,
     outcome: &ClaimOutcome,
@@ -453,7 +455,7 @@ fn settled(
     Some(if doubt { RecipientState::InDoubt } else { former })
 }
 
-/// The row that an outcome names, where it was granted the recipient.
+/// Returns the claim that an outcome names, if it was granted the recipient.
 fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (page, chunk, slot): Seat) -> Option<Claim> {
     let closed = || ledger.closed_claims().find(|(fence, _)| *fence == outcome.fence).map(|(_, row)| row);
     let row = ledger.claims().get(&outcome.fence).cloned().or_else(closed)?;
@@ -461,7 +463,7 @@ fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (page, chunk, slot): Seat) ->
     (named && row.granted.contains(slot)).then_some(row)
 }
 
-/// Does a definite not-sent of this row concern the recipient?
+/// True if a definite not-sent of this claim applies to the recipient.
 fn is_mine(row: &Claim, slot: u16, state: RecipientState) -> bool {
     match state {
         RecipientState::Claimed => row.claimed.contains(slot),

@@ -1,4 +1,4 @@
-//! A schedule with nothing special, for tests and examples that look at something else: each changes what it needs.
+//! A simple schedule for tests and examples that are about something else. They change what they need.
 
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
@@ -7,7 +7,7 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;
 
-/// Every minute in UTC, created at `after`, with the default policies; no instant is planned yet.
+/// Returns a schedule for every minute in UTC, created at `after`, with the default policies and no planned instant.
 pub fn schedule(name: &str, audience: impl Into<AudienceChoice>, after: Time) -> ScheduleCreate {
     ScheduleCreate {
         request: None,

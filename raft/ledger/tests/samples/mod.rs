@@ -1,4 +1,4 @@
-//! One of each: commands, replies, and a ledger with rows in every table.
+//! Samples: at least one of each command and reply, and a ledger with rows in every table.
 
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
@@ -18,7 +18,7 @@ use reveille_ledger::reply::{CancelledRun, CancelledRuns, CommandOutcome, Comman
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 
-/// Number of commands; their ordinals are 0 to one less.
+/// Number of commands; their ordinals are 0 to this minus one.
 pub const COMMANDS: u8 = 44;
 
 const NODE: NodeId = NodeId(0xfeed);
@@ -26,7 +26,7 @@ const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) }
 const RUN: RunId = RunId { index: 1_042, place: 3 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(300), index: 1_050, place: 2 };
 
-/// The name of a command; a new variant does not compile until it has one, and then wants a sample.
+/// Returns the name of a command. A new variant does not compile without a name, and then needs a sample.
 pub fn name(command: &Command) -> &'static str {
     match command {
         Command::EpochStart(_) => "EpochStart",
@@ -100,7 +100,7 @@ fn next(seconds: i64) -> NextInstant {
     NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
-/// A schedule whose every field differs from its default.
+/// Returns a schedule in which each field differs from its default.
 fn create(name: &str, when: When) -> ScheduleCreate {
     let recipient = |number: u32| Recipient {
         address: format!("U{number}@Example.org"),
@@ -188,7 +188,7 @@ fn fire() -> Fire {
     }
 }
 
-/// An edit of everything.
+/// Returns an edit of every field.
 fn edit() -> ScheduleEdit {
     let create = create("daily", When::At { instant_ms: 1_772_409_600_000 });
     let explained = ExplainedRange {
@@ -262,7 +262,7 @@ fn campaign_name(name: &str) -> CampaignName {
     CampaignName { tenant: "default".into(), name: name.into() }
 }
 
-/// For the audience of [`audience_seal`], an hour after the sample state's time.
+/// Returns a campaign for the audience of [`audience_seal`], an hour after the sample state's time.
 fn campaign(name: &str) -> CampaignCreate {
     let ScheduleCreate { tenant, zone, content, policies, pool, priority, labels, .. } =
         create("spring", When::At { instant_ms: 203_600_000 });
@@ -347,7 +347,7 @@ fn settle() -> ClaimOutcome {
     }
 }
 
-/// At least one of each command.
+/// Returns at least one of each command.
 pub fn commands() -> Vec<(&'static str, Command)> {
     let daily = When::Daily { hour: 9, minute: 30, weekdays: Weekdays::EVERY_DAY };
     let every = When::Every { period_ms: 60_000, anchor_ms: -1 };
@@ -453,7 +453,7 @@ fn epoch_start(voters: u32, readings: Vec<VoterClock>) -> EpochStart {
     EpochStart { machine, ..EpochStart::new(OWNER, voters, readings) }
 }
 
-/// One of each outcome and refusal: they travel between nodes, and answers are stored.
+/// Returns one of each outcome and refusal. They are sent between nodes, and answers are stored.
 pub fn replies() -> Vec<(String, CommandReply)> {
     let epoch = CommandOutcome::EpochStarted { epoch: Epoch(300), base: Time(5), clocks_agree: true };
     let outcomes = vec![
@@ -528,7 +528,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
     named.map(|(number, outcome)| (format!("{number:02}"), CommandReply { index: 1_042, outcome })).collect()
 }
 
-/// A ledger with rows in every table, made by commands alone.
+/// Returns a ledger with rows in every table, made by commands only.
 pub fn ledger() -> Ledger {
     let mut ledger = Ledger::new();
     let mut put = |now: i64, command: Command| {
@@ -580,7 +580,7 @@ pub fn ledger() -> Ledger {
     let page = fired[0].as_ref().expect("a run")[0];
     let trigger = Command::Trigger(Trigger { schedule: active, request: "now".into() });
     let CommandOutcome::Run { run: triggered, .. } = put(10_000, trigger) else { panic!("a run") };
-    // Outside of the gap of the runs above, so it opens.
+    // It is outside the gap of the runs above, so it opens.
     put(10_000, Command::Backfill(backfill(active, next(-1_300))));
     let mut claim = |slots: Bitmap| {
         let claim = ClaimRequest { page, chunk: 0, slice: slots, owner: OWNER };

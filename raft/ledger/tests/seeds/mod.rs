@@ -5,10 +5,10 @@ use std::fmt::Debug;
 
 use proptest::test_runner::{Config, FailurePersistence, PersistedSeed};
 
-/// Holds the seed that a failure has printed, to run that case first.
+/// Name of the variable with a seed that a failure printed; that case runs first.
 const SEED: &str = "REVEILLE_CASE";
 
-/// So many random cases.
+/// Returns a configuration with this number of random cases.
 pub fn cases(cases: u32) -> Config {
     Config { cases, failure_persistence: Some(Box::new(PrintedSeed)), ..Config::default() }
 }

@@ -1,4 +1,4 @@
-//! The commands of a script that become entries of the log.
+//! Commands of a script that become log entries.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ use reveille_ledger::tenant::TenantSet;
 use crate::words::{Told, Words, milliseconds, slots};
 use crate::world::{World, audience, audience_from, content};
 
-/// The version of the zone rules that scripts fire with.
+/// Version of the zone rules with which scripts fire.
 const TZDB: &str = "test";
 
 impl World {
-    /// Carries out a command that changes the ledger; none when it is not one of these.
+    /// Executes a command that changes the ledger; `None` if it is not one of these.
     pub fn ask(&mut self, name: &str, words: &mut Words, context: &Context) -> Told<Option<String>> {
         let command = match name {
             "cluster" => return self.cluster(words).map(Some),
@@ -122,7 +122,7 @@ impl World {
         self.commit(command, words).map(Some)
     }
 
-    /// `tenant acme rate_milli=5000 concurrency=3 share=2`: what is not named stays.
+    /// `tenant acme rate_milli=5000 concurrency=3 share=2`: values that are not named do not change.
     fn tenant(words: &mut Words) -> Told<Command> {
         Ok(Command::TenantSet(TenantSet {
             request: words.key("request").map(str::to_owned),
@@ -133,7 +133,7 @@ impl World {
         }))
     }
 
-    /// `set_pool default caps=5,10 first=-1 headers=false`: its first day counts from today.
+    /// `set_pool default caps=5,10 first=-1 headers=false`: `first` counts from today.
     fn set_pool(&self, words: &mut Words) -> Told<Command> {
         let caps = words.key("caps").unwrap_or_default().split(',').filter(|cap| !cap.is_empty());
         let first: Option<i64> = words.key("first").map(str::parse).transpose()?;
@@ -146,7 +146,8 @@ impl World {
         }))
     }
 
-    /// `seal all rows=70000 of=one`: parts are made up from the word behind `of`; `parts=` says another number.
+    /// `seal all rows=70000 of=one`: the parts are hashes of the word after `of`; `parts=` gives another number of
+    /// them.
     fn seal(words: &mut Words) -> Told<Command> {
         let name = words.need("name")?.to_owned();
         let rows = words.number("rows", 1_u32)?;
@@ -198,8 +199,8 @@ impl World {
         }))
     }
 
-    /// `arm late wrong="unknown variable"`: tried against its audience; `checked=day`, against that one, `checked=no`
-    /// against none.
+    /// `arm late wrong="unknown variable"`: checked with the campaign's audience; `checked=day`: with that audience;
+    /// `checked=no`: with none.
     fn arm(&self, words: &mut Words) -> Told<Command> {
         let campaign = campaign_name(words)?;
         let checked = match words.key("checked") {
@@ -212,20 +213,20 @@ impl World {
         Ok(Command::CampaignArm(CampaignArm { campaign, checked, wrong: words.key("wrong").map(str::to_owned) }))
     }
 
-    /// The seal that the audience of a campaign has now.
+    /// Returns the hash of the present seal of a campaign's audience.
     fn seal_of(&self, named: &CampaignName) -> Option<Hash> {
         let audience = self.ledger.campaigns().get(&named.place()).map(|campaign| campaign.audience.clone())?;
         self.ledger.audiences().get(&(named.tenant.clone(), audience)).map(|sealed| sealed.seal)
     }
 
-    /// A sealed audience as a create names it; one that does not exist as a client would that read it before.
+    /// Returns a sealed audience as a create names it. An unknown one is named as by a client that read it earlier.
     fn sealed(&self, name: &str) -> Told<AudienceChoice> {
         let known = self.ledger.audiences().get(&("default".to_owned(), name.to_owned()));
         let (seal, rows) = known.map_or((Hash([0; 32]), 1), |known| (known.seal, known.rows));
         Ok(AudienceChoice::Sealed(NamedAudience { name: name.to_owned(), seal, rows }))
     }
 
-    /// `cluster nodes=3`: an epoch led by node 1, and the first life of every node.
+    /// `cluster nodes=3`: an epoch led by node 1, and the first incarnation of each node.
     fn cluster(&mut self, words: &mut Words) -> Told<String> {
         if let Some(instant) = words.key("at") {
             self.first = Time::from(instant.parse::<jiff::Timestamp>()?);
@@ -241,8 +242,8 @@ impl World {
         Ok(format!("{nodes} nodes are up, epoch 1"))
     }
 
-    /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1. Of a
-    /// single voter also `machine=7/90s`, which life of its machine it is and for how long, and `accept=yes`.
+    /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1. For a single
+    /// voter also `machine=7/90s`, the boot and the uptime of its machine, and `accept=yes`.
     fn epoch(&mut self, words: &mut Words) -> Told<String> {
         let leader = owner(words.number("node", 1)?, words.number("incarnation", 1)?);
         let voters = words.number("voters", 3)?;
@@ -260,7 +261,7 @@ impl World {
         self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command })
     }
 
-    /// `5s`, or `1/5s` with the node's number in front.
+    /// `5s`, or `1/5s` with the node's number.
     fn reading(&self, place: usize, text: &str) -> Told<VoterClock> {
         let (node, wall) = match text.split_once('/') {
             Some((node, wall)) => (node.parse()?, wall),
@@ -274,7 +275,7 @@ impl World {
         Ok(MachineClock { boot: boot.parse()?, boot_ms: u64::try_from(milliseconds(ran)?)? })
     }
 
-    /// `wait 90s`: ticks, none further than the ledger allows.
+    /// `wait 90s`: ticks, none of them longer than the ledger allows.
     fn wait(&mut self, words: &mut Words) -> Told<String> {
         let mut left = milliseconds(words.need("how long")?)?;
         while left > 0 {
@@ -297,7 +298,7 @@ impl World {
         Ok(Command::NodeUp(NodeUp { owner: owner(node, incarnation), name, level, process_nonce }))
     }
 
-    /// `send_test one within=1m size=1`: a mail of its own, named by its request.
+    /// `send_test one within=1m size=1`: a test email, named by its request.
     fn send_test(&mut self, words: &mut Words) -> Told<Command> {
         Ok(Command::SendTest(Box::new(SendTest {
             request: words.need("request")?.into(),
@@ -391,8 +392,8 @@ impl World {
         Ok(if count == 1 { output } else { format!("{count} schedules, the last one:\n{output}") })
     }
 
-    /// `edit daily cron="0 10 * * *"`: what is not said stays. `due=` and `every=` make another period; the
-    /// former timing is left by what a proposer computes, up to now or `through=`.
+    /// `edit daily cron="0 10 * * *"`: values that are not named do not change. `due=` and `every=` make another
+    /// period. The former timing is settled by a proposer's results, up to now or `through=`.
     fn edit(&mut self, words: &mut Words) -> Told<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?.clone();
@@ -471,7 +472,7 @@ impl World {
         Ok(told + &self.commit(Command::Backfill(backfill), words)?)
     }
 
-    /// `prune`: what the auditor finds; or whatever is named: `prune r5.0`, `prune summary=r5.0`.
+    /// `prune`: what the auditor finds. Or only these rows: `prune r5.0`, `prune summary=r5.0`.
     fn prune(&mut self, words: &mut Words) -> Told<Command> {
         let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
         let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
@@ -537,7 +538,7 @@ impl World {
             backoff_from_ms: words.ms("backoff_from")?.unwrap_or(usual.backoff_from_ms),
             backoff_to_ms: words.ms("backoff_to")?.unwrap_or(usual.backoff_to_ms),
             retention_ms: words.ms("retention")?.unwrap_or(usual.retention_ms),
-            // Most scripts are about one run each, and tell of several beside each other.
+            // Most scripts are about one run; scripts with several let them overlap.
             overlap: overlap(words.key("overlap").unwrap_or("allow"))?,
             min_gap_ms: words.ms("min_gap")?.unwrap_or(usual.min_gap_ms),
             jitter_ms: words.ms("jitter")?.unwrap_or(usual.jitter_ms),
@@ -554,9 +555,9 @@ impl World {
         Ok(Command::ScheduleResume(ScheduleResume { schedule, plan_version: words.number("plan", plan)? }))
     }
 
-    /// `fire daily` opens the plan's next instant on time. Every part of it may be said otherwise:
-    /// `plan=` `from=` `opens="10s,70s"` `explains="coalesced 10s 70s 2"` `through=` `next=130s|none`.
-    /// An instant `70s@10s` is due at 70 s and has the name of 10 s.
+    /// `fire daily` opens the plan's next instant on time. Each part of it may be given: `plan=` `from=`
+    /// `opens="10s,70s"` `explains="coalesced 10s 70s 2"` `through=` `next=130s|none`. An instant `70s@10s` is due at
+    /// 70 s and has the name of 10 s.
     fn fire(&mut self, words: &mut Words) -> Told<Command> {
         let names: Vec<String> = match words.key("numbered") {
             Some(count) => numbered(count, words)?,
@@ -610,7 +611,7 @@ impl World {
         })
     }
 
-    /// `10s`, or `70s@10s`: due at 70 s under the name of 10 s.
+    /// `10s`, or `70s@10s`: due at 70 s with the name of 10 s.
     fn instant(&self, text: &str) -> Told<NextInstant> {
         let (due, name) = text.split_once('@').unwrap_or((text, text));
         let at = |text: &str| Told::Ok(self.first.plus_ms(milliseconds(text)?));
@@ -649,7 +650,7 @@ impl World {
         text.split(';').map(one).collect()
     }
 
-    /// What the leader computes from plan, calendar and policies (P16), proposed as it is.
+    /// Proposes what the leader computes from plan, calendar and policies (P16).
     fn fire_due(&mut self, words: &mut Words) -> Told<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let now = words.ms("at")?.map_or(self.ledger.head().now, |ms| self.first.plus_ms(ms));
@@ -665,8 +666,8 @@ impl World {
         Ok(told + &self.commit_entry(Entry { epoch, now, command: Command::Fire(vec![fire]) })?)
     }
 
-    /// `f: claim daily 0-2 node=1`: the row is known as `f` from here on. Several claims of one entry are
-    /// several sets: `claim daily 0-1 2-3`.
+    /// `f: claim daily 0-2 node=1`: the claim is called `f` from now on. Several sets are several claims of one entry:
+    /// `claim daily 0-1 2-3`.
     fn claim(&mut self, words: &mut Words, context: &Context) -> Told<String> {
         let run = self.run(words.need("run")?)?;
         let page = self.ledger.page_of(run).map_or(run, |(page, _, _)| page);
@@ -684,9 +685,9 @@ impl World {
         self.commit(Command::Claim(claims), words)
     }
 
-    /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`; from a
-    /// journal that was left behind: `settle f source=journal released=3,4 was_open=4 alone=yes`; and why a recipient
-    /// was released: `why=Paced`.
+    /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`. With a journal of
+    /// an earlier incarnation: `settle f source=journal released=3,4 was_open=4 alone=yes`. With a reason of a release:
+    /// `why=Paced`.
     fn settle(&mut self, words: &mut Words) -> Told<Command> {
         let mut outcomes = Vec::new();
         for name in words.rest() {
@@ -733,7 +734,7 @@ impl World {
         Ok(PickedRecipients { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
     }
 
-    /// `RUN 1 3-4` is those of one run; `RUN also=RUN,RUN` is all of several.
+    /// `RUN 1 3-4`: recipients of one run; `RUN also=RUN,RUN`: all of several runs.
     fn picked_of_runs(&mut self, words: &mut Words) -> Told<Vec<PickedRecipients>> {
         let also = words.key("also").map(|runs| runs.split(',').map(|run| self.run(run)).collect::<Told<Vec<_>>>());
         let also = also.transpose()?.unwrap_or_default();
@@ -754,7 +755,7 @@ impl World {
     }
 }
 
-/// `main/250/queued as 4F2`, or `main` alone.
+/// `main/250/queued as 4F2`, or only `main`.
 fn said(text: &str) -> Told<RelayReply> {
     let mut parts = text.splitn(3, '/');
     let relay = parts.next().unwrap_or_default().into();
@@ -762,7 +763,7 @@ fn said(text: &str) -> Told<RelayReply> {
     Ok(RelayReply { relay, code, enhanced: (code == 250).then_some((2, 0, 0)), text })
 }
 
-/// `team=ops,tier=`, whatever the rules say: so apply is asked too.
+/// `team=ops,tier=`, also if they break the rules, so that the checks of `apply` are tested too.
 fn labels(text: &str) -> Told<Labels> {
     let pairs = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let map: BTreeMap<&str, &str> = pairs.collect();
@@ -779,7 +780,7 @@ fn overlap(word: &str) -> Told<Overlap> {
     }
 }
 
-/// What a script says of a fire.
+/// The arguments of a `fire`.
 struct FireWords {
     plan: Option<u64>,
     from: Option<NextInstant>,
@@ -794,7 +795,7 @@ pub fn owner(node: u64, incarnation: u64) -> ClaimOwner {
     ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) }
 }
 
-/// A zone of the bundled database.
+/// Returns a zone of the bundled database.
 pub fn rules(name: &str) -> Told<Zone> {
     let database = jiff::tz::TimeZoneDatabase::bundled();
     Ok(Zone { rules: database.get(name)?, tzdb: TZDB.into() })
@@ -810,7 +811,7 @@ fn numbers(words: &mut Words) -> Told<Vec<u32>> {
     words.rest().into_iter().map(|number| Ok(number.parse()?)).collect()
 }
 
-/// `0-3 550 5.1.1 mailbox no such user`; `-` for no enhanced code; `mailbox=7`: the hash of the words is 7.
+/// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code; `mailbox=7`: the hash of the text is 7.
 fn refused(text: &str) -> Told<Vec<Refused>> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [which, code, enhanced, scope, ref said @ ..] = words[..] else {

@@ -1,9 +1,9 @@
-//! Transcripts: what was asked of the ledger, and its recorded reaction under each command.
+//! Transcripts: commands to the ledger, and its recorded reaction under each command.
 //!
-//! The files in `tests/scripts` are the specification, one rule family each. A script's output is what
-//! `apply` answered, the effects, and every change of the state that a person could see; the invariants
-//! are checked after each entry, and each entry travels through its bytes. `UPDATE_GOLDENFILES=1 cargo
-//! test -p reveille-ledger --test transcripts` records anew; read the difference before you keep it.
+//! The files in `tests/scripts` are the specification, one family of rules in each. The output of a script is the
+//! reply, the effects, and each visible change of the state. The invariants are checked after each entry, and each
+//! entry is encoded and decoded. `UPDATE_GOLDENFILES=1 cargo test -p reveille-ledger --test transcripts` records them
+//! again; read the difference before you keep it.
 
 mod ask;
 #[path = "../given/mod.rs"]

@@ -1,4 +1,4 @@
-//! The commands of a script that only look.
+//! Commands of a script that only read the state.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::words::{Told, Words};
 use crate::world::World;
 
 impl World {
-    /// Answers a command that changes nothing.
+    /// Executes a command that changes nothing.
     pub fn show(&self, name: &str, words: &mut Words) -> Told<String> {
         match name {
             "run" => self.show_run(words),
@@ -94,7 +94,7 @@ impl World {
         self.ledger.nodes().iter().map(one).collect()
     }
 
-    /// `allowances` of all nodes, or of those named: `allowances 1 2`; of a cluster of one: `alone=yes`.
+    /// `allowances` of all nodes, or of the named ones: `allowances 1 2`; of a cluster with one node: `alone=yes`.
     fn show_allowances(&self, words: &mut Words) -> Told<String> {
         let several = words.key("alone").is_none();
         let named: Vec<NodeId> = words.rest().into_iter().map(|id| Ok(NodeId(id.parse()?))).collect::<Told<_>>()?;
@@ -138,7 +138,7 @@ impl World {
         Ok(rows.map(one).collect())
     }
 
-    /// Pending slots that a claim would be granted now.
+    /// Pending slots that a claim would get now.
     fn show_claimable(&self, words: &mut Words) -> Told<String> {
         let run = self.run(words.need("run")?)?;
         let (page, whole, _) = self.ledger.page_of(run).ok_or("no such run")?;
@@ -188,7 +188,7 @@ impl World {
         Ok(text)
     }
 
-    /// Where opt-outs have a recipient of a listed audience.
+    /// Returns tenant and address key of a recipient of a listed audience, which is its key among the opt-outs.
     fn slot_of(&self, run: RunId, number: u32) -> Option<(String, String)> {
         let (_, page, place) = self.ledger.page_of(run)?;
         let Recipients::Inline(audience) = Recipients::from_blob(self.ledger.blob(&page.runs[place].audience)?)? else {
@@ -198,7 +198,7 @@ impl World {
         Some((page.tenant.clone(), key))
     }
 
-    /// Sealed audiences by name, and whose parts are needed.
+    /// Sealed audiences by name, and the seals whose parts are needed.
     fn show_audiences(&self) -> String {
         let known = self.ledger.audiences().iter();
         let known =
@@ -207,7 +207,7 @@ impl World {
         known.chain(needed).collect()
     }
 
-    /// Pools of which something is set: today's cap, what of it is used, and what more may be claimed.
+    /// Pools with settings: today's cap, how much of it is used, and how much more may be claimed.
     fn show_pools(&self) -> String {
         let now = self.ledger.head().now;
         let line = |(pool, row): (&String, &PoolRow)| {
@@ -226,7 +226,7 @@ impl World {
         self.ledger.pools().iter().map(line).collect()
     }
 
-    /// Tenants by name: their bounds, and how much of them is claimed.
+    /// Tenants by name: their limits, and their number of claimed recipients.
     fn show_tenants(&self) -> String {
         let line = |name: String| {
             let tenant = self.ledger.tenant(&name);
@@ -238,7 +238,7 @@ impl World {
         self.ledger.tenant_names_from(String::new()).map(line).collect()
     }
 
-    /// Campaigns by name: how far each has come, and its run.
+    /// Campaigns by name: their stage and their run.
     fn show_campaigns(&self) -> String {
         let line = |(name, one): (&(String, String), &Campaign)| {
             let run = one.stage.schedule().and_then(|schedule| self.ledger.run_of_campaign(schedule));
@@ -257,7 +257,7 @@ impl World {
         self.ledger.campaigns().iter().map(line).collect()
     }
 
-    /// Rows by table: what is kept at all.
+    /// Number of rows by table.
     fn show_kept(&self) -> String {
         let ledger = &self.ledger;
         let blobs = ledger.all_rows().filter(|(key, _)| key.first() == Some(&5)).count();
@@ -273,7 +273,7 @@ impl World {
         )
     }
 
-    /// What a run sends, beside what its schedule would send now.
+    /// Content of a run, and the content that its schedule would send now.
     fn show_frozen(&self, words: &mut Words) -> Told<String> {
         let id = self.run(words.need("run")?)?;
         let run = self.ledger.run(id).ok_or("no such run")?;
@@ -299,7 +299,7 @@ impl World {
         self.ledger.pages().iter().map(one).collect()
     }
 
-    /// Stored answers: rows of the table with that tag.
+    /// Number of stored answers: rows of the table with that tag.
     fn remembered(&self) -> usize {
         self.ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count()
     }

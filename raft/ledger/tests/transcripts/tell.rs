@@ -1,4 +1,4 @@
-//! The reaction to one entry: the answer, the effects, and what changed.
+//! The reaction to one entry: the reply, the effects, and the changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, 
 use crate::words::ranges;
 use crate::world::World;
 
-/// Lines of one kind that are printed in full; of more only the first ones.
+/// Lines of one kind that are printed at most; of more lines only the first ones.
 const LINES_MAX: usize = 16;
 
 pub fn reaction(world: &World, before: &Ledger, applied: &ApplyResult) -> String {
@@ -114,7 +114,7 @@ fn effect_words(world: &World, effect: &Effect) -> String {
     }
 }
 
-/// What a person could see that was not so before.
+/// Returns the visible changes of the state.
 fn changes(world: &World, before: &Ledger) -> Vec<String> {
     let mut lines = Vec::new();
     for (id, _) in world.ledger.schedules().iter() {
@@ -202,14 +202,14 @@ pub fn state(run: &Run) -> String {
     }
 }
 
-/// How its canary stands.
+/// The state of the run's canary.
 fn canary(run: &Run) -> String {
     run.canary.map_or("none".to_owned(), |CanaryState { recipients, bad_max, undecided, bad, verdict, .. }| {
         format!("{verdict:?}: of {recipients} {undecided} undecided, {bad} bad of at most {bad_max}")
     })
 }
 
-/// How many died lately; nothing where its run is too small to be held for it.
+/// Counts of the run's bounce breaker. They stay zero if the run is too small to be paused by it.
 fn bounce_breaker(run: &Run) -> String {
     let BounceBreaker { window, decided, dead } = run.bounce_breaker;
     format!("{dead} dead of {decided} in a stretch of {window}")
@@ -230,7 +230,7 @@ pub fn word(state: RecipientState) -> String {
     }
 }
 
-/// What stands beside one recipient.
+/// Facts about one recipient.
 fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 7] {
     let Some((page, chunk, slot)) = ledger.slot_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
@@ -251,7 +251,7 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     [state, format!("{attempts} attempts"), deferred, wave, dead, suspect.to_owned(), pool]
 }
 
-/// Changes of recipients; equal ones of neighbours on one line.
+/// Changes of recipients; equal changes of neighbours are on one line.
 fn recipients(lines: &mut Vec<String>, world: &World, before: &Ledger, run: RunId, count: u32) {
     let mut told: Vec<(String, Vec<u32>)> = Vec::new();
     for number in 0..count.min(CHUNK) {

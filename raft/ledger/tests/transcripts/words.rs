@@ -1,4 +1,4 @@
-//! The words of a script: durations, sets of slots, names; and how they are printed again.
+//! Parses and prints the arguments of a script: durations, sets of slots, names.
 //!
 //! Times in scripts count from the script's first instant: `10s`, `1m30s`, `2h`, `4d`, `500ms`.
 
@@ -81,7 +81,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `1m30s` in milliseconds; a minus in front goes back.
+/// `1m30s` in milliseconds; negative with a leading minus.
 pub fn milliseconds(text: &str) -> Told<i64> {
     let (sign, body) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let mut whole = 0_i64;
@@ -105,7 +105,7 @@ pub fn milliseconds(text: &str) -> Told<i64> {
     Ok(sign * whole)
 }
 
-/// `0-2,5` as a set.
+/// Parses `0-2,5` as a set.
 pub fn slots(text: &str) -> Told<Bitmap> {
     let mut set = Bitmap::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -117,7 +117,7 @@ pub fn slots(text: &str) -> Told<Bitmap> {
     Ok(set)
 }
 
-/// Milliseconds as `+1m30s`.
+/// Prints milliseconds as `+1m30s`.
 pub fn offset(milliseconds: i64) -> String {
     let mut text = String::from(if milliseconds < 0 { "-" } else { "+" });
     let mut left = milliseconds.unsigned_abs();
@@ -130,7 +130,7 @@ pub fn offset(milliseconds: i64) -> String {
     if text.len() == 1 { "+0s".to_owned() } else { text }
 }
 
-/// Sorted numbers as `0-2,5`.
+/// Prints sorted numbers as `0-2,5`.
 pub fn ranges(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = vec![];
     for number in numbers {

@@ -1,4 +1,4 @@
-//! The world of one script: a ledger, its log index, and names for rows.
+//! The world of one script: a ledger, its log index, and names of claims.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use reveille_ledger::{ApplyResult, Ledger};
 use crate::given::GivenTexts;
 use crate::words::{Told, Words, offset};
 
-/// Monday 2026-03-02T00:00:00Z, unless the script says otherwise.
+/// Monday 2026-03-02T00:00:00Z, unless the script gives another instant.
 const FIRST_INSTANT_MS: i64 = 1_772_409_600_000;
 
 pub struct World {
     pub ledger: Ledger,
     pub first: Time,
     pub index: u64,
-    /// Rows by the prefix of the claim that made them.
+    /// Fences by the prefix of the command that made the claim.
     pub fences: BTreeMap<String, Fence>,
-    /// Deleted schedules keep their names here.
+    /// Schedules by name, with deleted ones.
     pub names: BTreeMap<String, ScheduleId>,
     given: GivenTexts,
 }
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// Commits a command: stamped as a leader would, unless the script says otherwise.
+    /// Commits a command, stamped as by a leader unless the script gives other values.
     pub fn commit(&mut self, command: reveille_ledger::command::Command, words: &mut Words) -> Told<String> {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
@@ -47,7 +47,7 @@ impl World {
         self.commit_entry(Entry { epoch, now, command })
     }
 
-    /// Commits one of many whose effects are printed together.
+    /// Commits one of many commands whose effects are printed together.
     pub fn commit_unseen(&mut self, command: reveille_ledger::command::Command) {
         self.index += 1;
         let head = self.ledger.head();
@@ -75,7 +75,7 @@ impl World {
         crate::tell::reaction(self, before, applied)
     }
 
-    /// The schedule of a name, the last one when it was deleted.
+    /// Returns the schedule of a name; if it was deleted, the last one.
     pub fn schedule(&self, name: &str) -> Told<ScheduleId> {
         if let Some((id, _)) = self.ledger.schedule_named("default", name) {
             return Ok(id);
@@ -86,7 +86,7 @@ impl World {
         name.parse().map(ScheduleId).map_err(|_| format!("no schedule '{name}'").into())
     }
 
-    /// A run by its number, or the latest of a schedule's name.
+    /// Returns a run by its id, or the latest run of a schedule's name.
     pub fn run(&self, text: &str) -> Told<RunId> {
         if let Ok(run) = text.parse() {
             return Ok(run);
@@ -104,7 +104,7 @@ impl World {
         alias.map_or_else(|| fence.to_string(), |(name, _)| name.clone())
     }
 
-    /// An instant as its distance from the script's first one.
+    /// Prints an instant as its distance from the script's first one.
     pub fn time(&self, time: Time) -> String {
         offset(time.since_ms(self.first))
     }
@@ -141,7 +141,7 @@ pub fn audience(size: u32) -> Audience {
     audience_from(0, size)
 }
 
-/// The same people under other numbers, as far as they are in both.
+/// Returns the same recipients with other numbers, if they are in both ranges.
 pub fn audience_from(first: u32, size: u32) -> Audience {
     let recipient = |number: u32| {
         let address = format!("u{number}@example.org");
