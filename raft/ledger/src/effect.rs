@@ -4,7 +4,7 @@
 
 use crate::model::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
 
-/// What the other parts of a node may have to do after an entry.
+/// Work that an applied entry may cause for other parts of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// For the named node: it begins its leadership. Every other node ends its own.

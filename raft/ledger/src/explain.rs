@@ -5,7 +5,7 @@ use crate::model::{
     wave_start,
 };
 
-/// What happened to a recipient, in the order of log indices.
+/// History of a recipient, in the order of log indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipientExplanation {
     /// Its present state.
@@ -33,7 +33,7 @@ pub struct ClaimExplanation {
     pub owner: ClaimOwner,
     /// Ledger time of the claim.
     pub claimed_at: Time,
-    /// What happened to the recipient in this claim, in the order of log indices. Empty while it is still claimed.
+    /// Events of the recipient in this claim, in the order of log indices. Empty while it is still claimed.
     pub history: Vec<ClaimEvent>,
 }
 

@@ -39,7 +39,7 @@ pub enum Bug {
     OverlapTwice,
     /// A sync of the log is reported but not done.
     FsyncLies,
-    /// Of two neighbours in an inline audience, each gets the content of the other.
+    /// Two neighbours in an inline audience get each other's content.
     SwapContents,
     /// A node that lost its leader asks for votes only after 15 s.
     NoElection,

@@ -1,4 +1,4 @@
-//! What a leader proposes after an outage (P8, P16): each instant is opened or explained, and nothing opens that the
+//! Proposals of a leader after an outage (P8, P16): each instant is opened or explained, and nothing opens that the
 //! policy forbids.
 //!
 //! Each test drives a ledger through `plan_fire` and `apply` as the timer does, in real zones around their clock

@@ -151,7 +151,8 @@ impl Ledger {
 
     /// Checks that recipients of a run may be sent again. A cancelled run stays cancelled.
     ///
-    /// # Errors Fails if the run is cancelled or unknown.
+    /// # Errors
+    /// Fails if the run is cancelled or unknown.
     pub fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
         match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
             RunState::Cancelled { .. } => Err(Impossible::RunIs(RunKind::Cancelled).into()),

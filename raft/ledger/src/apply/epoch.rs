@@ -53,7 +53,8 @@ impl Ledger {
 
     /// Returns the time on which the clocks at the start of an epoch agree (P18).
     ///
-    /// # Errors Fails with a text for users if the clocks disagree, or the only voter's clock was moved too far.
+    /// # Errors
+    /// Fails with a text for users if the clocks disagree, or the only voter's clock was moved too far.
     pub fn agreed_by(&self, start: &EpochStart) -> Result<Time, String> {
         let agreed = agreed_time(start.voters, &start.readings).ok_or_else(|| Refusal::ClocksDisagree.to_string())?;
         let moved_ms = self.moved_ms(start);

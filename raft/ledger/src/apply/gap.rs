@@ -75,7 +75,8 @@ impl Ledger {
     /// Checks that one more run with this due time would send to at least one recipient (P17). A recipient that is
     /// claimed in another run counts as one, because that claim may end without a hand-off.
     ///
-    /// # Errors Fails with the run that sent last, and the instant at which the first recipient may get another email.
+    /// # Errors
+    /// Fails with the run that sent last, and the instant at which the first recipient may get another email.
     pub fn may_anybody(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
         let Some((query, all)) = self.query(id, due) else { return Ok(()) };
         let neighbours = self.neighbours(&mut GapLookups::default(), &query, &all);

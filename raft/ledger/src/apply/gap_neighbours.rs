@@ -68,7 +68,7 @@ pub(super) struct GapNeighbours {
     pub counts: Bitmap,
     /// Other recipients that are claimed, and may be getting an email.
     pub claimed: Bitmap,
-    /// Of the last emails to the recipients that count, the earliest.
+    /// The earliest of the last emails to the recipients that count.
     pub mailed: Option<(RunId, Time)>,
     /// A run in which one of them is claimed.
     pub claimed_in: Option<RunId>,

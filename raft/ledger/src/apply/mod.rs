@@ -77,8 +77,9 @@ impl Context {
 impl Ledger {
     /// Applies the entry that was committed at `index`.
     ///
-    /// # Panics Panics if `index` is not above the last one: the replica has lost its position, and its state would
-    /// differ from the others.
+    /// # Panics
+    /// Panics if `index` is not above the last one: the replica has lost its position, and its state would differ from
+    /// the others.
     pub fn apply(&mut self, index: u64, entry: &Entry) -> ApplyResult {
         self.skip(index);
         let mut context = Context { index, now: self.time_of(entry), repeats: None, effects: Vec::new() };
@@ -99,7 +100,8 @@ impl Ledger {
 
     /// Notes an entry of Raft itself (blank, membership) that was committed at `index`.
     ///
-    /// # Panics As [`Ledger::apply`].
+    /// # Panics
+    /// As [`Ledger::apply`].
     pub fn skip(&mut self, index: u64) {
         assert!(index > self.head.applied, "P2: entry {index} was applied already");
         self.head.applied = index;
@@ -142,7 +144,8 @@ impl Ledger {
     /// Checks whether the present state refuses this command. `apply` runs these checks first, and a dry run runs only
     /// them. Commands that are not listed check while they change the state.
     ///
-    /// # Errors Returns the refusal of `apply`.
+    /// # Errors
+    /// Returns the refusal of `apply`.
     pub fn check(&self, command: &Command) -> Result<(), Refusal> {
         match command {
             Command::RelayPut(put) => self.check_relay_put(put),

@@ -27,7 +27,8 @@ pub(super) struct Transition {
 impl Ledger {
     /// Moves slots of one chunk from state `from` to `to`.
     ///
-    /// # Panics Panics if a slot is in another state: an error of the ledger itself (P1).
+    /// # Panics
+    /// Panics if a slot is in another state: an error of the ledger itself (P1).
     pub(super) fn transition(
         &mut self,
         context: &mut Context,

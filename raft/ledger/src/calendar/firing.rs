@@ -10,7 +10,7 @@ use jiff::tz::Offset;
 
 use super::segment::{Clock, Edge};
 
-/// Which of two equal local times is meant.
+/// Selects one of two equal local times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fold {
     /// The only one, or the one before the clocks go back.
@@ -40,7 +40,7 @@ pub enum CalendarName {
     Civil {
         /// Local time; a whole minute.
         local: DateTime,
-        /// Which one, if the local time exists twice.
+        /// Selects one of the times if the local time exists twice.
         fold: Fold,
     },
     /// For a pattern with intervals, a period or a single instant.

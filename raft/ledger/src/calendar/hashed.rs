@@ -20,8 +20,8 @@ const FORMS: &str = "`H` stands alone, with a range as H(0-7), with a step as H/
 impl When {
     /// Makes a cron expression for the schedule of this tenant and name. Each `H` is replaced by its value.
     ///
-    /// # Errors As [`Pattern::compile`](super::Pattern::compile). Positions in errors are those of the expression as
-    /// written.
+    /// # Errors
+    /// As [`Pattern::compile`](super::Pattern::compile). Positions in errors are those of the expression as written.
     pub fn cron(expression: String, tenant: &str, name: &str) -> Result<When, PatternError> {
         let mut words = split(&expression)?;
         if !words.iter().any(|word| items(&word.text).any(is_hashed)) {

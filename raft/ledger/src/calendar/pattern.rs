@@ -30,7 +30,8 @@ pub(super) enum Rule {
 impl Pattern {
     /// Checks and compiles `when`.
     ///
-    /// # Errors Returns a [`PatternError`] that says what is wrong, where, and what to write instead.
+    /// # Errors
+    /// Returns a [`PatternError`] that says what is wrong, where, and what to write instead.
     pub fn compile(when: &When) -> Result<Pattern, PatternError> {
         let rule = match when {
             When::At { instant_ms } => Rule::Once { instant: instant(*instant_ms)? },

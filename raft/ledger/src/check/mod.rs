@@ -20,7 +20,7 @@ pub use claims::CheckedState;
 pub struct InvariantViolation {
     /// Number of the rule.
     pub rule: &'static str,
-    /// What is wrong, and where.
+    /// Description of the violation and its place.
     pub what: String,
 }
 

@@ -28,7 +28,7 @@ pub struct ClaimOutcome {
     pub chunk: u32,
     /// Fence of the claim.
     pub fence: Fence,
-    /// Where the outcomes come from.
+    /// Source of the outcomes.
     pub source: OutcomeSource,
     /// A relay answered 250 to the final dot.
     pub accepted: Bitmap,

@@ -49,7 +49,7 @@ pub struct Advance {
     pub jump: bool,
 }
 
-/// What a leader takes out of service after it panicked on it for the second time.
+/// A schedule or a run that a leader takes out of service after its second panic on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Quarantined {
     /// This schedule becomes `blocked`.

@@ -164,8 +164,9 @@ impl Entry {
 
     /// Decodes an entry.
     ///
-    /// # Errors Fails if the form or an ordinal is unknown, bytes are left over, or a set is not in its canonical form.
-    /// A node with such an entry in its log stops (P23).
+    /// # Errors
+    /// Fails if the form or an ordinal is unknown, bytes are left over, or a set is not in its canonical form. A node
+    /// with such an entry in its log stops (P23).
     pub fn from_bytes(bytes: &[u8]) -> Result<Entry, Unreadable> {
         form::decode(bytes)
     }

@@ -44,7 +44,7 @@ pub struct RunResume {
     pub without_canary: bool,
 }
 
-/// What an operator or a policy decides about a recipient in doubt.
+/// Decision of an operator or a policy about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
     /// It is closed as `assumed`; it never counts as sent.
@@ -60,9 +60,9 @@ pub struct Decide {
     pub run: RunId,
     /// Recipients, by number within the run. Empty: all that are in doubt.
     pub recipients: Vec<u32>,
-    /// What is decided.
+    /// The decision.
     pub decision: Decision,
-    /// Who decides.
+    /// Source of the decision: an operator or the policy.
     pub by: Decider,
     /// Fence of the newest claim that the caller has seen; doubts of later claims stay. `None`: all doubts.
     pub up_to: Option<Fence>,

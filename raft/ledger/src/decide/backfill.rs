@@ -16,7 +16,7 @@ pub struct BackfillRange {
     pub openings: Vec<Opening>,
     /// Number of occurrences of the range that have opened before.
     pub known: u32,
-    /// Where the rest of the range begins; `None` if the range was read to its end.
+    /// Start of the rest of the range; `None` if the range was read to its end.
     pub rest: Option<Time>,
 }
 

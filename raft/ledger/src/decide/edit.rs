@@ -43,7 +43,8 @@ pub enum NotYet {
 /// wait for a run (`overlap`), and they are explained instead. `former` is `None` if its time zone is no longer known.
 /// `has_opened` knows the names of the schedule's runs.
 ///
-/// # Errors Fails if the due or missed instants do not fit into the entry.
+/// # Errors
+/// Fails if the due or missed instants do not fit into the entry.
 pub fn retime(
     schedule: &Schedule,
     due: Option<Fire>,

@@ -17,7 +17,7 @@ const NAMES_MAX: usize = 1_000;
 /// Pages, summaries and rows of the history that one call reads at most.
 const LOOK_MAX: usize = 4_096;
 
-/// Where the last call stopped. The default begins a new scan.
+/// Position at which the last call stopped. The default begins a new scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneCursor {
     page: Option<RunId>,

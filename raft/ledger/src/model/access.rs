@@ -29,7 +29,7 @@ pub enum Tls {
     Implicit(Trust),
 }
 
-/// Which certificates of a relay are accepted.
+/// Settings that decide which certificates of a relay are accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
     /// Path of a PEM file on each node. Only its certificates are trusted as roots. `None`: the system's roots.

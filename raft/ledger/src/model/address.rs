@@ -135,7 +135,8 @@ impl fmt::Display for Part {
 impl Address {
     /// Parses `LOCAL@DOMAIN`. Surrounding blanks are dropped.
     ///
-    /// # Errors Returns an [`AddressError`] that names the problem and its position.
+    /// # Errors
+    /// Returns an [`AddressError`] that names the problem and its position.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         Self::parse_within(text, 0)
     }
@@ -199,7 +200,8 @@ impl fmt::Display for Address {
 impl Mailbox {
     /// Parses `ADDRESS`, `<ADDRESS>` or `NAME <ADDRESS>`. The name may be in double quotes.
     ///
-    /// # Errors Returns an [`AddressError`] that names the problem and its position.
+    /// # Errors
+    /// Returns an [`AddressError`] that names the problem and its position.
     pub fn parse(text: &str) -> Result<Mailbox, AddressError> {
         let start = leading_blanks(text);
         let trimmed = text.trim();

@@ -25,7 +25,7 @@ pub struct Claim {
     pub sent: Bitmap,
     /// Slots that were closed as assumed while in doubt in this claim.
     pub assumed: Bitmap,
-    /// What happened to the recipients, and when.
+    /// Events of the recipients, with their times.
     pub history: ClaimHistory,
 }
 
@@ -80,7 +80,7 @@ impl DeadLetter {
     }
 }
 
-/// What a relay's answer concerns (P6).
+/// Subject of a relay's answer (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyScope {
     /// This mailbox, permanently: the recipient is dead.
@@ -146,7 +146,7 @@ pub enum ReleaseReason {
     OwnerDiedPreparing,
 }
 
-/// Where the reported outcomes of a claim come from (P10).
+/// Source of the reported outcomes of a claim (P10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutcomeSource {
     /// The owner itself.
@@ -157,7 +157,7 @@ pub enum OutcomeSource {
     NoJournal,
 }
 
-/// Who decided about recipients in doubt.
+/// Source of a decision about recipients in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decider {
     /// An operator.
@@ -190,7 +190,7 @@ pub struct Refused {
     pub enhanced: Option<(u8, u16, u16)>,
     /// Text of the answer without its codes, cleaned and truncated by the claim worker.
     pub text: String,
-    /// What the answer concerns.
+    /// Subject of the answer.
     pub scope: ReplyScope,
     /// For a permanent answer: hash of its text without the parts that differ by recipient, computed by the node. 0:
     /// there is no such hash.

@@ -28,7 +28,7 @@ pub enum DoubtReason {
     NoJournal,
 }
 
-/// What happened to recipients of a claim.
+/// Kinds of events of a claim's recipients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClaimEventKind {
     /// A relay accepted the email.
@@ -43,7 +43,7 @@ pub enum ClaimEventKind {
         code: u16,
         /// Enhanced status code; `None` if the answer had none.
         enhanced: Option<(u8, u16, u16)>,
-        /// What the answer concerns.
+        /// Subject of the answer.
         scope: ReplyScope,
         /// Text of the answer; empty if merged answers differ.
         text: String,
@@ -99,14 +99,14 @@ impl ClaimEventKind {
     }
 }
 
-/// What one entry, or several merged ones, did to recipients of a claim.
+/// Effect of one entry, or of several merged ones, on recipients of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimEvent {
     /// Log index of the entry; of merged entries, the last.
     pub index: u64,
     /// Ledger time of the entry; of merged entries, the last.
     pub at: Time,
-    /// What it did.
+    /// Kind of the event.
     pub what: ClaimEventKind,
     /// State of the recipients after it.
     pub to: RecipientState,

@@ -16,7 +16,7 @@ pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
 /// Longest `finish_by` that may be chosen, or forecast for a campaign. Milliseconds.
 pub const FINISH_MS_MAX: i64 = 30 * DAY_MS;
 
-/// What happens to missed instants (P16).
+/// Policy for missed instants (P16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CatchUp {
     /// The latest missed instant opens; the others are explained.
@@ -28,8 +28,8 @@ pub enum CatchUp {
     None,
 }
 
-/// What happens to an instant that is due while an earlier run of its schedule is unfinished (P1), which means that a
-/// recipient is pending or claimed. Recipients in doubt do not block it.
+/// Policy for an instant that is due while an earlier run of its schedule is unfinished (P1): a recipient of that run
+/// is pending or claimed. Recipients in doubt do not block it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
     /// The instant waits until the run is finished. If several wait, `catch_up` decides which of them open.
@@ -43,7 +43,7 @@ pub enum Overlap {
     CancelOther,
 }
 
-/// What happens to a recipient in doubt: its email may or may not have been accepted.
+/// Policy for a recipient in doubt: its email may or may not have been accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InDoubt {
     /// It waits for the operator, or for the owner's journal.
@@ -55,7 +55,7 @@ pub enum InDoubt {
     AssumeSent,
 }
 
-/// What the user may choose about how a schedule fires and sends.
+/// Choices of the user for how a schedule fires and sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
     /// How clock changes are handled: local times that are skipped or occur twice.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// State of one recipient in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RecipientState {
-    /// To be claimed, now or when its retry bucket is reached.
+    /// Waits to be claimed, now or when its retry bucket is reached.
     Pending,
     /// In exactly one open claim.
     Claimed,

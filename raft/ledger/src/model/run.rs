@@ -211,7 +211,7 @@ pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
 /// due, and never shorter than the details (P24). Milliseconds.
 pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
 
-/// What remains of a run after its details are pruned (P24).
+/// Summary of a run whose details are pruned (P24).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Tenant of the run.
@@ -251,7 +251,8 @@ pub struct RunSummary {
     pub pruned_at: Time,
     /// The run that its instant waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
-    /// What it sent to a sealed audience; `None` if it sent no email, or its audience is not sealed.
+    /// Content and recipients of its send to a sealed audience; `None` if it sent no email, or its audience is not
+    /// sealed.
     pub mailing: Option<Box<Mailing>>,
 }
 

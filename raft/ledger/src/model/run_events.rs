@@ -38,7 +38,7 @@ pub enum RunEventKind {
 pub struct RunEvent {
     /// Ledger time of the entry.
     pub at: Time,
-    /// What happened.
+    /// Kind of the event.
     pub what: RunEventKind,
     /// The recipients, as slots of the chunk in the key. `None`: all of the run.
     pub slots: Option<Bitmap>,

@@ -34,7 +34,8 @@ pub trait RowForm: Serialize + DeserializeOwned {
 
     /// Decodes a row that was written at any level.
     ///
-    /// # Errors As [`decode`].
+    /// # Errors
+    /// As [`decode`].
     fn from_row(bytes: &[u8]) -> Result<Self, Unreadable> {
         decode(bytes)
     }
@@ -52,7 +53,8 @@ pub(crate) fn encode_as<V: Serialize + ?Sized>(form: u8, value: &V) -> Vec<u8> {
 
 /// Decodes bytes of [`encode`].
 ///
-/// # Errors Fails if the form or an ordinal is unknown, or bytes are missing or left over.
+/// # Errors
+/// Fails if the form or an ordinal is unknown, or bytes are missing or left over.
 pub fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
     decode_as(FORM, bytes)
 }

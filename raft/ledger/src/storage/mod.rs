@@ -1,4 +1,4 @@
-//! How the state is stored: tables with dirty keys, keys as bytes, rows as bytes, and the versions of their forms.
+//! Storage of the state: tables, keys as bytes, rows as bytes, and the versions of their forms.
 
 pub mod form;
 mod key;

@@ -57,7 +57,7 @@ const SAMPLES: [Sample; 10] = [
     Sample { text: "10,50 */2 * * *", fixed: false, matches: |t| [10, 50].contains(&t.minute()) && t.hour() % 2 == 0 },
 ];
 
-/// What both sides must agree on: the instant, the name, and whether it fires.
+/// Facts on which both sides must agree: the instant, the name, and whether it fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
     instant: Timestamp,

@@ -28,7 +28,8 @@ impl GivenTexts {
 
     /// Checks that each text in the state was in a command.
     ///
-    /// # Panics Panics if one was not.
+    /// # Panics
+    /// Panics if one was not.
     pub fn assert_hold(&self, ledger: &Ledger) {
         let closed: Vec<_> = ledger.closed_claims().collect();
         let state = format!("{ledger:?} {closed:?}");

@@ -18,7 +18,7 @@ type Seat = (RunId, u32, u16);
 
 /// In a chunk with more slots, only recipients at its borders and those that changed are judged one by one.
 const SLOTS_MAX: u32 = 16_384;
-/// Of a set of slots with the same transition, this many are judged at its start and at its end.
+/// Number of slots that are judged at the start and at the end of a set with the same transition.
 const MOVED_MAX: usize = 24;
 
 /// Returns the recipients of both states, each with its state.
@@ -251,7 +251,7 @@ fn is_crash_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
     ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
 }
 
-/// Whether a recipient must be a crash suspect afterwards (P12). `None` for entries that settle several claims.
+/// Returns whether a recipient must be a crash suspect afterwards (P12). `None` for entries that settle several claims.
 fn suspicion(
     before: &Ledger,
     entry: &Entry,
