@@ -695,8 +695,8 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
     assert_eq!(drill.opened().len(), 1);
 }
 
-/// Nine o'clock of the second of March, seven o'clock UTC by the rules of [`nine_by_other_rules`], waits for the run of
-/// the day before, whose recipient is still claimed.
+/// Nine o'clock of the second of March waits for the run of the day before, whose recipient is still claimed. It is
+/// seven o'clock UTC by the rules of [`nine_by_other_rules`].
 fn nine_behind_a_run() -> (Drill, (RunId, Fence)) {
     let wish = Wish { policies: Policies { catch_up: CatchUp::None, ..Policies::default() }, ..Wish::default() };
     let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T06:00:00Z"), &wish);

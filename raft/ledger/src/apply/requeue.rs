@@ -42,7 +42,7 @@ impl Ledger {
         numbers.retain(|number| !near.contains(number));
         if !numbers.is_empty() {
             self.reopen(context, picked.run)?;
-            // A recipient that is refused again would be counted twice.
+            // The counts begin again: a recipient that is refused again would be counted twice.
             self.change_run(context, picked.run, |run| {
                 run.same_words.clear();
                 Ok(())

@@ -26,7 +26,7 @@ pub struct Bitmap(RoaringBitmap);
 impl Eq for Bitmap {}
 
 impl Bitmap {
-    /// The empty set.
+    /// Returns the empty set.
     pub fn new() -> Bitmap {
         Bitmap::default()
     }

@@ -70,7 +70,7 @@ impl CrashHistory {
 pub struct Allowance(u8);
 
 impl Allowance {
-    /// Nothing.
+    /// No claims.
     pub const NONE: Allowance = Allowance(0);
     /// An eighth: the smallest allowance above nothing.
     pub const EIGHTH: Allowance = Allowance(1);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Access;
 
-/// An SMTP endpoint.
+/// An SMTP endpoint to which nodes hand emails over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     /// Unique name.
@@ -13,7 +13,7 @@ pub struct Relay {
     pub pool: String,
     /// Host name or IP address.
     pub host: String,
-    /// Port.
+    /// TCP port.
     pub port: u16,
     /// Encryption and credentials.
     pub access: Access,

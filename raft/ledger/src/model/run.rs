@@ -14,7 +14,7 @@ pub enum RunState {
     Open,
     /// Nothing is claimed, and no gate passes.
     Paused {
-        /// Why.
+        /// Reason of the pause.
         reason: PauseReason,
     },
     /// An operator ended it, or another run of its schedule did.
@@ -207,8 +207,8 @@ impl Run {
 /// (P24). Milliseconds.
 pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
 
-/// Summaries of runs, their names and explained instants are kept this long after the run opened or the instant was
-/// due, and never shorter than the details (P24). Milliseconds.
+/// How long summaries of runs, their names and explained instants are kept, from the opening or the due time on (P24).
+/// Never shorter than the details. Milliseconds.
 pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
 
 /// Summary of a run whose details are pruned (P24).

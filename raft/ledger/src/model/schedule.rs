@@ -167,7 +167,7 @@ impl Schedule {
 /// Outcome of an instant of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstantOutcome {
-    /// It opened as this run.
+    /// The instant opened; this is its run.
     Opened(RunId),
     /// This instant and the following `instants` did not open. The name of no other row is within the range, except
     /// where the clocks of a zone go back.

@@ -585,7 +585,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
     let policies = Policies {
         max_attempts: 3,
         retention_ms: 90_000,
-        // The period is a minute.
+        // The gap is longer than the period, which is a minute.
         min_gap_ms: if (3..6).contains(&name) { 90_000 } else { 0 },
         jitter_ms: if name % 3 == 1 { 20_000 } else { 0 },
         canary: (name % 3 == 2).then_some(Canary { share: 3_000, limit: 2_500 }),
