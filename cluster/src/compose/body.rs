@@ -1,22 +1,22 @@
 //! The bodies of an email (RFC 2045): line ends, the choice of an encoding, and the encodings.
 //!
-//! Called by [`super::Compiled`] for a text that was rendered, and by `sheet.rs` line by line. Quoted-printable
-//! knows nothing but the line it is in, so lines may be encoded apart; base64 has no lines of its own.
+//! [`super::Compiled`] calls this for a rendered text, `sheet.rs` for single lines. Quoted-printable encodes each line
+//! independently, so lines may be encoded separately; base64 does not keep lines.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::mime::{UPPER, field, hex};
 
-/// A `Content-Transfer-Encoding`.
+/// Value of `Content-Transfer-Encoding`.
 pub(super) const QUOTED: &str = "quoted-printable";
-/// A `Content-Transfer-Encoding`.
+/// Value of `Content-Transfer-Encoding`.
 pub(super) const BASE64: &str = "base64";
-/// Octets of a line of base64: 76 characters.
+/// Number of octets in a line of base64, which has 76 characters.
 const OCTETS_A_LINE: usize = 57;
 
-/// Writes one part: its two header fields, an empty line, and the text with CRLF line ends, in the shorter of the
-/// two encodings.
+/// Writes one part: its two header fields, an empty line, and the text with CRLF line ends, in the shorter of the two
+/// encodings.
 pub(super) fn part(out: &mut Vec<u8>, media_type: &str, text: &str) {
     let text = canonical(text);
     let mut weight = Weight::default();
@@ -30,7 +30,7 @@ pub(super) fn part(out: &mut Vec<u8>, media_type: &str, text: &str) {
     }
 }
 
-/// Writes what comes before the text of a part.
+/// Writes the header fields of a part and the empty line after them.
 pub(super) fn head(out: &mut Vec<u8>, media_type: &str, encoding: &str) {
     for piece in ["Content-Type: ", media_type, "; charset=utf-8\r\n"] {
         out.extend_from_slice(piece.as_bytes());
@@ -39,7 +39,7 @@ pub(super) fn head(out: &mut Vec<u8>, media_type: &str, encoding: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Any line end becomes CRLF, and the text ends with one.
+/// Returns the text with CRLF for every line end, and with a line end after its last line.
 pub(super) fn canonical(text: &str) -> String {
     let mut lines = text.replace("\r\n", "\n").replace('\r', "\n");
     if !lines.ends_with('\n') {
@@ -48,16 +48,16 @@ pub(super) fn canonical(text: &str) -> String {
     lines.replace('\n', "\r\n")
 }
 
-/// The lines of a [`canonical`] text, without their ends.
+/// Returns the lines of a [`canonical`] text, without their line ends.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_terminator("\r\n")
 }
 
-/// What decides between the encodings of a [`canonical`] text.
+/// Sizes that decide between the two encodings of a [`canonical`] text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Weight {
     bytes: usize,
-    /// Those that quoted-printable writes as three characters, blanks at the ends of lines aside.
+    /// Number of bytes that quoted-printable writes as three characters, except blanks at the ends of lines.
     escaped: usize,
 }
 
@@ -67,24 +67,24 @@ impl Weight {
         self.escaped += text.bytes().filter(|byte| !is_printable(*byte) && !matches!(byte, b'\r' | b'\n')).count();
     }
 
-    /// Adds a line that comes without its end.
+    /// Adds a line that has no line end yet.
     pub(super) fn add_line(&mut self, line: &str) {
         self.add(line);
         self.bytes += 2;
     }
 
-    /// Of both texts.
+    /// Returns the sum for both texts.
     pub(super) fn and(self, other: Weight) -> Weight {
         Weight { bytes: self.bytes + other.bytes, escaped: self.escaped + other.escaped }
     }
 
-    /// The shorter of the two encodings is quoted-printable; it is taken too when they are equal.
+    /// True if quoted-printable is not longer than base64.
     pub(super) fn is_quoted(self) -> bool {
         self.bytes + 2 * self.escaped <= self.bytes.div_ceil(3) * 4
     }
 }
 
-/// What stands for itself in quoted-printable, a blank at the end of a line aside.
+/// True if quoted-printable writes the byte unchanged, except a blank at the end of a line.
 fn is_printable(byte: u8) -> bool {
     matches!(byte, b' '..=b'<' | b'>'..=b'~' | b'\t')
 }
@@ -93,10 +93,11 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Writes a line that comes without its end in quoted-printable.
+/// Writes a line without its line end in quoted-printable, and then CRLF.
 pub(super) fn quote_line(out: &mut Vec<u8>, line: &str) {
     let Some((last, mut rest)) = line.as_bytes().split_last() else { return out.extend_from_slice(b"\r\n") };
-    // 76 with the "=" of a soft line break; the last character of a line needs none.
+    // A line has at most 76 characters, including the "=" of a soft line break. The last character of a text line needs
+    // no "=".
     let mut width = 0;
     loop {
         let run = rest.iter().take(75 - width).take_while(|byte| is_printable(**byte)).count();
@@ -139,7 +140,7 @@ fn base64_lines(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// The other way, for tests.
+/// Decoders, for tests.
 #[cfg(test)]
 pub(super) mod reading {
     pub(crate) fn unbase64(text: &str) -> Vec<u8> {

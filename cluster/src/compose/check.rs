@@ -1,7 +1,7 @@
-//! What content must be before its templates are compiled: sizes, names, addresses, header fields.
+//! Checks of content before its templates are compiled: sizes, names, addresses, header fields.
 //!
-//! Called by [`super::Compiled::new`]; [`check_size`] only where a content is proposed. Each refusal names the field and
-//! the next step.
+//! [`super::Compiled::new`] calls this; [`check_size`] is called only where content is proposed. Each refusal names the
+//! field and the next step.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use super::controls::{control_in, line_of_control};
 use super::render::HTML;
 use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, RECIPIENT, SUBJECT, TEXT, VALUE_BYTES_MAX};
 
-/// Header fields that a content may add.
+/// Maximum number of header fields that content may add.
 const HEADERS_MAX: usize = 64;
 
-/// Of bulk mail these too.
+/// Header fields that bulk content may not add: Reveille writes them.
 const BULK: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 
-/// Before the name of a header in a field's name.
+/// Prefix of a header's name in the name of a field.
 pub(super) const HEADERS: &str = "headers.";
 
-/// Fields that Reveille or the road writes; also every `Content-*`, `Resent-*` and `X-Reveille-*`.
+/// Header fields that Reveille or the relays write. All `Content-*`, `Resent-*` and `X-Reveille-*` are reserved too.
 const RESERVED: [&str; 14] = [
     "from",
     "to",
@@ -50,8 +50,8 @@ pub(super) fn mailbox(field: &str, text: &str) -> Result<Mailbox, ContentError> 
     Mailbox::parse(text).or_else(|error| refuse(field, format!("{error}; write ADDRESS or NAME <ADDRESS>")))
 }
 
-/// A content that is proposed has at most so many bytes in all, by the ledger's limits. What the ledger has taken is
-/// sent, whatever its limits are now.
+/// Checks that proposed content has at most `most` bytes in all, by the ledger's limits. Content that the ledger has
+/// already accepted is sent, even if the limits are lower now.
 pub fn check_size(content: &Content, most: usize) -> Result<(), ContentError> {
     let bytes = content.blob().bytes.len();
     match bytes > most {
@@ -70,7 +70,7 @@ pub(super) fn sizes(content: &Content) -> Result<(), ContentError> {
     Ok(())
 }
 
-/// Texts hold what can be read, and the subject and headers are one line each.
+/// Checks that texts have no unreadable control characters, and that the subject and headers are one line each.
 pub(super) fn characters(content: &Content) -> Result<(), ContentError> {
     let one_line = |field: String, text: &str| match text.chars().find(|one| one.is_control() && *one != '\t') {
         None => Ok(()),
@@ -126,7 +126,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
-/// Checks the content's own headers; their names as fields, in order.
+/// Checks the content's headers, and returns their names as fields, in order.
 pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
     if content.headers.len() > HEADERS_MAX {
         return refuse("headers", format!("are more than {HEADERS_MAX}; remove some"));

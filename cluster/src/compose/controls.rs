@@ -1,12 +1,11 @@
-//! Control characters: which of them a text of an email may hold.
+//! Control characters: which of them a text of an email may contain.
 //!
-//! Called by `check.rs`, by the admin service for the values of recipients, and by the command line for the
-//! rows of a file. A text that is read has tabs and line ends, and no other control character: NUL cuts it
-//! short in some reader or other, an escape repaints a terminal, and U+0080 to U+009F are what is left of a
-//! text that was read in another encoding than it was written in. They are refused where a user can still
-//! fix them, not at nine o'clock, one dead letter each.
+//! `check.rs` calls this, the admin service for the values of recipients, and the command line for the rows of a file.
+//! A text may have tabs and line ends, but no other control character. NUL ends the text in some readers, and an escape
+//! changes a terminal. U+0080 to U+009F show that the text was decoded with a wrong encoding. They are refused while a
+//! user can still fix them. Otherwise each would become a dead letter when the email is due.
 
-/// What is wrong with a text that holds a control character other than a tab or a line end.
+/// Returns what is wrong with a text that contains a control character other than a tab or a line end. `None`: nothing.
 pub fn control_in(text: &str) -> Option<String> {
     let found = text.chars().find(|one| one.is_control() && !matches!(one, '\t' | '\r' | '\n'))?;
     let next = match found {
@@ -16,13 +15,13 @@ pub fn control_in(text: &str) -> Option<String> {
     Some(format!("holds the control character U+{:04X}, which no mail carries; {next}", u32::from(found)))
 }
 
-/// The line on which [`control_in`] finds something, from 1.
+/// Returns the number of the line on which [`control_in`] finds a control character, from 1.
 pub(super) fn line_of_control(text: &str) -> Option<u32> {
     let line = text.split('\n').position(|line| control_in(line).is_some())?;
     u32::try_from(line + 1).ok()
 }
 
-/// What is wrong with a value that is to stand in a header, which is one line.
+/// Returns what is wrong with a value for a header, which is one line. `None`: nothing.
 pub(super) fn not_one_line(value: &str, field: &str) -> Option<String> {
     if value.contains(['\r', '\n']) {
         return Some(format!("holds a line end, and {field} uses it, which is one line; take it out there or here"));

@@ -1,7 +1,7 @@
-//! A template as a text with holes, and what a recipient has for the holes.
+//! A template as a text with holes, and a recipient's values for the holes.
 //!
-//! Called by `sheet.rs`. What `{{ name }}` and `{{ name|urlencode }}` say is known without the template engine; any
-//! other code is rendered by it, all code of a field at once.
+//! Called by `sheet.rs`. `{{ name }}` and `{{ name|urlencode }}` are evaluated without the template engine. The engine
+//! renders all other code of a field at once.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use super::language::{self, URLENCODE};
 use super::render::{FUEL, HTML, Templates, write_urlencoded};
 use super::values::{Values, Variables};
 
-/// On both sides of a mark in the text, and between what the code says. No content has it: control characters are
-/// refused, and code that could make one is cut out of the text.
+/// Character on both sides of a mark in the text, and between the results of the engine. Content never contains it:
+/// control characters are refused, and code that could create one is cut out of the text.
 const MARK: char = '\0';
-/// Steps that the engine takes at most for code that is done without it here.
+/// Upper bound of the engine's steps for code that is evaluated without the engine here.
 const STEPS_A_HOLE: u64 = 4;
 
 /// The code of one field that depends on the recipient.
@@ -24,26 +24,27 @@ const STEPS_A_HOLE: u64 = 4;
 pub(super) struct Code {
     field: String,
     holes: Vec<Hole>,
-    /// What the engine must say, with [`MARK`] in between: one template by the field's name.
+    /// One template for the engine, named by the field: the code that it must render, with [`MARK`] in between. `None`:
+    /// there is no such code.
     templates: Option<Box<Templates>>,
-    /// How many holes that fills.
+    /// Number of holes that the engine fills.
     said: usize,
-    /// At least what the engine takes for a whole email beside that.
+    /// Upper bound of the engine's steps for the rest of the field, if the field were rendered whole.
     steps: u64,
 }
 
-/// What goes into a hole.
+/// Content of a hole.
 #[derive(Debug)]
 enum Hole {
-    /// The value of a variable.
+    /// Value of the variable at this position.
     Own(usize),
-    /// The same, percent-encoded.
+    /// The same value, percent-encoded.
     Link(usize),
-    /// What the engine says at that place.
+    /// The engine's result with this number.
     Said(usize),
 }
 
-/// What a recipient has for the holes of one field.
+/// A recipient's values for the holes of one field.
 pub(super) struct Filling<'a> {
     code: &'a Code,
     values: &'a Values<'a>,
@@ -51,7 +52,7 @@ pub(super) struct Filling<'a> {
 }
 
 impl Code {
-    /// Takes a field apart: its code, and its text as rendered, with marks. None where it is rendered whole.
+    /// Splits a field into its code and its rendered text with marks. `None` if the field must be rendered whole.
     pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Option<(Code, String)> {
         let source = templates.source(field)?;
         let words = language::check(field, &source).ok()?;
@@ -76,8 +77,8 @@ impl Code {
         Some((Code { field: field.to_owned(), holes, templates, said, steps }, marked))
     }
 
-    /// What the engine says for a recipient, for [`Filling::new`]. None where it fails, or where an email that is
-    /// rendered whole could.
+    /// Returns the engine's results for a recipient, for [`Filling::new`]. `None` if the engine fails, or if the whole
+    /// field could exceed the fuel.
     pub(super) fn say(&self, values: &Values<'_>) -> Option<String> {
         let Some(templates) = &self.templates else { return (self.steps <= FUEL).then(String::new) };
         let said = templates.render_and_count(&self.field, values.for_templates(), RENDERED_BYTES_MAX);
@@ -86,7 +87,7 @@ impl Code {
     }
 }
 
-/// One template by itself, under the name of its field.
+/// Returns one template alone, under the name of its field.
 fn alone(field: &str, source: &str, variables: &Variables) -> Option<Box<Templates>> {
     let mut templates = Templates::new();
     let known: BTreeSet<&str> = variables.names().collect();
@@ -95,7 +96,7 @@ fn alone(field: &str, source: &str, variables: &Variables) -> Option<Box<Templat
 }
 
 impl Hole {
-    /// What a piece of code says where that is known without the engine.
+    /// Returns the hole for a piece of code that needs no engine. `None` if it needs the engine.
     fn known(code: &str, variables: &Variables) -> Option<Hole> {
         let code = code.strip_prefix("{{")?.strip_suffix("}}")?;
         let code = code.strip_prefix(['-', '+']).unwrap_or(code);
@@ -110,18 +111,19 @@ impl Hole {
 }
 
 impl<'a> Filling<'a> {
-    /// `said` is from [`Code::say`]. None where it is not what belongs to the holes: a value has the mark.
+    /// `said` is the result of [`Code::say`]. Returns `None` if it has another number of parts than holes: a value
+    /// contains the mark.
     pub(super) fn new(code: &'a Code, values: &'a Values<'a>, said: &'a str) -> Option<Filling<'a>> {
         let said: Vec<&str> = if code.said == 0 { Vec::new() } else { said.split(MARK).collect() };
         (said.len() == code.said).then_some(Filling { code, values, said })
     }
 
-    /// Writes what goes into a hole. False where a value is missing or too long.
+    /// Writes the content of a hole. Returns false if a value is missing or too long.
     fn write(&self, out: &mut String, hole: usize) -> bool {
         match self.code.holes.get(hole) {
             Some(Hole::Own(place)) => match self.values.own(*place) {
                 None => return false,
-                // A string takes whatever is written.
+                // Writing to a string never fails.
                 Some(value) if self.code.field == HTML => drop(write!(out, "{}", HtmlEscape(value))),
                 Some(value) => out.push_str(value),
             },
@@ -142,7 +144,7 @@ impl<'a> Filling<'a> {
 #[derive(Debug)]
 pub(super) struct Text {
     pieces: Vec<Piece>,
-    /// Of the text, without what goes into the holes.
+    /// Bytes of the text without the content of its holes.
     pub(super) bytes: usize,
 }
 
@@ -153,7 +155,7 @@ enum Piece {
 }
 
 impl Text {
-    /// Cuts a text at its marks.
+    /// Cuts a text at its marks. `None` if a mark is malformed.
     pub(super) fn cut(marked: &str) -> Option<Text> {
         let (mut pieces, mut bytes) = (Vec::new(), 0);
         for (number, piece) in marked.split(MARK).enumerate() {
@@ -171,7 +173,7 @@ impl Text {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Hole(_)))
     }
 
-    /// What stands between the holes.
+    /// Returns the pieces of text between the holes.
     pub(super) fn fixed(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(text) => Some(text.as_str()),
@@ -179,8 +181,7 @@ impl Text {
         })
     }
 
-    /// Writes the text behind what is in `out`. False where a hole cannot be filled, or where `out` gets longer
-    /// than `limit`.
+    /// Appends the filled text to `out`. Returns false if a hole cannot be filled, or if `out` exceeds `limit`.
     pub(super) fn fill(&self, out: &mut String, filling: &Filling<'_>, limit: usize) -> bool {
         self.pieces.iter().all(|piece| {
             let is_written = match piece {
@@ -195,7 +196,7 @@ impl Text {
     }
 }
 
-/// Is there a hole behind a CR? It makes a line end of the two or not, as its value will have it.
+/// True if a hole follows a CR. The hole's value then decides if the CR is part of a CRLF.
 pub(super) fn a_hole_splits_a_line_end(marked: &str) -> bool {
     marked.contains(['\r', MARK].iter().collect::<String>().as_str())
 }

@@ -1,30 +1,30 @@
-//! The part of the template language that content may use, checked before a template is compiled.
+//! The part of the template language that content may use. It is checked before a template is compiled.
 //!
-//! Called by [`super::Compiled::new`] only. A template is written by a tenant and rendered on every
-//! node, so the language is cut down to what cannot hurt: variables, `if`, `for`, and the filters and
-//! tests named here. Fuel and the bound on the output do the rest; this page closes what they leave
-//! open: values that double at each step (`~`, `*`, `+`, `set`, `with`, macros), and expressions or
-//! `elif` chains so long that the compiler would use up its stack, which no `catch_unwind` catches.
+//! Only [`super::Compiled::new`] calls this. A tenant writes a template and every node renders it, so only harmless
+//! parts are allowed: variables, `if`, `for`, and the filters and tests listed here. Fuel and the limit on the output
+//! bound the rest. This module refuses what they do not bound: values that double at each step (`~`, `*`, `+`, `set`,
+//! `with`, macros), and expressions or `elif` chains that would overflow the compiler's stack, which `catch_unwind`
+//! cannot catch.
 //!
-//! It is a scan, not a parser: a text that passes may still fail to compile, and is then refused for
-//! that. It must agree with minijinja's lexer about where code begins and ends, and does, because every
-//! token that could make them differ (`raw`, braces in code) is refused.
+//! It is a scan, not a parser: a text that passes may still fail to compile and is refused then. It agrees with
+//! minijinja's lexer about where code begins and ends, because every token that could make them differ (`raw`, braces
+//! in code) is refused.
 
 use std::ops::Range;
 
 use super::ContentError;
 
-/// Bytes of one `{{ … }}` or `{% … %}`: bounds the depth of one expression.
+/// Maximum bytes of one `{{ … }}` or `{% … %}`. It bounds the depth of one expression.
 pub(super) const CODE_BYTES_MAX: usize = 500;
-/// Brackets within brackets in one expression.
+/// Maximum depth of nested brackets in one expression.
 pub(super) const BRACKETS_MAX: usize = 16;
-/// Blocks within blocks.
+/// Maximum depth of nested blocks.
 pub(super) const BLOCKS_MAX: usize = 32;
-/// `elif` branches in one template: each one is a level deeper for the compiler.
+/// Maximum number of `elif` branches in one template: each one is a level deeper for the compiler.
 pub(super) const ELIF_MAX: usize = 50;
 /// Tags that may begin a `{% … %}`.
 const TAGS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
-/// Filters, all of them bounded by a constant times their input. Registered in `render.rs`.
+/// Allowed filters. The output of each is at most a constant times its input. Registered in `render.rs`.
 pub(super) const FILTERS: [&str; 18] = [
     "abs",
     "capitalize",
@@ -45,12 +45,12 @@ pub(super) const FILTERS: [&str; 18] = [
     "trim",
     "upper",
 ];
-/// One filter of our own: percent-encoding for links.
+/// Filter of Reveille itself: percent-encoding for links.
 pub(super) const URLENCODE: &str = "urlencode";
-/// Tests behind `is`. Registered in `render.rs`.
+/// Tests allowed after `is`. Registered in `render.rs`.
 pub(super) const TESTS: [&str; 7] = ["defined", "undefined", "none", "odd", "even", "startingwith", "endingwith"];
 
-/// The words of code in a template, each with the byte at which it stands.
+/// The words in the code of a template, each with its byte offset.
 pub(super) struct Words<'a> {
     pub(super) source: &'a str,
     pub(super) words: Vec<(usize, &'a str)>,
@@ -60,21 +60,21 @@ pub(super) struct Words<'a> {
 /// One `{{ … }}` or `{% … %}`.
 pub(super) struct Piece {
     pub(super) bytes: Range<usize>,
-    /// Its words among those of the template.
+    /// Positions of its words among those of the template.
     pub(super) words: Range<usize>,
-    /// A text in it is written with a backslash.
+    /// True if a string in it contains a backslash.
     pub(super) escapes: bool,
 }
 
 impl Words<'_> {
-    /// The line of a word's first use, from 1.
+    /// Returns the number of the line where a word is used first, from 1.
     pub(super) fn line_of(&self, word: &str) -> Option<u32> {
         let (place, _) = self.words.iter().find(|(_, found)| *found == word)?;
         Some(line_at(self.source, *place))
     }
 }
 
-/// Checks that `source` keeps to the language.
+/// Checks that `source` uses only the allowed language.
 pub(super) fn check<'a>(field: &str, source: &'a str) -> Result<Words<'a>, ContentError> {
     let (words, pieces) = (Vec::new(), Vec::new());
     let mut scan =
@@ -104,13 +104,13 @@ struct Scan<'f, 'a> {
     brackets: usize,
     blocks: usize,
     elifs: usize,
-    /// In the piece of code that is walked.
+    /// The same for the current piece of code.
     escapes: bool,
     words: Vec<(usize, &'a str)>,
     pieces: Vec<Piece>,
 }
 
-/// What the next word of code is.
+/// Kind of the next word of code.
 #[derive(Clone, Copy, PartialEq)]
 enum Expected {
     /// A tag's name.
@@ -158,7 +158,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Walks one piece of code, its opening marker already taken, to behind its `end`.
+    /// Scans one piece of code after its opening marker, to behind `end`.
     fn code(&mut self, end: &str, tag: bool) -> Result<(), ContentError> {
         let (first_byte, first_word) = (self.place() - 2, self.words.len());
         self.escapes = false;

@@ -1,6 +1,6 @@
-//! One email, field by field: what of a sheet is ready, and what is rendered for its recipient.
+//! Writes one email, field by field: prepared parts of the sheet, and the rest rendered for its recipient.
 //!
-//! Called by [`Compiled::compose`]. A blank sheet makes an email that is rendered whole, by the same code.
+//! Called by [`Compiled::compose`]. With a blank sheet the same code renders the whole email.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 impl Compiled {
-    /// Writes an email: what the sheet has ready, and the rest as it is rendered.
+    /// Writes an email: the prepared parts of the sheet, and the rest rendered.
     pub(super) fn write(&self, sheet: &Sheet, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
         let to = Mailbox::parse(&recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to)?;
@@ -110,22 +110,22 @@ impl Compiled {
     }
 }
 
-/// Writes a rendered subject or header. An empty value is how a template leaves a header out.
+/// Writes a rendered subject or header. A header with an empty value is left out, so a template can omit it.
 pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Result<(), ComposeError> {
     let text = one_line(field, &unbroken(rendered))?;
     match field.strip_prefix(HEADERS) {
         None => mime::unstructured(out, "Subject", &text),
         Some(_) if text.is_empty() => {}
-        // RFC 3834 section 5.1: the same as without the field.
+        // RFC 3834 section 5.1: this value means the same as a missing field.
         Some(name) if name.eq_ignore_ascii_case(stamp::AUTO_SUBMITTED) && text == "no" => {}
         Some(name) => mime::unstructured(out, name, &text),
     }
     Ok(())
 }
 
-/// With a blank for each line end that a recipient's value brought into a header: no user checks fifty million rows
-/// against a template, and a stray line end in one of them shall not cost its recipient the mail. What a template
-/// itself has of them is refused before there is a recipient.
+/// Returns the text with a blank for each line end that a recipient's value brought into a header. No user checks
+/// millions of rows against a template, and a stray line end must not cost a recipient the email. Line ends in the
+/// template itself are refused earlier.
 pub(super) fn unbroken(rendered: &str) -> Cow<'_, str> {
     match rendered.contains(['\r', '\n']) {
         true => Cow::Owned(rendered.replace("\r\n", " ").replace(['\r', '\n'], " ")),
@@ -133,7 +133,7 @@ pub(super) fn unbroken(rendered: &str) -> Cow<'_, str> {
     }
 }
 
-/// What a rendered subject or header says: one trimmed line without control characters.
+/// Returns a rendered subject or header as one trimmed line. Fails if it has control characters.
 pub(super) fn one_line(field: &str, rendered: &str) -> Result<String, ComposeError> {
     let text = rendered.replace('\t', " ");
     if let Some(character) = text.chars().find(|character| character.is_control()) {

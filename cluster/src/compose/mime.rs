@@ -1,33 +1,34 @@
 //! The header fields of an email (RFC 5322, 2045 and 2047), written into a buffer.
 //!
-//! Called by [`super::Compiled`] and `stamp.rs` only, with text that is clean: no CR, LF, NUL or other control
-//! character. Everything is a function of its arguments (no random boundary, no clock), ends its lines with
-//! CRLF and keeps them within 998 octets; they fold at 78 where they can. The bodies are `body.rs`. It is written by hand because lettre's builder panics on some input and draws its boundaries.
+//! Only [`super::Compiled`] and `stamp.rs` call this, with text without control characters. The output depends on the
+//! arguments only (no random boundary, no clock). Lines end with CRLF, have at most 998 octets, and are folded at 78
+//! where possible. The bodies are in `body.rs`. lettre's builder is not used because it panics on some input and draws
+//! random boundaries.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use reveille_ledger::address::Mailbox;
 
-/// Digits of [`hex`].
+/// Digits for [`hex`].
 pub(super) const LOWER: &[u8; 16] = b"0123456789abcdef";
-/// Digits of [`hex`].
+/// Digits for [`hex`].
 pub(super) const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
-/// A line that readers and relays take without trouble, without its CRLF.
+/// Preferred maximum length of a line without its CRLF (RFC 5322 2.1.1).
 const LINE_GOOD: usize = 78;
-/// A line at most (RFC 5322 2.1.1), without its CRLF.
+/// Maximum length of a line without its CRLF (RFC 5322 2.1.1).
 const LINE_MAX: usize = 998;
-/// Encoded text in one encoded-word of 75 characters (RFC 2047 2): what `=?utf-8?q??=` leaves.
+/// Maximum encoded text in one encoded-word of 75 characters (RFC 2047 2), without `=?utf-8?q??=`.
 const ENCODED_MAX: usize = 63;
 
-/// Writes a field whose value has no blanks to fold at and needs none.
+/// Writes a field whose value is not folded.
 pub(super) fn field(out: &mut Vec<u8>, name: &str, value: &str) {
     for piece in [name, ": ", value, "\r\n"] {
         out.extend_from_slice(piece.as_bytes());
     }
 }
 
-/// Writes a field of free text: as it is where it can, else in encoded-words.
+/// Writes a field of free text: unchanged if possible, otherwise in encoded-words.
 pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str) {
     let folded = if is_plain(value) { fold(name, value) } else { None };
     let folded = folded.unwrap_or_else(|| encoded_words(name.len() + 2, value));
@@ -45,7 +46,7 @@ pub(super) fn mailbox(out: &mut Vec<u8>, name: &str, mailbox: &Mailbox) {
     field(out, name, &format!("{phrase}{blank}<{wire}>"));
 }
 
-/// A boundary that stands in no quoted-printable and no base64 text: both never write `=_`.
+/// Returns a boundary that occurs in no quoted-printable or base64 text: neither contains `=_`.
 pub(super) fn boundary(seed: &[u8; 32]) -> String {
     let mut text = String::with_capacity(34);
     text.push_str("=_");
@@ -53,7 +54,7 @@ pub(super) fn boundary(seed: &[u8; 32]) -> String {
     text
 }
 
-/// A byte in two digits.
+/// Returns a byte as two digits.
 pub(super) fn hex(byte: u8, digits: &[u8; 16]) -> [char; 2] {
     [byte >> 4, byte & 15].map(|digit| char::from(digits[usize::from(digit)]))
 }
@@ -63,7 +64,7 @@ fn is_plain(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !value.contains("=?")
 }
 
-/// Folds plain text at single blanks; none when that would change it or leave a line too long.
+/// Folds plain text at single blanks. `None` if that would change the text or leave a line too long.
 fn fold(name: &str, value: &str) -> Option<String> {
     if name.len() + 2 + value.len() <= LINE_GOOD && value == value.trim() {
         return Some(value.to_owned());
@@ -102,7 +103,7 @@ fn phrase(used: usize, name: &str) -> String {
     }
 }
 
-/// Encodes text as a row of encoded-words, one a line; `used` characters stand on the first line already.
+/// Encodes text as a sequence of encoded-words, one for each line. The first line already has `used` characters.
 fn encoded_words(used: usize, text: &str) -> String {
     let escaped = text.bytes().filter(|byte| !is_q_literal(*byte) && *byte != b' ').count();
     let readable = escaped <= text.len() / 3;
@@ -149,7 +150,7 @@ fn push_word(words: &mut String, chunk: &str, readable: bool) {
     words.push_str("?=");
 }
 
-/// What stands for itself in a Q encoded-word, also inside a phrase (RFC 2047 5.3).
+/// True if a Q encoded-word contains the byte unchanged, even inside a phrase (RFC 2047 5.3).
 fn is_q_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!*+-/".contains(&byte)
 }

@@ -1,14 +1,14 @@
-//! From content and recipient to the bytes of an email.
+//! Composes the bytes of an email from content and recipient.
 //!
-//! The admin service calls [`Compiled::new`] to refuse content that could not be sent; a claim worker compiles a run's
-//! content once and calls [`Compiled::compose`] for each recipient, before the gate (P5). It promises:
-//! - **The same bytes** for the same recipient and stamp: a retry differs by `Date` and `X-Reveille-Fence` alone.
+//! The admin service calls [`Compiled::new`] to refuse content that could not be sent. A claim worker compiles a run's
+//! content once and calls [`Compiled::compose`] for each recipient, before the gate (P5). Guarantees:
+//! - **The same bytes** for the same recipient and stamp: a retry differs only in `Date` and `X-Reveille-Fence`.
 //! - **One message**: CRLF everywhere, no line above 998 octets, and no field that data could add, override or break.
 //! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ComposeError`].
 //!
-//! It knows no relay and no dot-stuffing, draws nothing at random and reads no clock. Reading order: `check.rs`,
-//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`); `sheet.rs`
-//! (`split.rs`, `form.rs`) does it once for many recipients; `preview.rs`.
+//! It does not know relays or dot-stuffing, and uses no random numbers and no clock. Reading order: `check.rs`,
+//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`), `sheet.rs`
+//! (`split.rs`, `form.rs`: work done once for many recipients), `preview.rs`.
 
 mod body;
 mod check;
@@ -45,60 +45,60 @@ pub use stamp::{Stamp, message_id};
 use values::Variables;
 pub use variables::{columns_used, is_variable};
 
-/// Bytes of a rendered subject or header value: what one line may hold.
+/// Maximum bytes of a rendered subject or header value: one line.
 pub const HEADER_BYTES_MAX: usize = 998;
-/// Bytes of the template of a subject or a header value.
+/// Maximum bytes of the template of a subject or a header value.
 pub const HEADER_TEMPLATE_BYTES_MAX: usize = 4_096;
-/// Bytes of a rendered text or html part, before it is encoded.
+/// Maximum bytes of a rendered text or html part, before it is encoded.
 pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of the value of one variable.
+/// Maximum bytes of the value of one variable.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of the field List-Unsubscribe: a line holds it, with its name.
+/// Maximum bytes of the field List-Unsubscribe: it fits one line with its name.
 pub const LIST_UNSUBSCRIBE_BYTES_MAX: usize = 960;
-/// The built-in variable: the recipient's address as given.
+/// Name of the built-in variable with the recipient's address as given.
 pub const RECIPIENT: &str = "recipient";
 
 const SUBJECT: &str = "subject";
 const TEXT: &str = "text";
 
-/// Why content cannot be sent to any recipient. Deterministic.
+/// Reason why content cannot be sent to any recipient. Deterministic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
 pub struct ContentError {
     /// `sender`, `subject`, `text`, `html`, `headers.NAME`, `variables.NAME`, `columns` …
     pub field: String,
-    /// Line within the field, from 1, where one is to blame.
+    /// Line within the field, from 1. `None` if no single line is wrong.
     pub line: Option<u32>,
-    /// What is wrong, and what to do.
+    /// What is wrong, and what to do next.
     pub message: String,
 }
 
-/// Why this recipient's mail cannot be composed, while others' may. Deterministic, a panic included:
+/// Reason why the email for this recipient cannot be composed, while others may be. Deterministic, even for a panic:
 /// the same recipient fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ComposeError {
-    /// The recipient's address.
+    /// The recipient's address is not valid.
     #[error("the recipient's address: {0}")]
     Address(#[from] AddressError),
-    /// A value of the recipient, or what a field becomes with it.
+    /// A value of the recipient is not valid, or a field is not valid with it.
     #[error("{field}{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Field {
         /// The field, or `columns.NAME`.
         field: String,
-        /// Line within the field's template.
+        /// Line within the field's template, if known.
         line: Option<u32>,
         /// What is wrong.
         message: String,
     },
-    /// The stamp is not fit for a header: a fault of the caller.
+    /// The stamp cannot be in a header. This is a bug of the caller.
     #[error("the stamp's {0} cannot stand in a header")]
     Stamp(&'static str),
-    /// A defect in this code or in a library.
+    /// A bug in this code or in a library.
     #[error("composing panicked: {0}")]
     Panicked(String),
 }
 
-/// Content that is known to compile, ready for any recipient with these columns.
+/// Content that compiles, ready for any recipient with the given columns.
 #[derive(Debug)]
 pub struct Compiled {
     sender: Mailbox,
@@ -109,31 +109,30 @@ pub struct Compiled {
     is_bulk: bool,
     templates: Templates,
     variables: Variables,
-    /// Columns that the subject or a header uses, and which of them.
+    /// Columns that the subject or a header uses, each with the name of one such field.
     in_headers: Vec<(usize, String)>,
-    /// An email was composed.
+    /// True after the first email was composed.
     is_begun: AtomicBool,
     sheet: OnceLock<Sheet>,
-    /// Nothing is ready.
+    /// A sheet without prepared parts.
     blank: Sheet,
 }
 
-/// One recipient's mail.
+/// The email for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composed {
-    /// The recipient's address in its wire form: for `RCPT TO`.
+    /// The recipient's address in its wire form, for `RCPT TO`.
     pub to: String,
     /// Headers, empty line, body; every line ends with CRLF.
     pub data: Vec<u8>,
 }
 
 impl Compiled {
-    /// Compiles `content` for an audience with these `columns`. A column stands before a variable of
-    /// the same name.
+    /// Compiles `content` for an audience with these `columns`. A column overrides a variable of the same name.
     ///
     /// # Errors
-    /// The first [`ContentError`]: an address, a size, a header that is not allowed, a template that does
-    /// not compile or uses a variable that is not set.
+    /// Returns the first [`ContentError`]: an address, a size, a header that is not allowed, or a template that does
+    /// not compile or uses an unknown variable.
     pub fn new(content: &Content, columns: &[String]) -> Result<Compiled, ContentError> {
         let compile = || Self::compile(content, columns);
         catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|panic| {
@@ -194,7 +193,7 @@ impl Compiled {
         Ok(compiled)
     }
 
-    /// Header fields that are the same for all recipients are rendered once, so that a fault shows at once.
+    /// Renders header fields that are the same for all recipients once, so that errors are found at once.
     fn check_settled(&self, fields: &[String]) -> Result<(), ContentError> {
         let values = self.variables.same();
         for field in fields {
@@ -207,9 +206,9 @@ impl Compiled {
         Ok(())
     }
 
-    /// What of a recipient's values could not be sent: places among the columns, and why. A value that a
-    /// header uses is one line of that header's length at most, whatever the template makes of it: a
-    /// recipient who cannot be sent to is found when the list is given, not when the email is due.
+    /// Returns which of a recipient's values could not be sent: the column's position and the reason. A value that a
+    /// header uses must be one line of that header's maximum length, whatever the template does with it. So unusable
+    /// values are found when the list is given, not when the email is due.
     pub fn misfits(&self, values: &[String]) -> Vec<(usize, String)> {
         let misfit = |(place, field): &(usize, String)| {
             let why = not_one_line(values.get(*place)?, field)?;
@@ -218,30 +217,30 @@ impl Compiled {
         self.in_headers.iter().filter_map(misfit).collect()
     }
 
-    /// The sender's address: for `MAIL FROM`, and its domain for [`message_id`].
+    /// Returns the sender's address, for `MAIL FROM`. Its domain is for [`message_id`].
     pub fn sender(&self) -> &Address {
         &self.sender.address
     }
 
-    /// Must each email carry its recipient's way to opt out ([`Stamp::list_unsubscribe`])?
+    /// True if each email must have a way to opt out ([`Stamp::list_unsubscribe`]).
     pub fn is_bulk(&self) -> bool {
         self.is_bulk
     }
 
-    /// One recipient's mail.
+    /// Composes the email for one recipient.
     ///
     /// # Errors
-    /// A [`ComposeError`]: this recipient cannot be sent this content; others may.
+    /// A [`ComposeError`]: this recipient cannot be sent this content. Others may.
     pub fn compose(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
-        // The first email may be the only one: the sheet is made for the second.
+        // The first email may be the only one, so the sheet is prepared for the second.
         if !self.is_begun.swap(true, Ordering::Relaxed) {
             return self.compose_whole(recipient, stamp);
         }
         self.caught(|| self.write(self.sheet.get_or_init(|| self.sheet()), recipient, stamp))
     }
 
-    /// The same mail, each field rendered whole by the template engine: what [`Compiled::compose`] is measured
-    /// against.
+    /// Composes the same email with each field rendered whole by the template engine. Tests compare
+    /// [`Compiled::compose`] with it.
     ///
     /// # Errors
     /// As [`Compiled::compose`].
@@ -253,7 +252,7 @@ impl Compiled {
         catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| Err(ComposeError::Panicked(panic_text(&*panic))))
     }
 
-    /// What is the same for all recipients, made ready.
+    /// Prepares all parts that are the same for all recipients.
     fn sheet(&self) -> Sheet {
         let header = |field: &str| {
             let encode = |rendered: &str| {

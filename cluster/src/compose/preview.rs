@@ -1,4 +1,4 @@
-//! What an email says before it is encoded, for its author: rendered by the code that composes it.
+//! Shows the parts of an email before they are encoded, for its author. The code that composes the email renders them.
 
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
@@ -9,24 +9,24 @@ use super::render::HTML;
 use super::values::Values;
 use super::{Compiled, ComposeError, SUBJECT, TEXT, one_line};
 
-/// The rendered parts of one mail.
+/// The rendered parts of one email.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
     /// The subject.
     pub subject: String,
-    /// The content's own header fields; those that came out empty are left out.
+    /// The content's header fields, without those whose value is empty.
     pub headers: Vec<(String, String)>,
-    /// The plain text.
+    /// The plain text, if the content has one.
     pub text: Option<String>,
-    /// The HTML.
+    /// The HTML, if the content has one.
     pub html: Option<String>,
 }
 
 impl Compiled {
-    /// The parts of one recipient's mail. [`Compiled::compose`] may still refuse it.
+    /// Renders the parts of the email for one recipient. [`Compiled::compose`] may still refuse it.
     ///
     /// # Errors
-    /// A [`ComposeError`], as composing it would.
+    /// The [`ComposeError`] that composing it would return.
     pub fn preview(&self, recipient: &Recipient) -> Result<Preview, ComposeError> {
         let to = Mailbox::parse(&recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to)?;

@@ -1,9 +1,9 @@
-//! Compiled templates and their rendering, bounded in time and in memory.
+//! Compiled templates and their rendering, with limits on time and memory.
 //!
-//! Called by [`super::Compiled`] only. Each field of a content is one template, known by the field's
-//! name. Undefined variables are errors, only the field `html` is escaped, and there is no loader: a
-//! template cannot reach another one, a file or the network. What the language may contain is decided in
-//! `language.rs`; here are the fuel and the bound on the output.
+//! Only [`super::Compiled`] calls this. Each field of a content is one template with the field's name. Undefined
+//! variables are errors, only the field `html` is escaped, and there is no loader: a template cannot use another
+//! template, a file or the network. `language.rs` decides what the language may contain; this module sets the fuel and
+//! the limit on the output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,20 +14,20 @@ use super::language::{self, FILTERS, TESTS, URLENCODE};
 use super::mime::{UPPER, hex};
 use super::{ContentError, VALUE_BYTES_MAX};
 
-/// Instructions of one rendering: some 5 ms at most.
+/// Maximum number of instructions of one rendering, about 5 ms.
 pub(super) const FUEL: u64 = 100_000;
-/// The one field whose variables are escaped.
+/// Name of the only field whose variables are escaped.
 pub(super) const HTML: &str = "html";
 
 /// The compiled templates of one content.
 #[derive(Debug)]
 pub(super) struct Templates {
     environment: Environment<'static>,
-    /// By field: the variables that it uses.
+    /// Names of the variables that each field uses.
     used: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Why one rendering failed: always because of the values, as the template itself has compiled.
+/// Reason why one rendering failed. The values are the cause, since the template has compiled.
 #[derive(Debug)]
 pub(super) struct RenderError {
     pub(super) line: Option<u32>,
@@ -39,7 +39,7 @@ impl Templates {
         let mut environment = Environment::empty();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(FUEL));
-        // No copies of source and values into each error.
+        // Without debug information errors contain no copies of source and values.
         environment.set_debug(false);
         environment.set_auto_escape_callback(|field| if field == HTML { AutoEscape::Html } else { AutoEscape::None });
         for name in FILTERS {
@@ -52,8 +52,8 @@ impl Templates {
         Templates { environment, used: BTreeMap::new() }
     }
 
-    /// Compiles `source` as `field`. True when it renders the same for all recipients: it uses no variable
-    /// but those in `constant`. `known` are all variables that exist.
+    /// Compiles `source` as `field`. Returns true if it renders the same for all recipients: it uses only variables in
+    /// `constant`. `known` are all existing variables.
     pub(super) fn add(
         &mut self,
         field: &str,
@@ -69,7 +69,7 @@ impl Templates {
         })?;
         let template = self.environment.get_template(field);
         let used = template.map(|template| template.undeclared_variables(false)).unwrap_or_default();
-        // In the order of their names: which one is reported must not depend on a hash seed.
+        // Ordered by name: the reported variable must not depend on a hash seed.
         let used: BTreeSet<String> = used.into_iter().collect();
         if let Some(unknown) = used.iter().find(|name| !known.contains(name.as_str())) {
             let known: Vec<&str> = known.iter().copied().collect();
@@ -84,17 +84,17 @@ impl Templates {
         Ok(same_for_all)
     }
 
-    /// Names of all variables that some template uses.
+    /// Returns the names of all variables that any template uses.
     pub(super) fn used(&self) -> BTreeSet<String> {
         self.used.values().flatten().cloned().collect()
     }
 
-    /// Names of the variables that one field uses.
+    /// Returns the names of the variables that one field uses.
     pub(super) fn used_by(&self, field: &str) -> impl Iterator<Item = &String> {
         self.used.get(field).into_iter().flatten()
     }
 
-    /// As it was added.
+    /// Returns the source of a field.
     pub(super) fn source(&self, field: &str) -> Option<String> {
         self.environment.get_template(field).ok().map(|template| template.source().to_owned())
     }
@@ -104,7 +104,7 @@ impl Templates {
         self.render_and_count(field, values, limit).map(|(text, _)| text)
     }
 
-    /// Renders one field, and counts the steps.
+    /// Renders one field into at most `limit` bytes. Returns the number of steps with the text.
     pub(super) fn render_and_count(
         &self,
         field: &str,
@@ -159,7 +159,7 @@ fn add_filter(environment: &mut Environment<'static>, name: &'static str) {
         "title" => environment.add_filter(name, filters::title),
         "trim" => environment.add_filter(name, filters::trim),
         "upper" => environment.add_filter(name, filters::upper),
-        // A name without a function is refused when it is rendered; a test renders every one of them.
+        // A listed name without a function would fail at rendering. A test renders each of them.
         _ => {}
     }
 }
@@ -177,7 +177,7 @@ fn add_test(environment: &mut Environment<'static>, name: &'static str) {
     }
 }
 
-/// Percent-encodes everything but RFC 3986's unreserved characters. Bounded, because it triples.
+/// Percent-encodes all characters except the unreserved ones of RFC 3986. The length is limited because it may triple.
 fn urlencode(text: &str) -> Result<String, Error> {
     let mut encoded = String::with_capacity(text.len());
     if !write_urlencoded(&mut encoded, text) {
@@ -186,7 +186,7 @@ fn urlencode(text: &str) -> Result<String, Error> {
     Ok(encoded)
 }
 
-/// What the filter makes of a text. False, and nothing is written, where the text is too long.
+/// Appends the percent-encoded text. Returns false and appends nothing if the text is too long.
 pub(super) fn write_urlencoded(out: &mut String, text: &str) -> bool {
     if text.len() > VALUE_BYTES_MAX / 3 {
         return false;
@@ -202,7 +202,7 @@ pub(super) fn write_urlencoded(out: &mut String, text: &str) -> bool {
     true
 }
 
-/// A writer that takes a bounded number of bytes and then fails, which ends the rendering.
+/// A writer that fails after a limited number of bytes, which ends the rendering.
 struct Bounded {
     bytes: Vec<u8>,
     left: usize,

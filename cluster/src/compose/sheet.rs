@@ -1,13 +1,13 @@
-//! Precompiles a content: renders once what is equal for all recipients, and per recipient only the expressions that
+//! Prepares a content: renders once what is equal for all recipients, and per recipient only the expressions that
 //! depend on it.
 //!
-//! Called by [`super::Compiled`]. `split.rs` separates the expressions of a template from the rest. The rest is rendered
-//! once with marks in place of the expressions, and cut at the marks (`form.rs`). Lines of a body without a mark are
-//! encoded once, too.
+//! Called by [`super::Compiled`]. `split.rs` separates these expressions of a template from the rest. The rest is
+//! rendered once with marks in place of the expressions, and cut at the marks (`form.rs`). Lines of a body without a
+//! mark are also encoded once.
 //!
-//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/sheet.rs`). Where the
-//! pieces do not tell, the field is rendered whole for this recipient: a missing or long value, an expression that
-//! fails, a lone CR, a text for which another encoding is shorter.
+//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/sheet.rs`). The field
+//! is rendered whole for one recipient if the prepared pieces are not enough: a missing or long value, an expression
+//! that fails, a lone CR, a text that is shorter in another encoding.
 
 use std::borrow::Cow;
 
@@ -17,24 +17,24 @@ use super::form::{Code, Filling, Text, a_hole_splits_a_line_end};
 use super::render::Templates;
 use super::values::{Values, Variables};
 
-/// The fields of one content, as far as they are known without a recipient.
+/// The fields of one content, prepared as far as possible without a recipient.
 #[derive(Debug)]
 pub(super) struct Sheet {
     pub(super) subject: Field,
-    /// As many as the content has headers.
+    /// One for each header of the content.
     pub(super) headers: Vec<Field>,
     pub(super) text: Body,
     pub(super) html: Body,
 }
 
 impl Sheet {
-    /// Of a content with so many headers, nothing is made ready.
+    /// Returns a sheet without prepared parts, for a content with this number of headers.
     pub(super) fn blank(headers: usize) -> Sheet {
         let headers = std::iter::repeat_with(|| Field::Whole).take(headers).collect();
         Sheet { subject: Field::Whole, headers, text: Body::Whole, html: Body::Whole }
     }
 
-    /// About the bytes of an email.
+    /// Returns the estimated size of an email in bytes.
     pub(super) fn size(&self) -> usize {
         let size = |body: &Body| match body {
             Body::Whole => 4 * 1024,
@@ -48,16 +48,16 @@ impl Sheet {
 /// The subject or a header.
 #[derive(Debug)]
 pub(super) enum Field {
-    /// Rendered for each recipient.
+    /// Rendered whole for each recipient.
     Whole,
-    /// The same for all recipients, as it stands in the mail.
+    /// The same for all recipients, already encoded.
     Same(Vec<u8>),
     /// Filled for each recipient.
     Filled(Code, Text),
 }
 
 impl Field {
-    /// `encode` writes a rendered field as it stands in the mail.
+    /// `encode` encodes a rendered field.
     pub(super) fn new(
         (templates, field, variables): (&Templates, &str, &Variables),
         encode: impl FnOnce(&str) -> Option<Vec<u8>>,
@@ -77,11 +77,11 @@ impl Field {
 /// The text or the html.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Rendered for each recipient.
+    /// Rendered whole for each recipient.
     Whole,
     /// Filled for each recipient, then encoded.
     Filled(Code, Text),
-    /// Encoded but for the lines with holes.
+    /// Encoded, except the lines with holes.
     Lines(Code, Lines),
 }
 
@@ -95,7 +95,7 @@ impl Body {
     }
 }
 
-/// Fills a text for a recipient. None where it must be rendered whole.
+/// Fills a text for a recipient. `None` if it must be rendered whole.
 pub(super) fn fill(code: &Code, text: &Text, values: &Values<'_>, limit: usize) -> Option<String> {
     let said = code.say(values)?;
     let filling = Filling::new(code, values, &said)?;
@@ -107,13 +107,13 @@ pub(super) fn fill(code: &Code, text: &Text, values: &Values<'_>, limit: usize) 
 #[derive(Debug)]
 pub(super) struct Lines {
     blocks: Vec<Block>,
-    /// Bytes of the rendered text that stand in no line with a hole.
+    /// Bytes of the rendered text outside lines with holes.
     rendered: usize,
-    /// What the text weighs, the lines with holes aside.
+    /// Sizes of the text for the choice of the encoding, without the lines with holes.
     weight: Weight,
-    /// Bytes of the blocks that are encoded.
+    /// Bytes of the encoded blocks.
     encoded: usize,
-    /// The last line ends with the text, not with a line end of its own.
+    /// True if the text does not end with a line end.
     is_open: bool,
 }
 
@@ -121,12 +121,12 @@ pub(super) struct Lines {
 enum Block {
     /// Whole lines, encoded.
     Same(Vec<u8>),
-    /// One line without its end; what goes into its holes can make more of it.
+    /// One line without its line end. The content of its holes may contain more line ends.
     Filled(Text),
 }
 
 impl Lines {
-    /// None where the text without values is shorter in base64, which knows no lines.
+    /// `None` if the text without values is shorter in base64, which does not keep lines.
     fn cut(marked: &str) -> Option<Lines> {
         if a_hole_splits_a_line_end(marked) {
             return None;
@@ -155,7 +155,7 @@ impl Lines {
         weight.and(with_holes).is_quoted().then_some(Lines { blocks, rendered, weight, encoded, is_open })
     }
 
-    /// Writes the part. False, and nothing is written, where it must be rendered whole.
+    /// Writes the part. Returns false and writes nothing if it must be rendered whole.
     pub(super) fn write(&self, out: &mut Vec<u8>, media_type: &str, code: &Code, values: &Values<'_>) -> bool {
         let start = out.len();
         body::head(out, media_type, body::QUOTED);
@@ -180,7 +180,7 @@ impl Lines {
                 Block::Filled(text) => text,
             };
             filled.clear();
-            // A CR at the end is a line end, or half of one.
+            // A CR at the end is a line end or the first half of one.
             if !text.fill(&mut filled, &filling, room) || filled.ends_with('\r') {
                 return None;
             }

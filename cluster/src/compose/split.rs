@@ -1,25 +1,25 @@
-//! A template taken apart: the text that is the same for all recipients, and the code that depends on the recipient.
+//! Splits a template into the text that is the same for all recipients, and the code that depends on the recipient.
 //!
-//! Called by `sheet.rs`. The pieces stay source text of the one template language: the text with a mark in the
-//! place of each piece of code is a template, and so is each piece of code.
+//! Called by `sheet.rs`. Both stay source text of the template language: the text with a mark in the place of each
+//! piece of code is a template, and so is each piece of code.
 
 use super::language::Words;
 
-/// A template in two.
+/// A template in two parts.
 pub(super) struct Cut<'a> {
-    /// The template, with a mark in the place of each of `code`.
+    /// The template, with a mark in the place of each element of `code`.
     pub(super) text: String,
-    /// Each from `{{` to `}}`, or a whole block from `{% if … %}` to `{% endif %}`.
+    /// Pieces of code, each from `{{` to `}}`, or a whole block from `{% if … %}` to `{% endif %}`.
     pub(super) code: Vec<&'a str>,
 }
 
 impl<'a> Words<'a> {
-    /// Takes apart a template that compiles. `mark` of the place among the code is a text without quotes.
+    /// Splits a template that compiles. `mark` returns the mark for the position of a piece of code; it has no quotes.
     ///
-    /// Code in which a text has a backslash is taken for code that varies: the text could hold a mark.
+    /// Code with a backslash in a string counts as code that varies: the string could create a mark.
     pub(super) fn cut(&self, varies: impl Fn(&str) -> bool, mark: impl Fn(usize) -> String) -> Option<Cut<'a>> {
         let mut cut = Cut { text: String::with_capacity(self.source.len()), code: Vec::new() };
-        // Where the text goes on, and the outermost block or expression that is walked.
+        // Start of the text after the last piece of code, and the outermost block or expression that is being scanned.
         let (mut rest, mut begin, mut depth, mut it_varies) = (0, 0, 0_usize, false);
         for piece in &self.pieces {
             if depth == 0 {
@@ -37,7 +37,7 @@ impl<'a> Words<'a> {
                 cut.text.push_str(self.source.get(rest..begin)?);
                 rest = piece.bytes.end;
                 let code = self.source.get(begin..rest)?;
-                // What trims the text around the code trims it around the mark.
+                // Code that trims the text around it must be replaced by a mark that trims it in the same way.
                 let left = if code.get(2..)?.starts_with('-') { "{{- \"" } else { "{{ \"" };
                 let right = if code.get(..code.len() - 2)?.ends_with('-') { "\" -}}" } else { "\" }}" };
                 for piece in [left, &mark(cut.code.len()), right] {

@@ -1,4 +1,4 @@
-//! What one hand-off adds to the content, and the fields that say it.
+//! Data that one hand-off adds to the content, and the header fields for it.
 
 use std::sync::LazyLock;
 
@@ -6,25 +6,26 @@ use reveille_ledger::ids::{Fence, RunId, Time};
 
 use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 
-/// What one hand-off adds to the content. All but fence and date stays the same for a (run, recipient).
+/// Data that one hand-off adds to the content. Only fence and date differ between attempts of one (run, recipient).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// From [`message_id`], without angle brackets.
     pub message_id: String,
-    /// The run and the claim's fence, for `X-Reveille-Run` and `X-Reveille-Fence`; none where the pool hides them.
+    /// The run and the claim's fence, for `X-Reveille-Run` and `X-Reveille-Fence`. `None`: these fields are not
+    /// written.
     pub reveille: Option<(RunId, Fence)>,
     /// Ledger time of the claim.
     pub date: Time,
-    /// Fixed for the run; the MIME boundary is made of it.
+    /// Seed of the MIME boundary, fixed for the run.
     pub boundary_seed: [u8; 32],
-    /// The recipient's way to opt out, as `Unsubscribe::header` writes it; none where the content is no bulk mail.
+    /// The recipient's ways to opt out, as written by `Unsubscribe::header`. `None`: the content is not bulk email.
     pub list_unsubscribe: Option<String>,
 }
 
-/// The Message-ID of a (run, recipient), without angle brackets: the same for every attempt, different
-/// for every other one, also after a restore (P21).
+/// Returns the Message-ID of a (run, recipient), without angle brackets. It is the same for every attempt and differs
+/// from all others, even after a restore (P21).
 pub fn message_id(cluster: u128, cluster_incarnation: u64, run: RunId, recipient: u32, domain: &str) -> String {
-    // Beginning with a purpose costs as much as all that follows.
+    // Deriving the key costs as much as all that follows, so it is done once.
     static BEGUN: LazyLock<blake3::Hasher> =
         LazyLock::new(|| blake3::Hasher::new_derive_key("reveille 2026-11 message-id"));
     let mut hasher = BEGUN.clone();
@@ -42,10 +43,10 @@ pub fn message_id(cluster: u128, cluster_incarnation: u64, run: RunId, recipient
     id
 }
 
-/// RFC 3834: an automatic responder does not answer a message with this field.
+/// RFC 3834: automatic responders do not answer a message with this field.
 pub(super) const AUTO_SUBMITTED: &str = "Auto-Submitted";
 
-/// Writes the fields of a stamp. `auto_submitted`: no header of the content sets that field.
+/// Writes the fields of a stamp. `auto_submitted` is true if no header of the content sets that field.
 pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> Result<(), ComposeError> {
     let id = &stamp.message_id;
     let fits =
@@ -70,13 +71,13 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> R
     Ok(())
 }
 
-/// RFC 8058: both fields, and the relay's DKIM signature has to cover both.
+/// RFC 8058 requires both fields, and the relay's DKIM signature must cover both.
 fn write_list_unsubscribe(out: &mut Vec<u8>, ways: &str) -> Result<(), ComposeError> {
     let fits = ways.len() <= LIST_UNSUBSCRIBE_BYTES_MAX && ways.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !fits {
         return Err(ComposeError::Stamp("way to opt out"));
     }
-    // An address in angle brackets is never cut; a second one goes on a line of its own.
+    // An address in angle brackets is never broken; the second one is written on a new line.
     mime::field(out, "List-Unsubscribe", &ways.replace(", ", ",\r\n "));
     mime::field(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
     Ok(())

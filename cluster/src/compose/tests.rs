@@ -1,4 +1,4 @@
-//! What composing promises, read as sentences.
+//! Tests of the guarantees of composing.
 
 mod sheet;
 
@@ -225,7 +225,7 @@ fn a_line_end_in_a_value_is_a_blank_in_a_header() {
         head.lines().find(|line| line.starts_with("Subject:")).expect("a subject").to_owned()
     };
     let plain = subject("Ann Bcc: b@example.com");
-    // The first email is rendered whole, the others are filled into what is ready.
+    // The first email is rendered whole, the others are filled into the prepared sheet.
     for name in ["Ann\r\nBcc: b@example.com", "Ann\nBcc: b@example.com", "Ann\rBcc: b@example.com"] {
         assert_eq!(subject(name), plain);
     }

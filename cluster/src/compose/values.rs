@@ -1,7 +1,7 @@
-//! Where the value of each variable comes from, and the values of one recipient.
+//! The source of each variable's value, and the values of one recipient.
 //!
-//! Called by [`super::Compiled`]. Something new that differs from recipient to recipient (a link of their own,
-//! say) is one more [`Source`]: templates and sheets then know it like any column.
+//! Called by [`super::Compiled`]. A new kind of value that differs between recipients, for example a personal link, is
+//! one more [`Source`]. Templates and sheets then treat it like a column.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use super::controls::not_one_line;
 use super::render::Templates;
 use super::{ComposeError, ContentError, RECIPIENT, SUBJECT, VALUE_BYTES_MAX};
 
-/// Where a variable's value comes from.
+/// Source of a variable's value.
 #[derive(Debug)]
 pub(super) enum Source {
     Same(Value),
@@ -23,12 +23,12 @@ pub(super) enum Source {
     Recipient,
 }
 
-/// The variables that some template uses, in the order of their names.
+/// The variables that any template uses, ordered by name.
 #[derive(Debug)]
 pub(super) struct Variables(Vec<(String, Source)>);
 
 impl Variables {
-    /// Where each variable that is used comes from: the recipient's columns before the common values.
+    /// Finds the source of each used variable. The recipient's columns override the common values.
     pub(super) fn new(content: &Content, columns: &[String], used: &BTreeSet<String>) -> Variables {
         let source_of = |name: &String| {
             if name == RECIPIENT {
@@ -43,7 +43,7 @@ impl Variables {
         Variables(used.iter().filter_map(|name| source_of(name).map(|source| (name.clone(), source))).collect())
     }
 
-    /// The values that are the same for all recipients.
+    /// Returns the values that are the same for all recipients.
     pub(super) fn same(&self) -> Value {
         self.with(|_, source| match source {
             Source::Same(value) => Some(value.clone()),
@@ -51,12 +51,12 @@ impl Variables {
         })
     }
 
-    /// The names of all.
+    /// Returns the names of all variables.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The place of a variable that is not the same for all recipients.
+    /// Returns the position of a variable whose value differs between recipients. `None` for other names.
     pub(super) fn varying(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|(known, source)| known == name && !matches!(source, Source::Same(_)))
     }
@@ -91,7 +91,7 @@ impl<'a> Values<'a> {
         Ok(values)
     }
 
-    /// The value of a variable that is not the same for all recipients. None where the recipient's row is short.
+    /// Returns the value of a variable that differs between recipients. `None` if the recipient's row is too short.
     pub(super) fn own(&self, place: usize) -> Option<&'a str> {
         match self.variables.0.get(place)?.1 {
             Source::Same(_) => None,
@@ -100,8 +100,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// All values, as templates take them. Undefined where the row is short, so that only templates that ask for
-    /// it fail.
+    /// Returns all values for the template engine. A value is undefined if the row is too short, so that only templates
+    /// that use it fail.
     pub(super) fn for_templates(&self) -> &Value {
         self.gathered.get_or_init(|| {
             self.variables.with(|place, source| match source {
@@ -112,7 +112,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The columns that the subject and the headers use; a common value that they use is checked here.
+/// Returns the columns that the subject and the headers use. Also checks the common values that they use.
 pub(super) fn in_headers(
     content: &Content,
     columns: &[String],

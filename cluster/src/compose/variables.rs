@@ -1,4 +1,4 @@
-//! Which variables a content's templates name, before the recipients are known.
+//! Finds the variables that a content's templates use, before the recipients are known.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,8 +7,8 @@ use reveille_ledger::content::Content;
 
 use super::RECIPIENT;
 
-/// Names of the variables that must come with the recipients: those that the templates use and the content does not
-/// set. A template that does not compile names none; compiling the content says what is wrong with it.
+/// Returns the names of the variables that must come with the recipients: the templates use them, and the content does
+/// not set them. A template that does not compile has none; compiling the content reports its error.
 pub fn columns_used(content: &Content) -> Vec<String> {
     let mut used = BTreeSet::new();
     let parts = [Some(&content.subject), content.text.as_ref(), content.html.as_ref()].into_iter().flatten();
@@ -19,7 +19,7 @@ pub fn columns_used(content: &Content) -> Vec<String> {
     used.into_iter().collect()
 }
 
-/// Can a template name it? A column whose name is no identifier is of no use to it.
+/// True if a template can use the name. A column whose name is not an identifier is useless for templates.
 pub fn is_variable(name: &str) -> bool {
     let named = named_in(&format!("{{{{ {name} }}}}"));
     named.len() == 1 && named.contains(name)

@@ -1,4 +1,4 @@
-//! An email that is filled has the bytes of one that is rendered whole, or fails as it does.
+//! Tests that a filled email has the same bytes as one that is rendered whole, or fails in the same way.
 
 use super::super::sheet::{Body, Field};
 use super::super::values::Values;
@@ -8,7 +8,7 @@ fn columns() -> Vec<String> {
     ["a", "b", "h"].map(str::to_owned).to_vec()
 }
 
-/// What stands between code, and in values: whatever an encoding treats in its own way.
+/// Text between code, and values: characters that encodings treat specially.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ -z]{0,12}",
@@ -33,7 +33,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A template of the language: texts, names, and whatever else code may be.
+/// A template of the language: texts, names and other code.
 fn template() -> impl Strategy<Value = String> {
     let code = prop_oneof![
         6 => "\\{\\{-?[ \n]?(a|b|recipient|c|a\\|urlencode|b\\|urlencode)[ \n]?-?\\}\\}",
@@ -126,7 +126,8 @@ proptest! {
     }
 }
 
-/// The first email, rendered whole, and the second, from the sheet, are both as they must be.
+/// True if the first email, rendered whole, and the second, from the sheet, both equal the email that is rendered
+/// whole.
 fn same(content: &Content, values: &[&str]) -> bool {
     let compiled = Compiled::new(content, &columns()).unwrap_or_else(|error| panic!("{error}"));
     let values = values.iter().map(|value| (*value).to_owned()).collect();
