@@ -1,12 +1,12 @@
 //! Replicates the ledger: a command that one node proposes is applied on all nodes, in one order, exactly once.
 //!
-//! Called by the cluster crate, which proposes, reads and follows effects through a [`Replica`], and by the binary, which
-//! starts it. The only crate that names openraft. Its promises: committed entries are applied in the order of the log (P2);
-//! a reply means that a majority has the entry on disk and that it is applied; commands are stamped with the epoch and the
-//! time of the current leadership (P13, P18); after an error other than [`ProposeError::Unknown`] the command has not
-//! happened; a broken disk or invariant is a [`FatalError`], and the node stops.
+//! The binary starts a [`Replica`]; the cluster crate proposes, reads and follows effects through it. Only this crate
+//! uses openraft. Guarantees: committed entries are applied in the order of the log (P2); a reply means that a majority
+//! has the entry on disk and that it is applied; commands are stamped with the epoch and the time of the current
+//! leadership (P13, P18); after an error other than [`ProposeError::Unknown`] the command has not happened; a broken
+//! disk or invariant is a [`FatalError`], and the node stops.
 //!
-//! It knows no email, no schedule and no lease: requests of the application between nodes are opaque ([`Application`]).
+//! It knows no email, no schedule and no lease: [`Application`] requests between nodes are opaque bytes.
 //!
 //! Reading order: `replica`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `openraft_traits` (what
 //! openraft calls), [`wal`] (the log).

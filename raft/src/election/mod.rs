@@ -1,4 +1,5 @@
-//! This node's view of leadership: the believed leader, the last contact with a leader, and the right to vote and campaign.
+//! This node's view of leadership: the believed leader, the last contact with a leader, and the right to vote and
+//! campaign.
 
 pub(crate) mod eligibility;
 pub(crate) mod leader_liveness;

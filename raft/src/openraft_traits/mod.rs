@@ -1,4 +1,5 @@
-//! Implementations of openraft's traits: log storage, state machine and network. Each delegates to a part of this crate.
+//! Implementations of openraft's traits: log storage, state machine and network. Each delegates to a part of this
+//! crate.
 
 pub mod log_storage;
 pub(crate) mod network;

@@ -1,8 +1,8 @@
 //! Requests between the nodes of one cluster, and the transport that carries them.
 //!
-//! [`Transport`] is the seam: a node uses [`GrpcTransport`], tests and simulations use one in memory. A transport carries
-//! protobuf messages (`reveille.peer.v1`) and knows nothing of Raft. Received requests go to `dispatch`, which checks the
-//! sender before it reads anything else.
+//! [`Transport`] is the interface to the network: a node uses [`GrpcTransport`], tests and simulations use one in
+//! memory. A transport carries protobuf messages (`reveille.peer.v1`) and knows nothing of Raft. Received requests go
+//! to `dispatch`, which checks the sender before it reads anything else.
 //!
 //! Reading order: this file, `rpc` (the closed list of requests), `client` (sends them), `authenticator` and `dispatch`
 //! (receive them), `application` (opaque requests of the cluster crate), `grpc`.

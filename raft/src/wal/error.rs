@@ -1,5 +1,5 @@
-//! Errors of the log. [`WalFailure`]: the running log failed, and the node must stop. [`OpenError`]: the log cannot be opened.
-//! [`WalError`]: a submission or a read was refused.
+//! Errors of the log. [`WalFailure`]: the running log failed, and the node must stop. [`OpenError`]: the log cannot be
+//! opened. [`WalError`]: a submission or a read was refused.
 
 use std::io;
 
