@@ -338,8 +338,8 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
     metrics::gauge!("reveille_relay_circuit_open", relay()).set(u8::from(circuit_open));
 }
 
-/// Sort key for which refusal to report: retryable before `deadline` first, then by kind (session, rate, circuit, none),
-/// then by time.
+/// Returns a sort key for the refusal to report: retryable before `deadline` first, then by kind (session, rate,
+/// circuit, none), then by time.
 fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
     let place = match unavailable {
         Unavailable::Busy => 0,
