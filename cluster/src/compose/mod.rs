@@ -239,8 +239,8 @@ impl Compiled {
         self.caught(|| self.write(self.sheet.get_or_init(|| self.sheet()), recipient, stamp))
     }
 
-    /// Composes the same email with each field rendered whole by the template engine. Tests compare
-    /// [`Compiled::compose`] with it.
+    /// Composes the same email with each field rendered whole by the template engine. Tests and the example `compose`
+    /// compare [`Compiled::compose`] with it.
     ///
     /// # Errors
     /// As [`Compiled::compose`].
