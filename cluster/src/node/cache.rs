@@ -1,14 +1,15 @@
-//! Values that cost something to make, each made once, within a bound of bytes.
+//! Cache of values that are expensive to make: each is made once and kept within a limit of bytes.
 //!
-//! Used for decoded audiences, compiled contents and heads of audience parts. A value is made outside every lock but its
-//! own: callers that want the same one wait for it, all others go on. The least recently used values go first.
+//! Used for decoded audiences, compiled contents and heads of audience parts. Each value is made under its own lock
+//! only: callers that need the same value wait for it, others continue. The least recently used values are removed
+//! first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A cache of at most `bytes_max`, as its callers weigh the values, or of the last value alone.
+/// A cache of at most `bytes_max`, by the sizes that its callers give. A larger value is kept alone.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     bytes_max: usize,
@@ -16,7 +17,7 @@ pub(crate) struct Cache<K, V> {
 }
 
 /// - `bytes` is the sum over `slots`.
-/// - `uses` counts look-ups; each slot knows its last one.
+/// - `uses` counts look-ups. Each slot has the number of its last look-up.
 #[derive(Debug)]
 struct Kept<K, V> {
     slots: BTreeMap<K, Slot<V>>,
@@ -24,7 +25,7 @@ struct Kept<K, V> {
     uses: u64,
 }
 
-/// Not ready while it is being made; its maker holds `making`.
+/// One value. `ready` is `None` while the value is being made; its maker holds `making`.
 #[derive(Debug)]
 struct Slot<V> {
     ready: Option<Arc<V>>,
@@ -45,17 +46,17 @@ impl<K: Ord + Copy, V> Cache<K, V> {
         Cache { bytes_max, kept: Mutex::new(kept) }
     }
 
-    /// The value of a key: as kept, or as `make` returns it with its bytes.
+    /// Returns the value of a key: the kept one, or the one that `make` returns with its size in bytes.
     ///
     /// # Errors
-    /// What `make` returns. The next caller makes it anew.
+    /// Returns the error of `make`. The next caller tries to make the value again.
     pub fn get<E>(&self, key: K, make: impl FnOnce() -> Result<(V, usize), E>) -> Result<Arc<V>, E> {
         let making = match self.look(key) {
             Ok(ready) => return Ok(ready),
             Err(making) => making,
         };
         let _making = making.lock();
-        // Another caller may have made it meanwhile.
+        // Another caller may have made it while this one waited.
         if let Ok(ready) = self.look(key) {
             return Ok(ready);
         }
@@ -68,7 +69,7 @@ impl<K: Ord + Copy, V> Cache<K, V> {
         }
     }
 
-    /// Forgets a value.
+    /// Removes a value.
     pub fn remove(&self, key: K) {
         let mut kept = self.kept.lock();
         if let Some(slot) = kept.slots.remove(&key) {
@@ -76,7 +77,7 @@ impl<K: Ord + Copy, V> Cache<K, V> {
         }
     }
 
-    /// The value if it is ready, else the lock of its making.
+    /// Returns the value if it is ready, otherwise the lock under which it is made.
     fn look(&self, key: K) -> Result<Arc<V>, Arc<Mutex<()>>> {
         let mut kept = self.kept.lock();
         kept.uses += 1;
@@ -101,8 +102,8 @@ impl<K: Ord + Copy, V> Cache<K, V> {
 }
 
 impl<K: Ord + Copy, V> Kept<K, V> {
-    /// Takes the least recently used values out, down to `bytes_left`: a quarter at once, so that the search for them
-    /// is rare. `newest` stays, and so does what is being made.
+    /// Removes the least recently used values until `bytes_left` remain. A quarter is removed at once, so that this
+    /// search is rare. `newest` and values that are being made stay.
     fn evict(&mut self, newest: K, bytes_left: usize) {
         let ready = self.slots.iter().filter(|(key, slot)| **key != newest && slot.ready.is_some());
         let mut by_use: Vec<(u64, K)> = ready.map(|(key, slot)| (slot.used, *key)).collect();
@@ -154,7 +155,7 @@ mod tests {
         for key in 0..10 {
             assert!(cache.get(key, made(key, 10)).is_ok());
         }
-        // The lowest key is used again: it stays.
+        // The lowest key is used again, so it stays.
         assert!(cache.get(0, made(99, 10)).is_ok_and(|value| *value == 0));
         assert!(cache.get(10, made(10, 10)).is_ok());
         let kept: Vec<u32> = (0..=10).filter(|key| is_kept(&cache, *key)).collect();

@@ -1,35 +1,36 @@
-//! The only home of `now`: the machine's clocks, a clock set by hand for tests, and a leader's ledger clock.
+//! Clocks: the machine's clocks behind a trait, and a leader's ledger clock.
 //!
-//! Everything else in this crate gets the time as an argument, or holds an `Arc<dyn Clock>`. Three clocks, three uses:
-//! - **wall** tells people and other nodes what time it is here. It may jump. It is evidence for an
-//!   `EpochStart` (P18) and a label in logs, and measures nothing.
-//! - **boot** measures what must go on while the machine sleeps: leases (P9) and ledger time (P18).
-//! - **monotonic** measures work and waiting, where a suspended machine should not count.
+//! Code that decides by time gets the time as an argument, or holds an `Arc<dyn Clock>`. Only time-outs, relay pools
+//! and the ages of files use `Instant` or `SystemTime` directly. Three clocks, three uses:
+//! - **wall** is for people and other nodes. It may jump. It is evidence for an `EpochStart` (P18) and a label in logs,
+//!   and is never used to measure.
+//! - **boot** measures durations that must include the machine's sleep: leases (P9) and ledger time (P18).
+//! - **monotonic** measures work and waiting, where the machine's sleep should not count.
 //!
-//! [`LedgerClock`] makes ledger time for the leader of one epoch. Whether the voters' clocks agree, and on
-//! what base, is the ledger's to decide; this module only applies its decision.
+//! [`LedgerClock`] makes ledger time for the leader of one epoch. The ledger decides if the voters' clocks agree, and
+//! on which base; this module only applies its decision.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reveille_ledger::ids::Time;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Where a process learns the time. Readings of `boot` and `monotonic` never go back.
+/// A process's source of time. `boot` and `monotonic` never go back.
 pub trait Clock: Send + Sync + 'static {
     /// The machine's wall clock (CLOCK_REALTIME). May jump either way.
     fn wall(&self) -> Time;
-    /// Time since the machine started, sleep included (CLOCK_BOOTTIME).
+    /// Time since the machine started, including sleep (CLOCK_BOOTTIME).
     fn boot(&self) -> Duration;
-    /// Time since some fixed moment, sleep not included (CLOCK_MONOTONIC).
+    /// Time since some fixed moment, without sleep (CLOCK_MONOTONIC).
     fn monotonic(&self) -> Duration;
 }
 
-/// The machine's own clocks.
+/// The machine's clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    /// Through the standard library, so that a shifted clock (libfaketime) can be put under a node from outside.
+    /// Uses the standard library, so that tests can shift the clock of a node from outside (libfaketime).
     fn wall(&self) -> Time {
         let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         Time(match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -47,20 +48,21 @@ impl Clock for SystemClock {
     }
 }
 
-/// The kernel counts both clocks up from zero; a negative reading would be a defect, and reads as zero.
+/// Converts a reading. The kernel counts both clocks up from zero, so a negative reading would be a bug; it becomes
+/// zero.
 fn since_zero(reading: Timespec) -> Duration {
     let seconds = u64::try_from(reading.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(reading.tv_nsec).unwrap_or_default())
 }
 
-/// The slew is at most one in this many (P18: 0.1 %).
+/// The slew is at most one part in this many (P18: 0.1 %).
 const SLEW_ONE_IN: i128 = 1_000;
 const NANOS_PER_MS: i128 = 1_000_000;
 
-/// Ledger time within one epoch, on its leader (P18): the base plus CLOCK_BOOTTIME since the epoch began,
-/// slewed by at most 0.1 % toward the wall clock that was last agreed on, never stepped.
+/// Ledger time within one epoch, on its leader (P18). It is the base plus CLOCK_BOOTTIME since the epoch began, slewed
+/// by at most 0.1 % toward the wall clock that the voters last agreed on, and never stepped.
 ///
-/// - It never goes back, whatever it is steered to: it runs between 99.9 % and 100.1 % of CLOCK_BOOTTIME.
+/// - It never goes back: it runs at 99.9 % to 100.1 % of the speed of CLOCK_BOOTTIME, whatever the target is.
 /// - It is kept in nanoseconds, so that many small readings slew as much as one large one.
 #[derive(Clone, Debug)]
 pub struct LedgerClock {
@@ -70,12 +72,12 @@ pub struct LedgerClock {
 }
 
 impl LedgerClock {
-    /// Begins at the epoch's `base`, with the reading of CLOCK_BOOTTIME at that moment.
+    /// Starts at the epoch's `base`. `boot` is the reading of CLOCK_BOOTTIME at that moment.
     pub fn new(base: Time, boot: Duration) -> LedgerClock {
         LedgerClock { now_nanos: i128::from(base.0) * NANOS_PER_MS, read_at: boot, behind_nanos: 0 }
     }
 
-    /// Ledger time at a reading of CLOCK_BOOTTIME.
+    /// Returns the ledger time at a reading of CLOCK_BOOTTIME.
     pub fn now(&mut self, boot: Duration) -> Time {
         let passed = i128::try_from(boot.saturating_sub(self.read_at).as_nanos()).unwrap_or(i128::MAX / 4);
         let most = passed / SLEW_ONE_IN;
@@ -86,15 +88,14 @@ impl LedgerClock {
         Time(i64::try_from(self.now_nanos.div_euclid(NANOS_PER_MS)).unwrap_or(i64::MAX))
     }
 
-    /// Steers toward `wall`, what the voters' clocks agree on at this reading of CLOCK_BOOTTIME. Takes the
-    /// place of what was agreed before; ledger time itself does not move by it.
+    /// Slews toward `wall`, the time on which the voters' clocks agree at this reading of CLOCK_BOOTTIME. Replaces the
+    /// former target. Ledger time itself does not jump.
     pub fn steer(&mut self, wall: Time, boot: Duration) {
         self.now(boot);
         self.behind_nanos = i128::from(wall.0) * NANOS_PER_MS - self.now_nanos;
     }
 
-    /// Forgets what was agreed before, at this reading of CLOCK_BOOTTIME: from here on it counts and follows
-    /// no clock.
+    /// Removes the target at this reading of CLOCK_BOOTTIME. From now on ledger time follows CLOCK_BOOTTIME only.
     pub fn steer_nowhere(&mut self, boot: Duration) {
         self.now(boot);
         self.behind_nanos = 0;

@@ -1,17 +1,17 @@
-//! Conditions that are reported when they begin and when they end, and not in between.
+//! Conditions that are reported when they begin and when they end, but not in between.
 
 use std::collections::BTreeMap;
 
-/// The conditions that hold, by what they concern.
+/// The conditions that hold now, by their subject.
 #[derive(Debug)]
 pub(crate) struct Conditions<K, V>(BTreeMap<K, V>);
 
-/// What differs from the last look.
+/// Difference from the last update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change<K, V> {
-    /// It holds now, or holds in another way.
+    /// The condition holds now and did not before, or its value has changed.
     Began(K, V),
-    /// It holds no more.
+    /// The condition no longer holds.
     Ended(K, V),
 }
 
@@ -22,7 +22,7 @@ impl<K, V> Default for Conditions<K, V> {
 }
 
 impl<K: Ord + Clone, V: PartialEq + Clone> Conditions<K, V> {
-    /// Takes in what holds now; returns what is new, and what is over.
+    /// Replaces the conditions by those that hold now. Returns the differences.
     pub fn update(&mut self, current: BTreeMap<K, V>) -> Vec<Change<K, V>> {
         let before = std::mem::replace(&mut self.0, current);
         let began = self.0.iter().filter(|(key, value)| before.get(*key) != Some(*value));
@@ -32,7 +32,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Conditions<K, V> {
         changes
     }
 
-    /// Does it hold for this one?
+    /// True if the condition holds for this key.
     pub fn holds(&self, key: &K) -> bool {
         self.0.contains_key(key)
     }

@@ -1,6 +1,6 @@
-//! What the actors of one node share: the replica, the clock, the node's own life, its lease and marks.
+//! State that the actors of one node share: the replica, the clock, the node's identity, its lease and its hand-offs.
 //!
-//! No behaviour of its own beyond small questions. The comment of a field names the actor that changes it.
+//! It has no logic beyond small queries. The comment of a field names the actor that changes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,68 +26,70 @@ use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::RelayRegistry;
 use crate::worker::in_flight_handoffs::InFlightHandoffs;
 
-/// An idle leader commits an entry every ten seconds (P18); some more for its way here. Milliseconds.
+/// Maximum time between two entries on this node in milliseconds: an idle leader commits one every ten seconds (P18),
+/// and it takes some time to arrive.
 const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
-/// Bytes of decoded audiences that are kept: some hundred of the largest lists that a schedule may hold.
+/// Maximum bytes of decoded audiences that are kept: about a hundred of the largest lists that a schedule may have.
 const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// What a string costs beside its bytes: its place in a list, and its own piece of the heap.
+/// Memory of a string in addition to its bytes: its entry in a list, and its allocation.
 const STRING_BYTES: usize = 40;
 
-/// What a node says of itself.
+/// Description of a node for its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIntroduction {
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
-    /// `host:port` at which peers reach it.
+    /// `host:port` at which peers reach the node.
     pub address: String,
     /// Version of the program.
     pub version: String,
-    /// Release of its time zone database.
+    /// Release of the node's time zone database.
     pub tzdb: String,
 }
 
-/// Shared by all actors of a node.
+/// State shared by all actors of a node.
 pub struct NodeContext {
     /// The replicated ledger.
     pub replica: Replica,
-    /// This life of this node.
+    /// This node and its incarnation.
     pub me: ClaimOwner,
-    /// What it says of itself.
+    /// Description of this node for its peers.
     pub introduction: NodeIntroduction,
     /// The only source of time.
     pub clock: Arc<dyn Clock>,
     /// Time zones.
     pub zones: Zones,
-    /// This node's right to pass gates; the keeper prolongs it (P9).
+    /// This node's right to pass gates. The lease client prolongs it (P9).
     pub lease: Arc<NodeLease>,
-    /// The clock that leases are counted in.
+    /// The clock for decisions by a lease.
     pub(crate) lease_clock: Arc<LeaseClock>,
-    /// Hand-offs past the gate; the gates set them (P15).
+    /// Hand-offs past the gate. The gates add them (P15).
     pub hand_offs: InFlightHandoffs,
     /// Recipients of sealed audiences (P20).
     pub parts: AudienceStore,
-    /// Audiences of the ledger, decoded.
+    /// Decoded audiences of the ledger.
     audiences: Cache<Hash, Recipients>,
-    /// An operator has checked the clock of the only voter: it is taken, however far it was moved (P18).
+    /// True if an operator has checked the clock of the only voter: it is then accepted, however far it was moved
+    /// (P18).
     accept_clock: bool,
-    /// The leadership of this node, while there is one.
+    /// Leadership of this node. `None` while it does not lead.
     leadership: RwLock<Option<Arc<Leadership>>>,
-    /// The relays of this node, once its actors run.
+    /// Relays of this node. `None` before its actors run.
     relays: RwLock<Option<Arc<RelayRegistry>>>,
-    /// How long an outcome takes from its verdict into the ledger; the settler notes it.
+    /// Recent time from an outcome to its entry in the ledger. The settler records it.
     settling: Mutex<RecentMean>,
-    /// The backlog as it was last measured (P16).
+    /// Backlog at the last measurement (P16). The backlog watch records it.
     backlogs: RwLock<Vec<Backlog>>,
-    /// How recipients of bulk email opt out, where this node is configured for it.
+    /// How recipients of bulk email opt out. `None`: this node is not configured for it.
     unsubscribe: Option<Unsubscribe>,
-    /// Where bounces go, where this node is configured for it.
+    /// Address for bounces. `None`: this node is not configured for it.
     return_path: Option<ReturnPath>,
-    /// The node gives back what it has, and ends.
+    /// True if the node is stopping: it returns what it has not begun, and ends.
     stopping: AtomicBool,
 }
 
 impl NodeContext {
-    /// Everything but a leadership.
+    /// Returns the context of a node that does not lead and has no relays yet.
     pub fn new(
         replica: Replica,
         me: ClaimOwner,
@@ -120,52 +122,54 @@ impl NodeContext {
         }
     }
 
-    /// Says from now on that this node is stopping: to `/readyz`, and to every member that asks how it stands.
+    /// Marks this node as stopping. `/readyz` and all members that ask for its description then see it.
     pub fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Is this node stopping?
+    /// True if this node is stopping.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// The same, with the way to opt out that this node writes into bulk mail.
+    /// Sets the way to opt out that this node writes into bulk email.
     pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> NodeContext {
         NodeContext { unsubscribe, ..self }
     }
 
-    /// The same, with the envelope sender that this node gives its emails.
+    /// Sets the envelope sender of this node's emails.
     pub fn bounce_to(self, return_path: Option<ReturnPath>) -> NodeContext {
         NodeContext { return_path, ..self }
     }
 
-    /// Where bounces go; none: to the content's sender.
+    /// Returns the address for bounces. `None`: bounces go to the content's sender.
     pub(crate) fn return_path(&self) -> Option<&ReturnPath> {
         self.return_path.as_ref()
     }
 
-    /// How recipients of bulk mail opt out; none: this node was not told, and sends no bulk mail.
+    /// Returns how recipients of bulk email opt out. `None`: this node is not configured for it, and sends no bulk
+    /// email.
     pub fn unsubscribe(&self) -> Option<&Unsubscribe> {
         self.unsubscribe.as_ref()
     }
 
-    /// The same, with the operator's word that the machine's clock is right (P18).
+    /// Sets if the operator has confirmed that the machine's clock is right (P18).
     pub fn accept_clock(self, accept_clock: bool) -> NodeContext {
         NodeContext { accept_clock, ..self }
     }
 
-    /// Did an operator say that the machine's clock is right?
+    /// True if an operator has confirmed that the machine's clock is right.
     pub(crate) fn accepts_clock(&self) -> bool {
         self.accept_clock
     }
 
-    /// The cluster's id: part of every Message-ID. Zero before there is a cluster, when nothing is sent.
+    /// Returns the cluster's id, which is part of every Message-ID. Zero before there is a cluster, when nothing is
+    /// sent.
     pub fn cluster(&self) -> u128 {
         self.replica.cluster().map_or(0, |cluster| cluster.0)
     }
 
-    /// The leadership of this node, while there is one.
+    /// Returns the leadership of this node. `None` while it does not lead.
     pub fn leadership(&self) -> Option<Arc<Leadership>> {
         self.leadership.read().clone()
     }
@@ -180,7 +184,7 @@ impl NodeContext {
         *self.leadership.write() = None;
     }
 
-    /// The relays of this node; none before its actors run.
+    /// Returns the relays of this node. `None` before its actors run.
     pub fn relays(&self) -> Option<Arc<RelayRegistry>> {
         self.relays.read().clone()
     }
@@ -189,13 +193,13 @@ impl NodeContext {
         *self.relays.write() = Some(relays);
     }
 
-    /// An outcome that had its verdict at this instant of the monotonic clock is in the ledger.
+    /// Records that an outcome is in the ledger. `verdict_at` is the monotonic time of its result.
     pub(crate) fn note_settled(&self, verdict_at: Duration) {
         let now = self.clock.monotonic();
         self.settling.lock().note(now.saturating_sub(verdict_at), now);
     }
 
-    /// P16: what is late, by pool, as this node saw it some seconds ago.
+    /// Returns the late emails by pool, as this node measured them some seconds ago (P16).
     pub fn backlogs(&self) -> Vec<Backlog> {
         self.backlogs.read().clone()
     }
@@ -204,13 +208,13 @@ impl NodeContext {
         *self.backlogs.write() = backlogs;
     }
 
-    /// What this node has measured lately, for the leader (P12).
+    /// Returns recent measurements of this node, for the leader (P12).
     pub(crate) fn measured(&self) -> NodeMeasurements {
         let relays = self.relays().map(|relays| relays.flows()).unwrap_or_default();
         NodeMeasurements { relays, settle: self.settling.lock().at(self.clock.monotonic()) }
     }
 
-    /// A sealed audience of a tenant, and the names of its recipients' variables (P20).
+    /// Returns a sealed audience of a tenant, and the names of its recipients' variables (P20).
     pub fn sealed(&self, tenant: &str, name: &str) -> Option<(NamedAudience, Vec<String>)> {
         self.replica.read(|ledger| {
             let known = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?;
@@ -219,11 +223,11 @@ impl NodeContext {
         })
     }
 
-    /// The recipients of an audience, or of a sealed one where they are. Decoded outside the ledger's lock, once for all
-    /// who ask. Not to be called inside a look at the state.
+    /// Returns the recipients of an audience, or the seal of a sealed one. They are decoded outside the ledger's lock,
+    /// once for all callers. Must not be called inside a read of the ledger.
     ///
     /// # Errors
-    /// Why there are none, for people.
+    /// Returns a text that says why there are none.
     pub(crate) fn recipients(&self, audience: Hash) -> Result<Arc<Recipients>, String> {
         self.audiences.get(audience, || {
             let blob = self.replica.read(|ledger| ledger.blob(&audience).map(<[u8]>::to_vec));
@@ -234,36 +238,36 @@ impl NodeContext {
         })
     }
 
-    /// How far ledger time is ahead of the clocks: zero but for a test clock (P19). Milliseconds.
+    /// Returns how far ledger time is ahead of the clocks, in milliseconds. Zero without a test clock (P19).
     pub fn offset_ms(&self) -> i64 {
         self.replica.read(|ledger| ledger.head().offset_ms())
     }
 
-    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), as far as that can be believed.
-    /// `applied` is the time that a fresh read found.
+    /// Returns ledger time by this node's wall clock (plus the offset of a test clock, P19), within the limits of
+    /// `BETWEEN_ENTRIES_MS_MAX`. `applied` is the ledger time that a fresh read found.
     pub fn ledger_time(&self, applied: Time) -> Time {
         ledger_time(self.clock.wall().plus_ms(self.offset_ms()), applied)
     }
 
-    /// The nodes that vote.
+    /// Returns the nodes that vote.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         let members = self.replica.members();
         members.into_iter().filter(|(_, member)| member.votes).map(|(node, _)| node).collect()
     }
 
-    /// Does this node lead, and has a quorum answered it within the time of a lease? A leader that was cut off
-    /// goes on believing (P13), and its answers are of no use.
+    /// True if this node leads and a quorum has answered it within the length of a lease. A leader that was cut off
+    /// still believes that it leads (P13), but its answers are useless.
     pub fn leads_a_quorum(&self) -> bool {
         let heard = |acked: std::time::Instant| acked.elapsed() < LEASE;
         self.leadership().is_some() && self.replica.last_quorum_acked().is_some_and(heard)
     }
 
-    /// CLOCK_BOOTTIME, to decide by a lease.
+    /// Returns CLOCK_BOOTTIME for a decision by a lease.
     pub(crate) fn lease_clock(&self) -> Duration {
         self.lease_clock.now()
     }
 
-    /// The node that leads, as far as this one knows.
+    /// Returns the leader that this node knows. `None`: it knows none.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         match *self.replica.role().borrow() {
             Role::Leader { .. } => Some(self.me.node),
@@ -273,7 +277,7 @@ impl NodeContext {
     }
 }
 
-/// Bytes of a decoded audience, estimated.
+/// Returns the estimated bytes of a decoded audience.
 fn weight(recipients: &Recipients) -> usize {
     let string = |text: &String| STRING_BYTES + text.len();
     match recipients {
@@ -287,9 +291,9 @@ fn weight(recipients: &Recipients) -> usize {
     }
 }
 
-/// Never further from what was applied than an idle leader lets pass between two entries: a clock that is wrong by hours
-/// is heard for seconds. A ledger whose first leader has not asked the voters for their clocks yet has no time: what is
-/// created in that moment counts from now, not from 1970.
+/// Limits wall time to at most the time that an idle leader lets pass after the applied time: so a clock that is wrong
+/// by hours has an effect of seconds only. Before the first leader has asked the voters for their clocks, the ledger
+/// has no time. What is created then counts from the wall clock, not from 1970.
 fn ledger_time(wall: Time, applied: Time) -> Time {
     match applied {
         Time(0) => wall,
@@ -297,7 +301,7 @@ fn ledger_time(wall: Time, applied: Time) -> Time {
     }
 }
 
-/// What the leader stamps on every entry (P13, P18).
+/// Stamps each entry of a leadership with its epoch and time (P13, P18).
 struct LeadershipStamp(Arc<Leadership>);
 
 impl EntryStamp for LeadershipStamp {
@@ -306,7 +310,7 @@ impl EntryStamp for LeadershipStamp {
     }
 }
 
-/// Whose look at the state a hint is worth.
+/// The leader's actors for which a hint is useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concerns {
     Timer,
@@ -315,7 +319,7 @@ pub(crate) enum Concerns {
     None,
 }
 
-/// Which of the leader's actors may have something to do.
+/// Returns which of the leader's actors may have something to do after a hint.
 pub(crate) fn concerns(hint: &Hint) -> Concerns {
     match hint {
         Hint::Resync => Concerns::All,

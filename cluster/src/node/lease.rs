@@ -1,12 +1,11 @@
-//! A node's side of the node lease (P9): until when it may pass gates.
+//! A node's side of the node lease (P9): the time until which it may pass gates.
 //!
-//! The lease counts from when the node *sent* the question that was granted. The leader's side is
-//! `leader/lease_grants.rs`; its instant is never before the node's, because it counts from when it answered and adds a
-//! margin.
+//! The lease counts from the moment when the node sent the request that was granted. `leader/lease_grants.rs` is the
+//! leader's side. The leader's end of a lease is never before the node's: it counts from the answer and adds a margin.
 //!
-//! All instants are CLOCK_BOOTTIME, which goes on while a machine sleeps. It stands still in a guest that its hypervisor
-//! stops; [`ClockJumps`] notices when the wall clock of such a guest is put right. Applying an entry starts or prolongs
-//! nothing.
+//! All instants are CLOCK_BOOTTIME, which includes a machine's sleep. It stands still in a guest that its hypervisor
+//! stops; [`ClockJumps`] notices when the wall clock of such a guest is corrected. Applying an entry neither starts nor
+//! prolongs a lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,25 +16,25 @@ use reveille_raft::Replica;
 
 use super::clock::Clock;
 
-/// How long a lease lasts from when the question was sent.
+/// Length of a lease, from the moment when the request was sent.
 pub const LEASE: Duration = Duration::from_secs(4);
-/// What the leader waits beyond a lease before it regards it as over: what two clocks may differ in
-/// speed, and what a gate needs between its look and its write.
+/// Time that the leader waits after a lease before it treats it as ended. It covers the difference in speed of two
+/// clocks, and the time that a gate needs between its check and its write.
 pub const MARGIN: Duration = Duration::from_secs(1);
-/// How often a node asks: a lease survives two lost questions.
+/// Interval of a node's requests. A lease survives two lost requests.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
 
-// A node must be able to lose two questions in a row, and its answer may take as long as one.
+// A node may lose two requests in a row, and the answer to the third may take as long as one interval.
 const _: () = assert!(LEASE.as_millis() > 3 * ASK_EVERY.as_millis());
 
-/// One grant: until when, and from which state on.
+/// One grant: its end, and the first applied index for which it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseGrant {
     pub end: Duration,
     pub floor: u64,
 }
 
-/// Keeps non-dominated grants only: a later one has a later end or a lower floor.
+/// Adds a grant and keeps only useful ones: no grant is kept if another one has a later end and a lower floor.
 pub(crate) fn keep(grants: &mut Vec<LeaseGrant>, grant: LeaseGrant, now: Duration) {
     grants.retain(|known| known.end > now && !(known.end <= grant.end && known.floor >= grant.floor));
     if !grants.iter().any(|known| known.end >= grant.end && known.floor <= grant.floor) {
@@ -43,24 +42,24 @@ pub(crate) fn keep(grants: &mut Vec<LeaseGrant>, grant: LeaseGrant, now: Duratio
     }
 }
 
-/// A jump of the wall clock against CLOCK_BOOTTIME beyond this, between two looks, ends the lease. Slewing and drift
-/// stay far below it. Milliseconds.
+/// A jump of the wall clock against CLOCK_BOOTTIME between two readings ends the lease if it is larger than this, in
+/// milliseconds. Slewing and drift stay far below it.
 const JUMP_MS_MAX: u64 = 1_000;
 
-/// Notices that the wall clock has jumped against CLOCK_BOOTTIME: a hypervisor had stopped this machine, or its clock
-/// was stepped. The two cannot be told apart, and a lease that ends too early costs one question.
+/// Detects jumps of the wall clock against CLOCK_BOOTTIME: a hypervisor had stopped this machine, or its clock was
+/// stepped. The two cannot be distinguished. A lease that ends too early costs one request.
 #[derive(Debug, Default)]
 pub struct ClockJumps(Mutex<Looks>);
 
 #[derive(Debug, Default)]
 struct Looks {
-    /// Wall clock less CLOCK_BOOTTIME at the last look. Milliseconds.
+    /// Wall clock minus CLOCK_BOOTTIME at the last reading, in milliseconds. `None` before the first one.
     difference_ms: Option<i64>,
     last_jump: Duration,
 }
 
 impl ClockJumps {
-    /// Takes in one reading of both clocks; true if the wall clock has jumped since the last one.
+    /// Records one reading of both clocks. Returns true if the wall clock has jumped since the last one.
     pub fn look(&self, wall: Time, boot: Duration) -> bool {
         let boot_ms = i64::try_from(boot.as_millis()).unwrap_or(i64::MAX);
         let difference_ms = wall.0.saturating_sub(boot_ms);
@@ -73,14 +72,14 @@ impl ClockJumps {
         jumped
     }
 
-    /// When the last jump was seen, on CLOCK_BOOTTIME: zero if there was none. What was measured before says nothing
-    /// of how much time has passed since.
+    /// Returns when the last jump was detected, on CLOCK_BOOTTIME; zero if there was none. Earlier measurements do not
+    /// show how much time has passed since.
     pub fn last(&self) -> Duration {
         self.0.lock().last_jump
     }
 }
 
-/// A node's own lease: the grants that run. At most one for each question within the length of a lease.
+/// A node's own lease: the grants that have not ended, at most one for each request within the length of a lease.
 #[derive(Debug, Default)]
 pub struct NodeLease {
     state: Mutex<LeaseState>,
@@ -89,13 +88,13 @@ pub struct NodeLease {
 #[derive(Debug, Default)]
 struct LeaseState {
     grants: Vec<LeaseGrant>,
-    /// Questions that were sent before this are worth nothing.
+    /// Answers to requests that were sent before this time are ignored.
     asked_since: Duration,
 }
 
 impl NodeLease {
-    /// Takes a grant of `length` from `floor` on, for a question that was sent at `sent_at`. An older answer
-    /// that comes late shortens nothing.
+    /// Adds a grant of `length`, valid from index `floor` on, for a request that was sent at `sent_at`. A late answer
+    /// to an older request shortens nothing.
     pub fn prolong(&self, sent_at: Duration, length: Duration, floor: u64) {
         let mut state = self.state.lock();
         if sent_at >= state.asked_since {
@@ -103,23 +102,24 @@ impl NodeLease {
         }
     }
 
-    /// Gives the lease up, as a stopping node does before it says so.
+    /// Ends the lease. A stopping node does this before it announces the stop.
     pub fn end(&self) {
         self.state.lock().grants.clear();
     }
 
-    /// The clock has jumped: what was granted, and whatever answers a question that was sent before `now`, is void.
+    /// Ends the lease after a clock jump. Grants for requests that were sent before `now` are void, even if they arrive
+    /// later.
     pub fn end_before(&self, now: Duration) {
         *self.state.lock() = LeaseState { grants: Vec::new(), asked_since: now };
     }
 
-    /// May a gate that decides by a state at `applied` pass at `now`?
+    /// True if a gate that decides by the state at index `applied` may pass at `now`.
     pub fn runs(&self, now: Duration, applied: u64) -> bool {
         self.state.lock().grants.iter().any(|grant| now < grant.end && grant.floor <= applied)
     }
 }
 
-/// CLOCK_BOOTTIME for decisions by a lease. A jump of the wall clock ends the lease of this node.
+/// CLOCK_BOOTTIME for decisions by a lease. A jump of the wall clock ends this node's lease.
 pub struct LeaseClock {
     clock: Arc<dyn Clock>,
     lease: Arc<NodeLease>,
@@ -127,12 +127,12 @@ pub struct LeaseClock {
 }
 
 impl LeaseClock {
-    /// A clock that ends this lease.
+    /// Returns a clock that ends `lease` after a jump.
     pub fn new(clock: Arc<dyn Clock>, lease: Arc<NodeLease>) -> LeaseClock {
         LeaseClock { clock, lease, jumps: ClockJumps::default() }
     }
 
-    /// CLOCK_BOOTTIME. Reads the wall clock beside it, and ends the lease where that has jumped (P9).
+    /// Returns CLOCK_BOOTTIME. Also reads the wall clock, and ends the lease if that has jumped (P9).
     pub fn now(&self) -> Duration {
         let (wall, boot) = (self.clock.wall(), self.clock.boot());
         if self.jumps.look(wall, boot) {
@@ -142,18 +142,18 @@ impl LeaseClock {
         boot
     }
 
-    /// CLOCK_BOOTTIME alone.
+    /// Returns CLOCK_BOOTTIME without a check.
     pub fn boot(&self) -> Duration {
         self.clock.boot()
     }
 
-    /// How long this machine has slept since it booted.
+    /// Returns how long this machine has slept since it booted.
     pub fn slept(&self) -> Duration {
         self.clock.boot().saturating_sub(self.clock.monotonic())
     }
 
-    /// When a quorum last acknowledged this leader. `None` before the first acknowledgement after a jump of the wall
-    /// clock: the machine may have stood still since.
+    /// Returns when a quorum last acknowledged this leader. `None` before the first acknowledgement after a jump of the
+    /// wall clock: the machine may have stood still since.
     pub fn last_quorum_ack(&self, replica: &Replica, now: Duration) -> Option<Duration> {
         let acked = replica.last_quorum_acked()?;
         Some(now.saturating_sub(acked.elapsed())).filter(|acked| *acked >= self.jumps.last())

@@ -1,10 +1,10 @@
-//! A node's actors from start to stop, in the order that the protocol asks for.
+//! Starts and stops a node's actors in the order that the protocol requires.
 //!
-//! Start (P10): the replica runs, then this life is made known to the ledger, then rows of earlier lives are
-//! settled from their journals, then claim workers are ready, and only then the node asks for a lease and so for
-//! claims. Stop: the leader hears of it and claims nothing more for this life, what has not begun goes back, what is
-//! past its gate gets its answer, leadership is handed over. The journal stays: the next life settles what may still
-//! be open, and deletes it.
+//! Start (P10): the replica runs; the ledger learns this incarnation; claims of earlier incarnations are settled from
+//! their journals; claim workers are ready; only then the node asks for a lease, and so for claims. Stop: the leader is
+//! informed and grants this incarnation no more claims; what has not begun is returned; emails past the gate get their
+//! answer; the leadership is handed over. The journal stays: the next incarnation settles what may still be open, and
+//! deletes it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,59 +33,59 @@ use crate::worker::lease_client::StopSignals;
 use crate::worker::settler::Settler;
 use crate::worker::{lease_client, recovery, workers};
 
-/// How long one wait for this life's own entry takes at most, before it looks for a stop.
+/// Maximum time of one wait for the entry of this incarnation, before the next check for a stop.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest that relay pools differ from the ledger.
+/// Maximum time that relay pools may differ from the ledger.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// What a stop keeps of its time for handing over leadership.
+/// Time that a stop reserves for the hand-over of the leadership.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(3);
-/// How long a stop waits for its own state to show what was settled.
+/// Maximum time that a stop waits until its own state shows the settled outcomes.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a station needs beside its context.
+/// Settings and dependencies of a node's actors, in addition to its context.
 pub struct RuntimeOptions {
-    /// This node's name, for people.
+    /// Display name of this node.
     pub name: String,
-    /// What it calls itself in EHLO; none: the address literal of each connection.
+    /// Name in EHLO. `None`: the address literal of each connection.
     pub hello_name: Option<String>,
-    /// What it may log in with at relays.
+    /// Credentials that this node has for relays.
     pub credentials: CredentialStore,
-    /// What the answers of relays mean, where the operator knows better.
+    /// The operator's rules for the answers of relays.
     pub reply_rules: RelayRules,
-    /// Where journals are: a memory-backed file system (P11).
+    /// Folder of the journals, on a memory-backed file system (P11).
     pub journal_dir: PathBuf,
-    /// How relays are reached.
+    /// Connects to relays.
     pub dialer: Arc<dyn Dial>,
 }
 
-/// Why a node cannot work.
+/// Reason why a node cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The ledger does not take this life.
+    /// The ledger refuses this incarnation.
     #[error("the cluster does not take this node: {0}")]
     NotTaken(Refusal),
-    /// The ledger has a level that this build does not know, and no entry of that level is in its own log yet (P23).
+    /// The ledger has a level that this build does not know, and this node's log has no entry of that level yet (P23).
     #[error(
         "the cluster is at ledger level {level}, and this build applies up to {highest}; start a newer build on this \
          data folder"
     )]
     AboveLevel {
-        /// The cluster's.
+        /// Level of the cluster.
         level: u32,
-        /// This build's.
+        /// Highest level that this build applies.
         highest: u32,
     },
     /// The journal cannot be written.
     #[error("the journal cannot be written: {0}; give another folder with --journal-dir")]
     Journal(String),
-    /// It was asked to stop before it had begun.
+    /// The node was stopped before it had started.
     #[error("stopped")]
     Stopped,
 }
 
-/// The actors of a node.
+/// The running actors of a node.
 pub struct NodeRuntime {
-    /// What they share.
+    /// State that the actors share.
     pub context: Arc<NodeContext>,
     /// The relay pools.
     pub relays: Arc<RelayRegistry>,
@@ -95,9 +95,9 @@ pub struct NodeRuntime {
 }
 
 impl NodeRuntime {
-    /// Starts to stand for leadership: a cluster needs a leader before a node can be made known to it.
-    /// To be called once the replica runs. It goes on that replica's runtime: what a leader does must not
-    /// wait for what its claim workers do.
+    /// Starts the actor that runs this node's leaderships. A cluster needs a leader before a node can register with it,
+    /// so this comes first. Must be called after the replica has started. It uses the replica's runtime: a leader's
+    /// work must not wait for its claim workers.
     pub fn lead(context: &Arc<NodeContext>) -> Candidacy {
         let supervisor = Supervisor::new(context.replica.runtime().clone());
         let stop = CancellationToken::new();
@@ -112,8 +112,7 @@ impl NodeRuntime {
         Candidacy { supervisor, stop }
     }
 
-    /// Makes this life known, recovers, and begins to work. Waits as long as there is no leader; `cancel`
-    /// ends the waiting.
+    /// Registers this incarnation, recovers, and starts to work. Waits until there is a leader; `cancel` ends the wait.
     pub async fn start(
         context: Arc<NodeContext>,
         leading: Candidacy,
@@ -152,7 +151,7 @@ impl NodeRuntime {
             audience::steward::run(context, stopping.asked)
         });
         self.run_actor(ActorKind::LeaseClient, settled, lease_client::run);
-        // The workers own the context that they share: its settler ends when the last outcome has been left there.
+        // The workers own their shared context. Its settler ends when the last outcome was passed to it.
         let mut workers = Some(workers);
         self.run_actor(ActorKind::ClaimWorkers, asked, move |_, stopping| {
             let workers = workers.take();
@@ -166,7 +165,7 @@ impl NodeRuntime {
         self.supervisor.run(ActorKind::Settler, CancellationToken::new(), move || {
             let (settled, settling) = (settled.clone(), settling.take());
             async move {
-                // However it ends: from here on this life has nothing that a lease would keep for it.
+                // From here on this incarnation needs no lease, however the settler ends.
                 let _settled = settled.drop_guard();
                 match settling {
                     Some(actor) => {
@@ -179,7 +178,7 @@ impl NodeRuntime {
         });
     }
 
-    /// Runs an actor under the supervisor's table, until `stop`.
+    /// Runs an actor by the supervisor's table, until `stop`.
     fn run_actor<F: Future<Output = ()> + Send + 'static>(
         &self,
         kind: ActorKind,
@@ -196,16 +195,16 @@ impl NodeRuntime {
         });
     }
 
-    /// Says why the node must stop, once an actor failed that nothing can replace, or the journal.
+    /// Returns why the node must stop. Set after the journal failed, or an actor that cannot be replaced.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
         self.supervisor.failed()
     }
 
-    /// Stops within `patience`: what has not begun goes back, what is past its gate gets its answer if it
-    /// comes in time. True when nothing of this life is left open.
+    /// Stops within `patience`. What has not begun is returned, and emails past the gate get their answer if it comes
+    /// in time. Returns true if nothing of this incarnation is left open.
     ///
-    /// Leadership goes last: what was learned must still get into the log. The journal stays, for the next
-    /// start to settle whatever a claim under way may still leave open.
+    /// The leadership is handed over last, so that outcomes still get into the log. The journal stays: the next start
+    /// settles what a running claim may have left open.
     pub async fn stop(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
@@ -214,7 +213,7 @@ impl NodeRuntime {
         let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;
         self.stopping.settled.cancel();
-        // Outcomes are answered by the leader: what it has applied must be seen here before it is judged.
+        // The leader answers for outcomes. Its applied state must be visible here before open claims are counted.
         let _ = self.context.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
         hand_over(&self.context, Instant::now() + left().min(HAND_OVER_WITHIN)).await;
         self.leading.stop.cancel();
@@ -234,13 +233,13 @@ impl NodeRuntime {
     }
 }
 
-/// A node that stands for leadership and does nothing else yet.
+/// A node whose leadership actor runs, and no other actor yet.
 pub struct Candidacy {
     supervisor: Supervisor,
     stop: CancellationToken,
 }
 
-/// P10: this life becomes known before it may hold a claim.
+/// Registers this incarnation in the ledger. It may hold no claim before (P10).
 async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
     let (level, life) = (context.replica.highest_level(), context.replica.process_nonce());
     let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce: life };
@@ -272,7 +271,7 @@ async fn wait_until_applied(context: &NodeContext, index: u64, cancel: &Cancella
     }
 }
 
-/// Leadership goes to another voter, so that no election is needed.
+/// Hands the leadership to another voter, so that no election is needed.
 async fn hand_over(context: &NodeContext, deadline: Instant) {
     if matches!(*context.replica.role().borrow(), Role::Leader { .. }) {
         transfer::away(context, |_| true, deadline).await;

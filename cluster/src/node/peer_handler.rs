@@ -1,4 +1,4 @@
-//! What this node answers to its peers: leases as leader, barriers as sender, its clocks, parts of audiences.
+//! This node's answers to its peers: leases as leader, barriers as owner of claims, its clocks, parts of audiences.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,7 +19,8 @@ use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::barrier;
 use crate::leader::leadership::Leadership;
 
-/// Made before the replica, which needs it; gets the context, which needs the replica, later. Until then it refuses.
+/// Handler of peers' requests. It is made before the replica, which needs it. It gets the context later, since the
+/// context needs the replica; until then it refuses requests.
 pub struct PeerHandler {
     clock: Arc<dyn Clock>,
     introduction: NodeIntroduction,
@@ -27,14 +28,14 @@ pub struct PeerHandler {
 }
 
 impl PeerHandler {
-    /// A handler that knows only its clock and its name.
+    /// Returns a handler that knows only its clock and its description.
     pub fn new(clock: Arc<dyn Clock>, introduction: NodeIntroduction) -> PeerHandler {
         PeerHandler { clock, introduction, context: OnceLock::new() }
     }
 
-    /// From here on it answers for this context.
+    /// Sets the context from which requests are answered.
     pub fn open(&self, context: &Arc<NodeContext>) {
-        // Called once; a second call would be for the same context.
+        // This is called once; a second call would have the same context.
         let _ = self.context.set(Arc::downgrade(context));
     }
 
@@ -145,7 +146,7 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
     if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
     }
-    // Never closed. The caller gives up before it waits for long.
+    // The semaphore is never closed. The caller stops waiting before this takes long.
     let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
     match fetch_from(&context, source, part).await {
         Ok(true) => Ok(()),
@@ -154,8 +155,8 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
     }
 }
 
-/// P9: the leader's answer, to itself as to other nodes. To a node that stops, it comes after the claims in flight for that
-/// node.
+/// Answers a lease request as leader, its own as well as other nodes' (P9). A stopping node gets the answer after the
+/// in-flight claims for it are in the log.
 async fn grant(context: &NodeContext, question: LeaseRequest) -> LeaseAnswer {
     let Some(leadership) = context.leadership() else {
         return LeaseAnswer::Refused("this node does not lead".to_owned());

@@ -1,8 +1,8 @@
-//! What the nodes of a cluster ask of each other beside Raft's own requests: leases, barriers, clocks, audience parts.
+//! Requests between the nodes of a cluster in addition to Raft's own: leases, barriers, clocks, audience parts.
 //!
-//! [`ask`] sends one of these as an opaque request of `reveille_raft`; the peer handler of the other node reads it with
-//! [`decode`] and answers with [`reply`]. The form is JSON, so that nodes of two releases understand each other during
-//! an upgrade: unknown fields are ignored, and a field that a release adds has `#[serde(default)]`.
+//! [`ask`] sends one of them as an opaque request of `reveille_raft`; the peer handler of the other node decodes it
+//! with [`decode`] and answers with [`reply`]. The encoding is JSON, so that nodes of two releases understand each
+//! other during an upgrade: unknown fields are ignored, and a field that a release adds has `#[serde(default)]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 /// One kind of request.
 pub trait Ask: Serialize {
-    /// Its name, for logs and metrics.
+    /// Name of the request, for logs and metrics.
     const NAME: &'static str;
-    /// Its answer may have a megabyte.
+    /// True if the answer may be about a megabyte.
     const BULK: bool;
-    /// What answers it.
+    /// Type of the answer.
     type Answer: Serialize + DeserializeOwned;
-    /// As a member of the closed list.
+    /// Wraps the request in a [`PeerRequest`].
     fn into_request(self) -> PeerRequest;
 }
 
@@ -45,25 +45,25 @@ macro_rules! requests {
 }
 
 requests! {
-    /// To the leader: prolong this node's lease (P9).
+    /// To the leader: prolongs the sender's lease (P9).
     RenewLease(LeaseRequest) -> LeaseAnswer, bulk: false;
-    /// To a claim owner: do your gates decide by a state that includes an entry (P15)?
+    /// To a claim owner: asks if its gates decide by a state that includes an entry (P15).
     Barrier(BarrierRequest) -> BarrierAnswer, bulk: false;
-    /// To the leader: hold a barrier until no gate on any node decides without an entry (P15).
+    /// To the leader: holds a barrier until no gate on any node decides without an entry (P15).
     HoldBarrier(HoldBarrier) -> Result<BarrierReport, String>, bulk: false;
-    /// To the leader: hand your leadership over.
+    /// To the leader: asks it to hand its leadership over.
     HandOver(HandOver) -> Result<(), String>, bulk: false;
-    /// Read your clocks (P18).
+    /// Asks a node for its clocks (P18).
     Clock(ReadClock) -> ClockReading, bulk: false;
-    /// Describe yourself.
+    /// Asks a node for its description.
     Describe(Describe) -> Description, bulk: false;
-    /// Write a generated audience part, and answer its hash when it is synced (P20).
+    /// Asks a node to write a generated audience part and to answer with its hash after it is synced (P20).
     MakePart(MakePart) -> Result<Hash, String>, bulk: false;
-    /// Send a piece of an audience part (P20). None: this node does not have it.
+    /// Asks for a piece of an audience part (P20). `None`: the node does not have the part.
     FetchPart(FetchPart) -> Option<PartPiece>, bulk: true;
-    /// Which of these audience parts do you lack? Keep the others for seven hours at least (P20).
+    /// Asks which of these audience parts the node lacks. It keeps the others for at least seven hours (P20).
     HoldParts(HoldParts) -> Result<Vec<Hash>, String>, bulk: false;
-    /// Take an audience part over from another node, and answer when it is synced (P20).
+    /// Asks a node to fetch an audience part from another node and to answer after it is synced (P20).
     TakePart(TakePart) -> Result<(), String>, bulk: false;
 }
 
@@ -74,12 +74,12 @@ pub async fn ask<R: Ask>(peer: &Peer, request: R, limit: Duration) -> Result<R::
     serde_json::from_slice(&answer).map_err(|error| PeerError::Lost(format!("the answer can not be read: {error}")))
 }
 
-/// Reads a request.
+/// Decodes a request.
 pub fn decode(payload: &[u8]) -> Result<PeerRequest, Rejection> {
     serde_json::from_slice(payload).map_err(|error| Rejection::Malformed(error.to_string()))
 }
 
-/// The bytes of an answer.
+/// Encodes an answer.
 pub fn reply<R: Ask>(answer: &R::Answer) -> Result<Vec<u8>, Rejection> {
     encode(answer)
 }
@@ -93,59 +93,59 @@ fn encode(message: &impl Serialize) -> Result<Vec<u8>, Rejection> {
 pub struct LeaseRequest {
     /// The process that asks.
     pub owner: ClaimOwner,
-    /// The index that it has applied.
+    /// The index that the process has applied.
     pub applied: u64,
-    /// Audience parts that it needs and cannot read (P20).
+    /// Audience parts that it needs but cannot read (P20).
     pub lacking: Vec<Hash>,
-    /// By this the leader decides how far ahead it may claim (P12).
+    /// Measurements by which the leader decides how far ahead the node may claim (P12).
     pub measured: NodeMeasurements,
-    /// The node stops. It passes no gate any more and wants no claims; it asks so that its claims stay its own until
-    /// they are settled. The answer means that every claim granted before is in the log.
+    /// True if the node stops: it passes no more gates and wants no claims. It asks so that its claims stay its own
+    /// until they are settled. The answer means that every claim granted before is in the log.
     pub stopping: bool,
 }
 
-/// What a node has measured lately.
+/// Recent measurements of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMeasurements {
-    /// By name of the relay.
+    /// Measurements of each relay, by its name.
     pub relays: BTreeMap<String, RelayFlow>,
-    /// Time from an outcome to its entry in the ledger. None: not known.
+    /// Time from an outcome to its entry in the ledger. `None`: not known.
     pub settle: Option<Duration>,
 }
 
-/// One relay as one node sees it.
+/// Measurements of one relay on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayFlow {
-    /// Duration of a dialogue. None: not known.
+    /// Duration of a dialogue. `None`: not known.
     pub dialogue: Option<Duration>,
-    /// Emails a second that the node may send through it now, in thousandths.
+    /// Emails per thousand seconds that the node may send through the relay now. Zero: none may pass.
     pub rate_milli: u64,
 }
 
 /// The leader's answer to a [`LeaseRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseAnswer {
-    /// The lease ends this long after the request was *sent*.
+    /// The lease ends this long after the request was sent.
     Granted {
         /// Length of the lease.
         lease: Duration,
         /// The leader's epoch.
         epoch: Epoch,
-        /// A gate passes under this grant only when it decides by a state that includes this entry (P9, P15).
+        /// A gate may pass under this grant only if it decides by a state that includes this index (P9, P15).
         floor: u64,
     },
-    /// Why not, for the log of the node that asked.
+    /// The reason, for the log of the node that asked.
     Refused(String),
 }
 
-/// What a barrier is about (P15).
+/// Subject of a barrier (P15).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BarrierSubject {
-    /// Nothing more goes to these recipients of a tenant.
+    /// No more emails go to these recipients of a tenant.
     OptedOut {
-        /// The tenant that they opted out of.
+        /// The tenant from which they opted out.
         tenant: String,
-        /// Their address keys.
+        /// Address keys of the recipients.
         keys: BTreeSet<String>,
     },
     /// No email of this run is handed off any more.
@@ -164,14 +164,14 @@ pub struct BarrierRequest {
 /// The answer to a [`BarrierRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BarrierAnswer {
-    /// The gates know the entry. False: not in time.
+    /// True if the gates' state includes the entry. False: it did not in time.
     pub confirmed: bool,
-    /// The process that answers. It knows its own hand-offs only.
+    /// The process that answers. It knows only its own hand-offs.
     pub incarnation: Incarnation,
     /// Hand-offs that were past the gate and may still arrive.
     pub crossed: Vec<CrossedHandOff>,
-    /// The index that the node had applied when it had read `crossed`. A hand-off that is not listed because this state
-    /// has settled it, or holds it in doubt, is settled or in doubt in every state that includes this index.
+    /// Index that the node had applied after reading `crossed`. If this state has settled a hand-off or has it in
+    /// doubt, the hand-off is not listed. Every state that includes this index then has it settled or in doubt too.
     pub applied: u64,
 }
 
@@ -186,37 +186,37 @@ pub struct CrossedHandOff {
     pub fence: Fence,
 }
 
-/// A node asks the leader to hold a barrier (P15). An error says why it could not.
+/// A node asks the leader to hold a barrier (P15). The answer may be an error text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldBarrier(pub BarrierRequest);
 
-/// What the leader found out by holding a barrier (P15).
+/// Result of holding a barrier (P15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BarrierReport {
     /// Hand-offs that may still arrive.
     pub crossed: Vec<CrossedHandOff>,
-    /// Nodes that did not answer before their leases ended: nothing more is handed off there, and what was handed off
-    /// is not known yet.
+    /// Nodes that did not answer before their leases ended. They hand off nothing more, and their former hand-offs are
+    /// not known yet.
     pub unconfirmed: Vec<NodeId>,
 }
 
 /// Asks the leader to hand its leadership over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOver {
-    /// The node that is to lead.
+    /// The node that should lead.
     pub to: NodeId,
 }
 
-/// Asks for the clocks of a node.
+/// Asks a node for its clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadClock;
 
-/// What the clocks of a node show (P18).
+/// Readings of a node's clocks (P18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
     /// The wall clock.
     pub wall: Time,
-    /// Milliseconds since boot, suspended time included.
+    /// Milliseconds since boot, including suspended time.
     pub boot_ms: u64,
 }
 
@@ -227,32 +227,32 @@ pub struct Describe;
 /// State of a node, for `status` and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// The node that answers: an address may have been given to another node.
+    /// Id of the node that answers. An address may have been given to another node.
     pub node: NodeId,
-    /// Its process.
+    /// Incarnation of its process.
     pub incarnation: Incarnation,
-    /// The index that it has applied.
+    /// Index that it has applied.
     pub applied: u64,
-    /// Hashes of its state, by the index at which each was taken.
+    /// Hashes of its state, by index.
     pub checkpoints: BTreeMap<u64, Hash>,
     /// Its wall clock.
     pub wall: Time,
-    /// Version of the program.
+    /// Version of its program.
     pub version: String,
     /// Release of its time zone database.
     pub tzdb: String,
-    /// Why it takes no audience parts now; empty when there is room.
+    /// Reason why it accepts no audience parts now. Empty if there is space.
     pub no_room: String,
-    /// It finishes its claims and then ends.
+    /// True if it is finishing its claims and then ends.
     pub stopping: bool,
 }
 
-/// Asks for an audience part that is generated from a number (P20).
+/// Asks for an audience part that is generated from a seed (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakePart {
-    /// Distinguishes one generated audience from another.
+    /// Seed that distinguishes generated audiences.
     pub seed: u64,
-    /// Recipients of the audience.
+    /// Number of recipients of the audience.
     pub rows: u32,
     /// Names of their variables.
     pub columns: Vec<String>,
@@ -263,19 +263,19 @@ pub struct MakePart {
 /// Asks for a piece of an audience part (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchPart {
-    /// The part.
+    /// Hash of the part.
     pub part: Hash,
-    /// The first byte of the piece.
+    /// Offset of the piece in bytes.
     pub offset: u64,
 }
 
 /// A piece of an audience part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartPiece {
-    /// Bytes of the part from the offset on.
+    /// Bytes of the part from that offset on.
     #[serde(with = "base64_bytes")]
     pub bytes: Vec<u8>,
-    /// Bytes of the whole part.
+    /// Size of the whole part in bytes.
     pub total: u64,
 }
 
@@ -283,16 +283,16 @@ pub struct PartPiece {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldParts(pub Vec<Hash>);
 
-/// Asks a node to take an audience part over from another one (P20).
+/// Asks a node to fetch an audience part from another node (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakePart {
-    /// The part.
+    /// Hash of the part.
     pub part: Hash,
     /// The node that has it.
     pub source: NodeId,
 }
 
-/// Bytes as a JSON string: an array of numbers would be four times as long.
+/// Encodes bytes as a JSON string in base64: an array of numbers would be four times as long.
 mod base64_bytes {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

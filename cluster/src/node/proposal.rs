@@ -1,7 +1,7 @@
-//! Proposals that must get through: asked again until the ledger has taken them.
+//! Proposals that are repeated until the ledger has accepted them.
 //!
-//! Used for settles (by the settler and by recovery) and for `NodeUp`. Each of these commands changes nothing more when
-//! it comes twice, so an unknown outcome is asked again. A settle that exceeds the bound of an entry is halved.
+//! Used for settles (by the settler and by recovery) and for `NodeUp`. These commands may be applied twice without
+//! harm, so a proposal with an unknown outcome is repeated. A settle that is too large for one entry is halved.
 
 use std::time::{Duration, Instant};
 
@@ -13,26 +13,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::NodeContext;
 
-/// How long one proposal waits for its answer.
+/// Maximum time that one proposal waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between two proposals.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// After so many proposals without success it is logged as an error, and again after as many: about a minute without a
-/// quorum.
+/// Number of failed proposals after which an error is logged, each time: about a minute without a quorum.
 const LOUD_AFTER: u32 = 20;
 
-/// Why a command was not taken. It did not happen, or the caller stopped waiting.
+/// Reason why a command was not accepted. It did not happen, or the caller stopped waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// The caller gave up.
+    /// The caller stopped waiting.
     Cancelled,
     /// The replica stops.
     Stopped,
-    /// It exceeds the bound of an entry.
+    /// The command is too large for one entry.
     TooLarge,
 }
 
-/// Where commands are proposed.
+/// Accepts proposals. Tests use another implementation.
 trait Propose: Sync {
     fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send;
 }
@@ -43,7 +42,7 @@ impl Propose for NodeContext {
     }
 }
 
-/// Proposes a command until the ledger takes it, or refuses it for a reason that `is_final`.
+/// Proposes a command until the ledger accepts it, or refuses it for a reason that `is_final`.
 pub(crate) async fn propose_until_taken(
     context: &NodeContext,
     command: &Command,
@@ -53,8 +52,8 @@ pub(crate) async fn propose_until_taken(
     retry(context, command, is_final, cancel).await
 }
 
-/// Settles outcomes of rows until the ledger has taken all of them, in as few entries as hold them. Returns the index
-/// of the last one.
+/// Settles outcomes of claims until the ledger has accepted all of them, in as few entries as possible. Returns the
+/// index of the last entry.
 pub(crate) async fn settle(
     context: &NodeContext,
     outcomes: Vec<ClaimOutcome>,
@@ -74,14 +73,14 @@ async fn settle_by(
             continue;
         }
         let command = Command::Settle(rows);
-        // A refusal concerns the stamp, never the settle: it passes.
+        // A refusal is about the stamp only, never about the settle, so the proposal is repeated.
         match retry(ledger, &command, |_| false, cancel).await {
             Ok(reply) => last = Some(reply.index),
             Err(NotTaken::TooLarge) => {
                 let Command::Settle(rows) = command else { continue };
                 match halves(rows) {
                     Some(halves) => left.extend(halves),
-                    // The others are settled all the same.
+                    // The other outcomes are settled nevertheless.
                     None => tracing::error!("the outcomes of one row exceed an entry: this is a defect of Reveille"),
                 }
             }
@@ -91,8 +90,8 @@ async fn settle_by(
     Ok(last)
 }
 
-/// Splits in the middle. The first half comes last, since the caller pops from the end. `None` for a single claim: its
-/// outcomes always fit into an entry.
+/// Splits outcomes in the middle. The first half comes last, since the caller pops from the end. `None` for a single
+/// claim: its outcomes always fit into an entry.
 fn halves(mut rows: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
     if rows.len() < 2 {
         return None;
@@ -141,7 +140,7 @@ mod tests {
         ClaimOutcome::empty(page, 0, Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
     }
 
-    /// A ledger that takes at most so many rows in an entry, and each entry at the second try.
+    /// A ledger that accepts at most `rows_max` outcomes in an entry, and each entry at the second try.
     #[derive(Default)]
     struct Fake {
         rows_max: usize,

@@ -1,7 +1,6 @@
-//! Where a node finds a secret of its own: a reference, never the secret.
+//! References to secrets in a node's configuration. They never contain the secret.
 //!
-//! Written in the node's configuration, for the credentials of relays and the keys of unsubscribe links and of
-//! return paths.
+//! Used for the credentials of relays and for the keys of unsubscribe links and return paths.
 
 use std::fmt;
 use std::io::Read;
@@ -10,28 +9,28 @@ use std::str::FromStr;
 use reveille_ledger::access::is_path;
 use thiserror::Error;
 
-/// Where a node finds a secret.
+/// Place where a node finds a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// The only line of a file, by its absolute path.
+    /// The only line of the file with this absolute path.
     File(String),
-    /// A variable of the node's environment.
+    /// The variable of the node's environment with this name.
     Env(String),
 }
 
-/// A text that is no reference to a secret. It does not repeat the text: it may be the secret itself.
+/// The text is not a reference to a secret. The error does not repeat the text, which may be the secret itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("is not a reference to a secret; give file:/absolute/path or env:NAME")]
 pub struct NoSecret;
 
-/// Keys that are known at once: the one that signs, and those of before.
+/// Maximum number of keys: the one that signs, and former ones.
 pub const KEYS_MAX: usize = 4;
-/// Bytes of a key's file at least: 256 bits, if they are random.
+/// Minimum size of a key in bytes: 256 bits, if they are random.
 pub const KEY_BYTES_MIN: usize = 32;
-/// More than any key has.
+/// Maximum size of a key in bytes, more than any key has.
 const KEY_BYTES_MAX: u64 = 4_096;
 
-/// The longest name of a variable, in bytes.
+/// Maximum length of a variable's name in bytes.
 const NAME_MAX_BYTES: usize = 1_024;
 
 impl FromStr for Secret {
@@ -46,14 +45,15 @@ impl FromStr for Secret {
     }
 }
 
-/// Keys that sign tokens: the first signs, and each verifies.
+/// Keys for tokens: the first one signs, and all of them verify.
 pub struct SigningKeys(Vec<[u8; blake3::KEY_LEN]>);
 
 impl SigningKeys {
-    /// The keys that secrets stand for, in their order. `purpose` keeps a key that serves two purposes apart.
+    /// Reads the keys, in the order of `secrets`. `purpose` derives different keys from one secret for different
+    /// purposes.
     ///
     /// # Errors
-    /// Which secret is none, and why; never what it says.
+    /// Returns which secret cannot be used and why, but never its content.
     pub fn read(secrets: &[Secret], purpose: &str) -> Result<SigningKeys, String> {
         if secrets.is_empty() || secrets.len() > KEYS_MAX {
             return Err(format!("1 to {KEYS_MAX} keys are needed, not {}", secrets.len()));
@@ -62,13 +62,13 @@ impl SigningKeys {
         Ok(SigningKeys(secrets.iter().map(key).collect::<Result<_, _>>()?))
     }
 
-    /// The keyed hash of these parts, one after the other, by the first key.
+    /// Returns the keyed hash of the concatenated parts, by the first key.
     pub fn sign<const N: usize>(&self, parts: &[&[u8]]) -> [u8; N] {
         self.0.first().map(|key| keyed_hash(key, parts)).unwrap_or([0; N])
     }
 
-    /// Is it the keyed hash by one of the keys? Takes the same time whatever is compared: all keys are tried, and all
-    /// bytes of each are compared.
+    /// True if `hash` is the keyed hash by any of the keys. Takes constant time: all keys are tried, and all bytes of
+    /// each are compared.
     pub fn verify<const N: usize>(&self, parts: &[&[u8]], hash: &[u8; N]) -> bool {
         let differs = |key: &[u8; blake3::KEY_LEN]| {
             let own: [u8; N] = keyed_hash(key, parts);
@@ -78,14 +78,14 @@ impl SigningKeys {
     }
 }
 
-/// Shows how many there are.
+/// Shows the number of keys only.
 impl fmt::Debug for SigningKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.0.len())
     }
 }
 
-/// The first `N` bytes, 32 at most.
+/// Returns the first `N` bytes of the keyed hash, at most 32.
 fn keyed_hash<const N: usize>(key: &[u8; blake3::KEY_LEN], parts: &[&[u8]]) -> [u8; N] {
     let mut hasher = blake3::Hasher::new_keyed(key);
     for part in parts {
@@ -94,7 +94,7 @@ fn keyed_hash<const N: usize>(key: &[u8; blake3::KEY_LEN], parts: &[&[u8]]) -> [
     hasher.finalize().as_bytes().first_chunk().copied().unwrap_or([0; N])
 }
 
-/// The line's end is no part of it.
+/// Reads and derives a key. White space at the end of the secret does not count.
 fn key(secret: &Secret, purpose: &str) -> Result<[u8; blake3::KEY_LEN], String> {
     let bytes = match secret {
         Secret::File(path) => {

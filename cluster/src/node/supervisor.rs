@@ -1,7 +1,8 @@
-//! Supervision as a table: where an actor runs, and what its end means.
+//! Supervision of a node's actors as a table: the runtime of each actor, and what its end means.
 //!
-//! An actor that ends unasked has failed, whatever it returned. Actors of a leadership are not
-//! here: the first of them that ends takes its leadership with it (see `leader/leadership.rs`), and the state builds it anew.
+//! An actor that ends without being stopped has failed, unless it returns [`ActorEnd::AsAsked`]. Actors of a leadership
+//! are not in this table: the first of them that ends also ends its leadership (see `leader/leadership.rs`), and the
+//! next one starts from the state.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,43 +16,43 @@ use tokio_util::task::TaskTracker;
 /// The actors of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActorKind {
-    /// Stands for this node's leaderships.
+    /// Runs this node's leaderships.
     Leadership,
-    /// Keeps the node lease.
+    /// Prolongs the node lease.
     LeaseClient,
-    /// Works claims.
+    /// Processes claims.
     ClaimWorkers,
     /// Settles outcomes.
     Settler,
-    /// Keeps relay pools in step with the ledger.
+    /// Updates relay pools to the ledger.
     RelayFollower,
-    /// Looks at what is late.
+    /// Measures late emails.
     BacklogWatch,
-    /// Keeps the parts of audiences in step with the ledger.
+    /// Fetches and removes audience parts by the ledger.
     AudienceParts,
 }
 
-/// What happens when an actor ends on its own.
+/// Reaction to the end of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnEnd {
-    /// It holds nothing that a new one would not find in the state: another one after this pause.
+    /// The actor has nothing that a new one would not find in the state: start another one after this pause.
     Restart(Duration),
-    /// It held something that cannot be built again: the node stops, and recovers as after a crash.
+    /// The actor had something that cannot be rebuilt: stop the node, which recovers as after a crash.
     StopNode,
 }
 
-/// Which runtime an actor has its threads from.
+/// Runtime of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ActorRuntime {
-    /// Raft's own: what must go on however busy the rest is. A leadership that starves fires nothing, and a
-    /// lease that is not asked for puts a whole node's rows in doubt: wounds of our own making.
+    /// Raft's runtime, for actors that must run even if the rest of the node is busy. A leadership that starves fires
+    /// nothing. A lease that is not prolonged puts all of the node's claims in doubt.
     Raft,
-    /// Where emails are composed and sent: as busy as it likes.
+    /// Runtime on which emails are composed and sent. It may be busy.
     Work,
 }
 
 impl ActorKind {
-    /// The table: where.
+    /// The table's first column: the actor's runtime.
     fn place(self) -> ActorRuntime {
         match self {
             ActorKind::Leadership | ActorKind::LeaseClient => ActorRuntime::Raft,
@@ -63,7 +64,7 @@ impl ActorKind {
         }
     }
 
-    /// The table: what its end means.
+    /// The table's second column: what the actor's end means.
     fn end(self) -> OnEnd {
         match self {
             ActorKind::Leadership => OnEnd::Restart(Duration::from_millis(100)),
@@ -71,13 +72,13 @@ impl ActorKind {
             ActorKind::RelayFollower | ActorKind::BacklogWatch | ActorKind::AudienceParts => {
                 OnEnd::Restart(Duration::from_secs(1))
             }
-            // What is past the gate and what is not settled lives in these two.
+            // These two have the hand-offs past the gate and the outcomes that are not settled.
             ActorKind::ClaimWorkers | ActorKind::Settler => OnEnd::StopNode,
         }
     }
 }
 
-/// The actors of one node, and the word that the node must stop.
+/// Runs the actors of one node, and reports that the node must stop.
 pub(crate) struct Supervisor {
     raft: Handle,
     work: Handle,
@@ -85,12 +86,12 @@ pub(crate) struct Supervisor {
     failing: Failing,
 }
 
-/// Says that the node must stop, and why. The first reason stands.
+/// Reports that the node must stop, and why. The first reason is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Failing(watch::Sender<Option<String>>);
 
 impl Failing {
-    /// Says it, and logs the first reason.
+    /// Reports a reason. The first one is logged.
     pub fn say(&self, why: &str) {
         let first = self.0.send_if_modified(|failed| {
             let first = failed.is_none();
@@ -104,7 +105,7 @@ impl Failing {
 }
 
 impl Supervisor {
-    /// With Raft's runtime; the other one is that of the caller, who must be inside one.
+    /// `raft` is Raft's runtime. The caller must be inside the other runtime.
     pub fn new(raft: Handle) -> Supervisor {
         Supervisor {
             raft,
@@ -114,18 +115,17 @@ impl Supervisor {
         }
     }
 
-    /// Says why the node must stop, once it must.
+    /// Returns why the node must stop. `None` while it need not.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
         self.failing.0.subscribe()
     }
 
-    /// For what fails inside an actor that goes on.
+    /// Returns a reporter, for an actor that continues after a failure of something else.
     pub fn failing(&self) -> Failing {
         self.failing.clone()
     }
 
-    /// Runs an actor under the table. It may end when `stop` is cancelled, or when it says that it is done
-    /// by returning true.
+    /// Runs an actor by the table. It may end after `stop` is cancelled, or by returning [`ActorEnd::AsAsked`].
     pub fn run<F>(&self, kind: ActorKind, stop: CancellationToken, mut actor: impl FnMut() -> F + Send + 'static)
     where
         F: Future<Output = ActorEnd> + Send + 'static,
@@ -165,12 +165,12 @@ impl Supervisor {
     }
 }
 
-/// What an actor says when it returns.
+/// How an actor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActorEnd {
-    /// Nothing is left for it to do, and that was meant.
+    /// It has nothing more to do, as intended.
     AsAsked,
-    /// It could not go on.
+    /// It could not continue.
     Unasked,
 }
 
