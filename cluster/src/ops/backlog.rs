@@ -1,10 +1,11 @@
-//! The backlog: what is late and not sent yet, how old it is, how fast it shrinks, and when it is over (P16).
+//! The backlog: emails that are late and not sent yet, their age, how fast they become fewer, and the estimated end
+//! (P16).
 //!
-//! What was missed and waits its turn behind another run of its schedule (`buffer_one`) is in it, though it has no
-//! run yet: it is counted by the calendar. That costs a look at each such instant, so there is a bound to it; where
-//! more waits, the sizes are lower bounds, and there is no estimate of the end.
+//! Missed instants that wait for an earlier run of their schedule (`buffer_one`) count too, although they have no run
+//! yet. The calendar counts them. Each such instant costs time, so their number is limited. If more wait, the sizes are
+//! lower bounds, and there is no estimate of the end.
 //!
-//! Pure: `backlog_watch.rs` reads the state every few seconds on every node, so any node can be asked.
+//! Pure: `backlog_watch.rs` reads the state every few seconds on every node, so any node can answer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,39 +20,40 @@ use super::zones::Zones;
 use crate::leader::claims::claimable::is_late;
 use crate::leader::claims::limits::late_rate;
 
-/// Over which span it is seen to shrink.
+/// Time over which the decrease is measured.
 const SPAN: Duration = Duration::from_secs(60);
-/// A change over less than this tells nothing: two looks are far enough apart, also where one came late.
+/// Minimum time for a measurement of the decrease. Two measurements are further apart, even if one is late.
 const SPAN_MIN: Duration = Duration::from_secs(3);
-/// Waiting instants that one measurement counts, over all schedules.
+/// Maximum number of waiting instants that one measurement counts, over all schedules.
 const WAITING_MAX: u64 = 16_384;
-/// Schedules of which they are: each costs a copy under the state's lock, and a calendar.
+/// Maximum number of schedules whose waiting instants are counted: each costs a copy under the state's lock, and a
+/// calendar.
 const SCHEDULES_MAX: usize = 1_024;
 
-/// What is late of a pool.
+/// The backlog of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backlog {
-    /// The pool that its runs go by.
+    /// Relay pool of its runs.
     pub pool: String,
-    /// Recipients that are pending or claimed in runs that send, and those of the instants that wait their turn.
+    /// Number of recipients that are pending or claimed in open late runs, plus those of the waiting instants.
     pub recipients: u64,
-    /// When the oldest of its instants was due.
+    /// Time when the oldest of its instants was due.
     pub oldest: Time,
-    /// Late emails a second that may be claimed at most; none where there is no bound.
+    /// Maximum number of late emails that may be claimed in a second. `None`: no limit.
     pub bound_per_second: Option<f64>,
-    /// By how many it shrank a second lately; none where it does not shrink, or was not measured for long enough.
+    /// Recent decrease in recipients a second. `None` if it does not decrease, or was not measured for long enough.
     pub shrinks_per_second: Option<f64>,
-    /// How long it lasts at that; none where it is not known.
+    /// Estimated time until the end at that rate. `None`: not known.
     pub eta: Option<Duration>,
-    /// Was it measured for long enough to say whether it shrinks?
+    /// True if it was measured for long enough to know if it decreases.
     pub measured: bool,
-    /// Instants of it that wait their turn, behind other runs of their schedules.
+    /// Number of its instants that wait for other runs of their schedules.
     pub waiting: u64,
-    /// Does more wait than was counted? Then the sizes are lower bounds.
+    /// True if more instants wait than were counted. The sizes are then lower bounds.
     pub is_lower_bound: bool,
 }
 
-/// What is late of one pool at one look.
+/// The late emails of one pool at one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Late {
     recipients: u64,
@@ -71,7 +73,7 @@ impl Late {
     }
 }
 
-/// What is late, by pool.
+/// Late emails by pool.
 pub(crate) type Pools = BTreeMap<String, Late>;
 
 fn add(found: &mut Pools, pool: &str, late: Late) {
@@ -81,7 +83,7 @@ fn add(found: &mut Pools, pool: &str, late: Late) {
     }
 }
 
-/// What is late in the state and has opened.
+/// Returns the late emails of open runs in the state.
 fn late(ledger: &Ledger) -> Pools {
     let mut found = Pools::new();
     for (_, page) in ledger.open_pages().filter(|(_, page)| is_late(page)) {
@@ -95,7 +97,7 @@ fn late(ledger: &Ledger) -> Pools {
     found
 }
 
-/// What was missed and waits its turn. Blocks for as long as the calendars of these schedules take.
+/// Adds the missed instants that wait for other runs. Blocks while it computes the calendars of these schedules.
 pub(crate) fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones, now: Time) {
     let mut left = WAITING_MAX;
     for schedule in missed {
@@ -103,7 +105,7 @@ pub(crate) fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones,
             add_uncounted(found, schedule, now);
             continue;
         }
-        // Where there is no calendar nothing opens, and the timer says so.
+        // Without a calendar nothing opens, and the timer reports that.
         let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else { continue };
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         let Some(waits) = missed_that_wait(schedule, calendar, now, left) else { continue };
@@ -114,26 +116,26 @@ pub(crate) fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones,
     }
 }
 
-/// A schedule whose calendar is not asked: something of it may wait, so what was counted is not all.
+/// Adds a schedule whose calendar is not computed. Some of its instants may wait, so the counts are not complete.
 fn add_uncounted(found: &mut Pools, schedule: &Schedule, now: Time) {
     if let Some(oldest) = oldest_missed(schedule, now) {
         add(found, &schedule.pool, Late { recipients: 0, oldest, waiting: 0, is_all: false });
     }
 }
 
-/// What was seen over the last minute.
+/// Numbers of recipients over the last minute, by pool.
 #[derive(Debug, Default)]
 pub(crate) struct BacklogWatch(BTreeMap<String, VecDeque<(Duration, u64)>>);
 
 impl BacklogWatch {
-    /// Takes in what is late at `now`; `bound` is the rate of a pool.
+    /// Records the late emails at `now` and returns the backlogs. `bound` returns the late rate of a pool.
     pub(crate) fn look(&mut self, late: Pools, bound: impl Fn(&str) -> Option<f64>, now: Duration) -> Vec<Backlog> {
         self.0.retain(|pool, _| late.contains_key(pool));
         let told = late.into_iter().map(|(pool, late)| {
             let Late { recipients, oldest, waiting, is_all } = late;
             let seen = self.0.entry(pool.clone()).or_default();
             if !is_all {
-                // What is not counted whole cannot be seen to shrink.
+                // A decrease cannot be measured if not all is counted.
                 seen.clear();
             }
             seen.push_back((now, recipients));
@@ -164,13 +166,13 @@ impl BacklogWatch {
     }
 }
 
-/// What the state says at one look.
+/// Contents of the state at one measurement.
 pub(crate) struct Seen {
-    /// What is late and has opened, and the pools of schedules beyond [`SCHEDULES_MAX`].
+    /// Late emails of open runs, and the pools of schedules beyond [`SCHEDULES_MAX`].
     pub late: Pools,
-    /// Late emails a second, by pool.
+    /// Maximum number of late emails a second, by pool.
     pub bounds: BTreeMap<String, f64>,
-    /// Schedules of which something may wait.
+    /// Schedules with missed instants that may wait.
     pub missed: Vec<Schedule>,
     pub now: Time,
 }

@@ -9,17 +9,18 @@ use tokio_util::sync::CancellationToken;
 use super::backlog::{BacklogWatch, Seen, add_waiting};
 use crate::node::context::NodeContext;
 
-/// How often the state is read.
+/// Interval of the measurements.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Looks until `stop`.
+/// Measures the backlog until `stop`.
 pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     let mut watch = BacklogWatch::default();
     let mut gauges = BTreeMap::new();
     let mut every = tokio::time::interval(LOOK_EVERY);
     while stop.run_until_cancelled(every.tick()).await.is_some() {
         let (now, looks) = (context.clock.boot(), Arc::clone(&context));
-        // Off the threads on which mail goes: calendars are asked one after the other, outside the state's lock.
+        // Not on the threads that send emails: the calendars are computed one after the other, outside the state's
+        // lock.
         let seen = tokio::task::spawn_blocking(move || {
             let mut seen = looks.replica.read(Seen::of);
             add_waiting(&mut seen.late, &seen.missed, &looks.zones, seen.now);

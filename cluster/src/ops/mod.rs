@@ -1,5 +1,5 @@
-//! What operators and recipients use beside the sending itself: backlog figures, the test clock, time zones, opt-out
-//! links and bounce addresses.
+//! Functions for operators and recipients besides sending: backlog figures, the test clock, time zones, opt-out links
+//! and bounce addresses.
 
 pub mod backlog;
 pub(crate) mod backlog_watch;

@@ -1,56 +1,56 @@
-//! The envelope sender with a token: a bounce says by its address which hand-off it is about (VERP).
+//! The envelope sender with a token, so that the address of a bounce identifies the hand-off (VERP).
 //!
-//! Made once at the start of a node; the claim worker asks it for the sender of each email. `bounce@b.example.com` becomes
-//! `bounce+TOKEN@b.example.com`. A token names run and recipient, whose tenant the ledger knows, and carries a keyed
-//! hash over both, the cluster and its incarnation (P21). It is written in base32 of lower-case letters, because some
-//! relays change the case of a local part. No local part is longer than the 64 bytes of RFC 5321, whatever the run.
+//! Made once at the start of a node; the claim worker gets the sender of each email from it. `bounce@b.example.com`
+//! becomes `bounce+TOKEN@b.example.com`. A token contains run and recipient (the ledger knows their tenant), and a
+//! keyed hash over both, the cluster and its incarnation (P21). It is base32 in lower case, because some relays change
+//! the case of a local part. No local part exceeds the 64 bytes of RFC 5321, whatever the run.
 
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::RunId;
 
 use crate::node::secret::{Secret, SigningKeys};
 
-/// Bytes of a local part at most (RFC 5321 4.5.3.1.1).
+/// Maximum bytes of a local part (RFC 5321 4.5.3.1.1).
 const LOCAL_BYTES_MAX: usize = 64;
-/// Bytes of an address at most: those of a path (RFC 5321 4.5.3.1.3) without its brackets.
+/// Maximum bytes of an address: those of a path (RFC 5321 4.5.3.1.3) without its brackets.
 const ADDRESS_BYTES_MAX: usize = 254;
-/// Bytes of the keyed hash: a forger has one chance in 2^80 for each bounce that it sends.
+/// Bytes of the keyed hash. A forged bounce succeeds with a chance of 1 in 2^80.
 const HASH: usize = 10;
-/// Bytes of index, place and recipient as varints, at most.
+/// Maximum bytes of index, place and recipient as varints.
 const NAMED_MAX: usize = 10 + 5 + 5;
-/// Characters of a token at most.
+/// Maximum number of characters of a token.
 const TOKEN_MAX: usize = ((HASH + NAMED_MAX) * 8).div_ceil(5);
-/// Bytes that stand before the `+` at most.
+/// Maximum bytes before the `+`.
 pub const NAME_BYTES_MAX: usize = LOCAL_BYTES_MAX - 1 - TOKEN_MAX;
-/// Base32 of RFC 4648, in lower case and without padding.
+/// Digits of base32 (RFC 4648), in lower case and without padding.
 const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Where bounces go.
+/// The address for bounces, and the keys that sign its tokens.
 #[derive(Debug)]
 pub struct ReturnPath {
-    /// What stands before the `+`.
+    /// The local part before the `+`.
     name: String,
     domain: String,
     keys: SigningKeys,
 }
 
-/// Why there is none. It shows no key.
+/// Reason why the address cannot be used. It shows no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReturnPathError {
-    /// The address.
+    /// The address cannot be used.
     #[error("{0}")]
     Address(String),
-    /// One of the keys.
+    /// One of the keys cannot be used.
     #[error("{0}")]
     Key(String),
 }
 
-/// Which email a bounce is about.
+/// The email that a bounce belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounced {
-    /// Its run.
+    /// The run of the email.
     pub run: RunId,
-    /// The recipient's number in its audience.
+    /// Number of the recipient in the run's audience.
     pub recipient: u32,
 }
 
@@ -58,7 +58,7 @@ impl ReturnPath {
     /// Reads the keys and checks the address.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// Returns what is wrong, and what would be right.
     pub fn new(address: &str, keys: &[Secret]) -> Result<ReturnPath, ReturnPathError> {
         let parsed = Address::parse(address).map_err(|error| ReturnPathError::Address(error.to_string()))?;
         let (name, domain) = (parsed.local().to_owned(), parsed.domain().to_owned());
@@ -74,17 +74,17 @@ impl ReturnPath {
         Ok(ReturnPath { name, domain, keys })
     }
 
-    /// The envelope sender of an email. `of`: the cluster, and its incarnation when the run opened.
+    /// Returns the envelope sender of an email. `of` is the cluster, and its incarnation when the run opened.
     pub fn address(&self, of: (u128, u64), Bounced { run, recipient }: Bounced) -> String {
-        // Three numbers in memory: postcard has nothing to refuse.
+        // postcard cannot fail on three numbers in memory.
         let named = postcard::to_stdvec(&(run.index, run.place, recipient)).unwrap_or_default();
         let hash: [u8; HASH] = self.keys.sign(&[&prefix(of), &named]);
         let token = to_base32(&[&hash, named.as_slice()].concat());
         format!("{}+{token}@{}", self.name, self.domain)
     }
 
-    /// Which email a bounce to this address is about; none when no key that is known has signed it. `incarnation`: that
-    /// of the cluster when a run opened, which the run's page says; none where there is no such run.
+    /// Returns the email that a bounce to this address belongs to. `None` if no known key has signed it. `incarnation`
+    /// returns the cluster's incarnation when a run opened, which is in the run's page; `None` if there is no such run.
     pub fn read(
         &self,
         address: &str,
@@ -105,7 +105,7 @@ impl ReturnPath {
     }
 }
 
-/// What is signed before the named email: the cluster, and its incarnation.
+/// Returns the bytes that are signed before run and recipient: the cluster and its incarnation.
 fn prefix((cluster, incarnation): (u128, u64)) -> [u8; 24] {
     let mut prefix = [0; 24];
     prefix[..16].copy_from_slice(&cluster.to_be_bytes());
@@ -122,7 +122,7 @@ fn to_base32(bytes: &[u8]) -> String {
     (0..(bytes.len() * 8).div_ceil(5)).map(digit).collect()
 }
 
-/// In either case; none where it is not what [`to_base32`] writes.
+/// Decodes base32 in either case. `None` if [`to_base32`] could not have written it.
 fn from_base32(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut held, mut bits) = (Vec::with_capacity(text.len() * 5 / 8), 0_u32, 0);
     for byte in text.bytes() {
@@ -135,7 +135,7 @@ fn from_base32(text: &str) -> Option<Vec<u8>> {
             held &= (1 << bits) - 1;
         }
     }
-    // Less than a digit is left, and it says nothing: a token has one form.
+    // The remaining bits must be fewer than a digit and zero, so that each token has only one form.
     (bits < 5 && held == 0).then_some(bytes)
 }
 

@@ -1,10 +1,10 @@
-//! Moves the test clock (P19): from one instant at which something falls due to the next, and at each waits
-//! until its work is done. A jump leaps at once, as an outage would, and then waits for what comes of it.
+//! Moves the test clock (P19) from one instant at which something is due to the next, and waits at each until its work
+//! is done. A jump moves it at once, as an outage would, and then waits for the resulting work.
 //!
-//! Called by the admin API, on any node: it proposes `Advance` and looks at what this node has applied, and
-//! needs no leadership. It promises that nothing is leapt over in a walk: the ledger refuses to move beyond a
-//! due instant, and retries, deadlines and the end of a rest after deaths (P12) are instants of their own here.
-//! It has no time-out: what a relay does not take is waited for until its caller gives it up, and where it
+//! The admin API calls it on any node: it proposes `Advance` and reads the applied state, so it needs no leadership.
+//! Without a jump no instant is skipped: the ledger refuses to move beyond a due instant, and retries, deadlines and
+//! the end of a crash back-off (P12) are separate steps here. It has no time-out: it waits for a relay that does not
+//! accept an email until the caller gives up, and reports progress all the time.
 //! stands is reported all along.
 
 use std::time::{Duration, Instant};
@@ -21,60 +21,60 @@ use reveille_raft::{ProposeError, ReadError};
 use crate::leader::claims::claimable::claimable;
 use crate::node::context::NodeContext;
 
-/// How long one proposal is waited for before it is asked again.
+/// Maximum time for the answer to one proposal before it is repeated.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before a proposal without an answer is asked again.
+/// Pause before a proposal without an answer is repeated.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// How often progress is reported.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// What is left to do at an instant before the clock may go on.
+/// Work at the current instant that must be done before the clock moves on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemainingWork {
-    /// Schedules with an instant that is neither opened nor explained.
+    /// Number of schedules with an instant that is neither opened nor explained.
     pub due: u64,
-    /// Recipients that can be claimed.
+    /// Number of recipients that can be claimed.
     pub pending: u64,
-    /// Recipients that are claimed.
+    /// Number of recipients that are claimed.
     pub claimed: u64,
-    /// Runs past their deadline with something left.
+    /// Number of runs past their deadline that still have pending recipients.
     pub late: u64,
 }
 
-/// Where a walk stands.
+/// Progress of an advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvanceProgress {
-    /// Ledger time before it.
+    /// Ledger time at the start.
     pub from: Time,
     /// Ledger time now.
     pub now: Time,
-    /// How often the clock was moved.
+    /// Number of times that the clock was moved.
     pub steps: u64,
-    /// Runs that schedules have opened since it began.
+    /// Number of runs that schedules have opened since the start.
     pub fired: u64,
-    /// What it waits for.
+    /// Work for which it waits.
     pub work: RemainingWork,
 }
 
-/// Why a walk ended before its end.
+/// Reason why an advance ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum AdvanceError {
-    /// The ledger does not do it.
+    /// The ledger refuses it.
     #[error("{0}")]
     Refused(Refusal),
-    /// No leader takes it.
+    /// No leader accepts the proposal.
     #[error("{0}")]
     NotProposed(ProposeError),
-    /// The state cannot be read afresh.
+    /// A linearizable read failed.
     #[error("{0}")]
     NotRead(ReadError),
 }
 
-/// Moves the clock to `to`, later than now. `tell` hears now and then where it stands.
+/// Moves the clock to `to`, which must be later than now. `tell` receives the progress from time to time.
 ///
 /// # Errors
-/// When the ledger refuses it, or no leader takes it at its beginning. A leader that is lost on the way is not one:
-/// the next one goes on from the same state.
+/// Fails if the ledger refuses, or if no leader is known at the start. A leader that is lost later is no error: the
+/// next one continues from the same state.
 pub async fn advance(
     context: &NodeContext,
     to: Time,
@@ -97,7 +97,7 @@ pub async fn advance(
         })
     };
     let (mut steps, mut told) = (0, Instant::now());
-    // What is due already is done before the clock moves; an outage would not have waited for it.
+    // Finish what is already due before the clock moves. A jump skips this, since an outage would not wait for it.
     if !jump {
         until_done(context, &mut told, || tell(look(0))).await?;
     }
@@ -112,7 +112,7 @@ pub async fn advance(
     Ok(look(steps))
 }
 
-/// Waits until nothing is left to do at the instant that the clock shows.
+/// Waits until no work is left at the current instant.
 async fn until_done(context: &NodeContext, told: &mut Instant, mut tell: impl FnMut()) -> Result<(), AdvanceError> {
     let (mut applied, alone) = (context.replica.applied(), alone(context));
     loop {
@@ -130,13 +130,13 @@ async fn until_done(context: &NodeContext, told: &mut Instant, mut tell: impl Fn
     }
 }
 
-/// Moves the clock once. That something else has come first is no error: the caller reads the state again.
+/// Moves the clock once. If another change came first, this succeeds too: the caller reads the state again.
 async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(), AdvanceError> {
     let command = Command::Advance(Advance { to, jump });
     loop {
         let refusal = match context.replica.propose(&command, Instant::now() + PATIENCE).await {
             Ok(reply) => {
-                // If it is not seen in time, the look below is at an older state, and the walk asks again.
+                // If the entry is not applied here in time, the caller reads an older state and proposes again.
                 let _ = context.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
                 match reply.outcome {
                     CommandOutcome::Refused(refusal) => refusal,
@@ -163,25 +163,25 @@ async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(),
     }
 }
 
-/// Is it that time already, by a repeat or by itself; or is a schedule due before it that was not known of?
+/// True if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule is due before it.
 fn is_overtaken(ledger: &Ledger, to: Time) -> bool {
     let due = ledger.due().next().is_some_and(|(due, _)| due < to);
     ledger.head().test_clock.is_some() && (ledger.head().now >= to || due)
 }
 
-/// The only node of its cluster. Of several one is always given claims (P12).
+/// Returns the only node of a cluster. `None` with several voters, of which one always may claim (P12).
 fn alone(context: &NodeContext) -> Option<NodeId> {
     let voters = context.voters();
     voters.first().copied().filter(|_| voters.len() == 1)
 }
 
-/// P12: until when nothing can be claimed.
+/// Returns the time until which no recipient can be claimed because of a crash back-off (P12).
 fn rest(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let (node, limits, now) = (ledger.nodes().get(&alone?)?, ledger.limits(), ledger.head().now);
     node.crashes.backoff_until(limits).filter(|_| node.crashes.allowance(limits, now) == Allowance::NONE)
 }
 
-/// What is left to do at the instant that the clock shows.
+/// Returns the work that is left at the current instant.
 fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
     let (now, rests) = (ledger.head().now, rest(ledger, alone).is_some());
     let mut work = RemainingWork {
@@ -194,14 +194,15 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
         if rests {
             continue;
         }
-        // Where no relay serves its pool it waits for its deadline.
+        // Recipients whose pool has no relay wait for their deadline.
         let parts = claimable(ledger, id, page, now).filter(|part| ledger.serves(part.pool));
         work.pending += parts.map(|part| u64::from(part.slots.len())).sum::<u64>();
     }
     work
 }
 
-/// The next instant at which something falls due: a schedule, a wave of retries, a deadline, the end of a rest.
+/// Returns the next instant at which something is due: a schedule, a wave of retries, a deadline, the end of a crash
+/// back-off.
 fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let now = ledger.head().now;
     let due = ledger.due().map(|(due, _)| due).find(|due| *due > now);
@@ -219,12 +220,12 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     due.into_iter().chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
 }
 
-/// Does its deadline end anything?
+/// True if the run's deadline has an effect.
 fn expires(run: &Run) -> bool {
     matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.counts.get(RecipientState::Pending) > 0
 }
 
-/// Runs that schedules have opened.
+/// Returns the number of runs that schedules have opened.
 fn opened(ledger: &Ledger) -> u64 {
     ledger.schedules().iter().map(|(_, schedule)| u64::from(schedule.plan.opened)).sum()
 }

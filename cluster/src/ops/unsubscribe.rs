@@ -1,10 +1,10 @@
-//! The way to opt out that stands in bulk mail (RFC 2369, RFC 8058): its header, and the tokens in it.
+//! The way to opt out in bulk email (RFC 2369, RFC 8058): its header, and the tokens in it.
 //!
-//! Made once at the start of a node. The claim worker asks for the header of each recipient; the node's listener asks
-//! what a token says. A token holds all that is needed, tenant and address key, and a keyed hash over both: the
-//! ledger keeps nothing for it, and it holds as long as its key is known. It promises that a key is shown nowhere
-//! and that comparing takes the same time whatever is compared. It is not encrypted: who has the link can read
-//! the address in it, and it was mailed to that address.
+//! Made once at the start of a node. The claim worker gets the header for each recipient from it; the node's listener
+//! decodes tokens with it. A token contains the tenant, the address key, and a keyed hash over both. So the ledger
+//! stores nothing for it, and it is valid as long as its key is known. Keys are shown nowhere, and comparing takes
+//! constant time. The token is not encrypted: the address in it can be read in the link, which was sent to that
+//! address.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,21 +14,21 @@ use reveille_ledger::address::Address;
 use crate::compose::LIST_UNSUBSCRIBE_BYTES_MAX;
 use crate::node::secret::{Secret, SigningKeys};
 
-/// Bytes of the address under which the listener is known.
+/// Maximum bytes of the listener's public URL.
 pub const URL_BYTES_MAX: usize = 250;
-/// Bytes of the email address that takes requests to opt out.
+/// Maximum bytes of the email address that accepts opt-out requests.
 pub const MAILTO_BYTES_MAX: usize = 100;
-/// Bytes of a token at most: what a name of 64 and an address of 320 come to.
+/// Maximum bytes of a token, for a tenant's name of 64 bytes and an address of 320.
 pub const TOKEN_BYTES_MAX: usize = 560;
-/// The first byte of what is signed: another one means another layout.
+/// First byte of the signed content. Another value means another layout.
 const VERSION: u8 = 1;
-/// Bytes of the hash.
+/// Bytes of the keyed hash.
 const HASH: usize = 32;
 
-// `<URL/TOKEN>, <mailto:ADDRESS?subject=unsubscribe>`
+// Format: `<URL/TOKEN>, <mailto:ADDRESS?subject=unsubscribe>`
 const _: () = assert!(URL_BYTES_MAX + 1 + TOKEN_BYTES_MAX + 4 + MAILTO_BYTES_MAX + 28 <= LIST_UNSUBSCRIBE_BYTES_MAX);
 
-/// How recipients of bulk mail opt out.
+/// How recipients of bulk email opt out.
 #[derive(Debug)]
 pub struct Unsubscribe {
     url: String,
@@ -36,31 +36,31 @@ pub struct Unsubscribe {
     keys: SigningKeys,
 }
 
-/// Why there is none. Deterministic, but for what a file holds; it shows no key.
+/// Reason why the settings cannot be used. Deterministic, except for the content of a file. It shows no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsubscribeError {
-    /// The address of the listener.
+    /// The listener's URL cannot be used.
     #[error("{0}")]
     Url(String),
-    /// The email address.
+    /// The email address cannot be used.
     #[error("{0}")]
     Mailto(String),
-    /// One of the keys.
+    /// One of the keys cannot be used.
     #[error("{0}")]
     Key(String),
 }
 
-/// The recipient and the tenant of an opt-out, as a token says it.
+/// The recipient and the tenant of an opt-out, from a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaver {
-    /// Tenant.
+    /// Name of the tenant.
     pub tenant: String,
     /// The recipient's address key.
     pub key: String,
 }
 
 impl Unsubscribe {
-    /// Reads the keys and checks the rest. `url`: the address that stands before `/TOKEN`.
+    /// Reads the keys and checks the rest. `url` is the part before `/TOKEN`.
     ///
     /// # Errors
     /// An [`UnsubscribeError`] that names what is wrong and what would be right.
@@ -71,7 +71,7 @@ impl Unsubscribe {
         Ok(Unsubscribe { url, mailto, keys })
     }
 
-    /// The value of List-Unsubscribe for this recipient: the same for every mail.
+    /// Returns the value of List-Unsubscribe for this recipient. It is the same in every email.
     pub fn header(&self, tenant: &str, key: &str) -> String {
         let link = self.link(tenant, key);
         match &self.mailto {
@@ -80,7 +80,7 @@ impl Unsubscribe {
         }
     }
 
-    /// The address of this recipient's page.
+    /// Returns the URL of this recipient's page.
     pub fn link(&self, tenant: &str, key: &str) -> String {
         let said = said(tenant, key);
         let hash: [u8; HASH] = self.keys.sign(&[&said]);
@@ -88,7 +88,7 @@ impl Unsubscribe {
         format!("{}/{}", self.url, URL_SAFE_NO_PAD.encode(signed))
     }
 
-    /// What a token says; none when no key that is known has signed it.
+    /// Decodes a token. `None` if no known key has signed it.
     pub fn read(&self, token: &str) -> Option<Leaver> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
@@ -104,7 +104,7 @@ impl Unsubscribe {
     }
 }
 
-/// What is signed. No name and no address has a NUL.
+/// Returns the signed bytes. No name and no address contains a NUL.
 fn said(tenant: &str, key: &str) -> Vec<u8> {
     [&[VERSION], tenant.as_bytes(), b"\0", key.as_bytes()].concat()
 }
@@ -114,7 +114,7 @@ fn check_url(url: &str) -> Result<String, String> {
     let (scheme, rest) =
         url.split_once("://").ok_or_else(|| format!("'{url}' is no address: write https://HOST/PATH"))?;
     let host = rest.split('/').next().unwrap_or_default();
-    // An IPv6 address has colons of its own, and so stands in brackets.
+    // An IPv6 address contains colons, and is therefore in brackets.
     let name = match host.strip_prefix('[').map(|host| host.split_once(']')) {
         Some(Some((address, port))) if port.is_empty() || port.starts_with(':') => address,
         Some(_) => "",
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(unsigned)), None);
         let stranger = made(&[keys.file("two", &"l".repeat(32))]);
         assert_eq!(one.read(&token(&stranger, "default", "ann@example.com")), None);
-        // What another layout would say is not guessed at.
+        // A token with another layout version is refused.
         let key = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
         let later = [&[VERSION + 1], b"default\0ann@example.com".as_slice()].concat();
         let later = [blake3::keyed_hash(&key, &later).as_bytes(), later.as_slice()].concat();

@@ -1,13 +1,13 @@
-//! Time zones by name: the database that came with the binary, never the machine's by accident.
+//! Time zones by name, from the database in the binary and never from the machine.
 //!
-//! Called by the timer and by the validation of schedules. The version travels in every entry that a
-//! calendar computation ends in, and `version` and `cluster status` print it.
+//! The timer and the validation of schedules call it. Every entry with a result of a calendar has the version of the
+//! database; `version` and `cluster status` print it.
 
 use jiff::tz::TimeZoneDatabase;
 use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::decide::timing::Zone;
 
-/// Names offered for one that is unknown.
+/// Number of names that are suggested for an unknown one.
 const SUGGESTIONS: usize = 3;
 
 /// The zone database.
@@ -21,9 +21,9 @@ pub struct Zones {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown time zone '{name}'{}", suggestion(.nearest))]
 pub struct UnknownZone {
-    /// The name.
+    /// The unknown name.
     pub name: String,
-    /// Names that look like it.
+    /// Similar names, at most three.
     pub nearest: Vec<String>,
 }
 
@@ -32,17 +32,17 @@ fn suggestion(nearest: &[String]) -> String {
 }
 
 impl Zones {
-    /// The database that came with the binary; `version` is its release, such as `2026f`.
+    /// Returns the database in the binary. `version` is its release, for example `2026f`.
     pub fn bundled(version: &str) -> Zones {
         Zones { database: TimeZoneDatabase::bundled(), version: version.to_owned() }
     }
 
-    /// The release of the database.
+    /// Returns the release of the database.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The zone of that name.
+    /// Returns the zone with this name. Fails with similar names if it is unknown.
     pub fn get(&self, name: &str) -> Result<Zone, UnknownZone> {
         match self.database.get(name) {
             Ok(rules) => Ok(Zone { rules, tzdb: self.version.clone() }),

@@ -1,4 +1,4 @@
-//! What a node says of a backlog, second by second.
+//! Tests of the backlog that a node reports, second by second.
 
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::When;
@@ -28,7 +28,7 @@ fn put_at(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
     ledger.apply(index, &Entry { epoch, now, command }).reply.outcome
 }
 
-/// A run of `recipients`, opened for this cause, and a relay with a rate.
+/// Returns a ledger with a run of `recipients` that was opened for this cause, and a relay with a rate.
 fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
     let mut ledger = Ledger::new();
     let readings = (1..=2).map(|node| VoterClock { node: NodeId(node), wall: DUE }).collect();
@@ -77,12 +77,13 @@ fn look(watch: &mut BacklogWatch, ledger: &Ledger, at: Duration) -> Vec<Backlog>
     watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), at)
 }
 
-/// A schedule of ten recipients whose runs stand one after the other, opened for the first time after an outage.
+/// Returns a ledger with a schedule of ten recipients whose runs do not overlap, opened for the first time after an
+/// outage.
 fn one_after_the_other(when: When, outage_ms: i64) -> (Ledger, Time) {
     many_after_an_outage(&when, outage_ms, &["default"])
 }
 
-/// As many of them as there are pools.
+/// The same with one such schedule for each pool.
 fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger, Time) {
     let mut ledger = opened(9, OpeningCause::Due);
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
@@ -213,7 +214,7 @@ fn so_many_schedules_are_looked_at_and_of_the_others_it_is_said_that_they_were_n
     add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
     let all = &seen.late["default"];
     assert_eq!((all.waiting, all.is_all), (3 * SCHEDULES_MAX as u64, true), "of these all is counted");
-    // Its first run has opened; what waits behind it is not counted.
+    // The first run has opened. The instants that wait for it are not counted.
     assert_eq!((seen.late["other"].recipients, seen.late["other"].oldest), (10, oldest));
     assert_eq!((seen.late["other"].waiting, seen.late["other"].is_all), (0, false));
 }
