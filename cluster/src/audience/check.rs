@@ -1,5 +1,5 @@
-//! Checks an uploaded audience before it is sealed: each recipient when its part comes, and all
-//! of them together when the seal is asked for. So the promises of a sealed audience rest on no client (P20).
+//! Checks an uploaded audience before it is sealed: each recipient when its part arrives, and all of them together when
+//! the seal is requested. So the guarantees of a sealed audience do not depend on the client (P20).
 
 use reveille_ledger::address::Address;
 use reveille_ledger::bitmap::CHUNK;
@@ -8,24 +8,25 @@ use reveille_ledger::content::{Recipient, Seal};
 use super::{AudienceStore, Keys, PartFault};
 use crate::compose::{VALUE_BYTES_MAX, control_in};
 
-/// Why parts cannot become an audience.
+/// Reason why parts cannot become an audience.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AudienceFault {
-    /// A part cannot be read here.
+    /// This node cannot read a part.
     #[error(transparent)]
     Part(#[from] PartFault),
-    /// What was asked for is not what the parts hold.
+    /// The parts do not match the seal.
     #[error("{0}")]
     Wrong(String),
-    /// The node's disk does not take what is needed to find out.
+    /// The disk of this node has no space for the check, or failed.
     #[error("this node cannot look for recipients that are there twice: {0}")]
     Disk(String),
-    /// The caller is gone.
+    /// The caller stopped waiting.
     #[error("the caller is gone")]
     Left,
 }
 
-/// What is wrong with an uploaded recipient: addresses and values are those that a list would have.
+/// Returns what is wrong with an uploaded recipient, if anything. The rules are those for the recipients of a
+/// schedule's list.
 pub(super) fn objection(recipient: &Recipient) -> Option<String> {
     let address = match Address::parse(&recipient.address) {
         Ok(address) => address,
@@ -47,16 +48,16 @@ pub(super) fn objection(recipient: &Recipient) -> Option<String> {
 }
 
 impl AudienceStore {
-    /// Do these parts hold what the seal says, and no recipient twice? Reads all of it; memory does not grow with it.
-    /// `tell` hears how many parts were read, and says whether to go on. A mark a row of a large audience waits in the
-    /// folder of the parts, when there is room for all of them.
+    /// Checks that the parts match the seal and contain no recipient twice. Reads all of it with bounded memory. `tell`
+    /// receives the number of parts read, and returns false to end the check. For a large audience one mark per row is
+    /// written to the folder of the parts, if it has space for all of them.
     ///
     /// # Errors
-    /// The first thing that speaks against it.
+    /// Returns the first problem.
     pub fn check(&self, seal: &Seal, mut tell: impl FnMut(u32) -> bool) -> Result<(), AudienceFault> {
         let marks = Keys::bytes(seal.rows);
         if marks > 0 {
-            // They lie beside the parts, and leave the log as much.
+            // The marks are on the volume of the parts, and must leave the log the same space.
             self.room_for(marks).map_err(|error| AudienceFault::Disk(error.to_string()))?;
         }
         let mut keys = Keys::new(self.folder.clone());

@@ -1,25 +1,25 @@
-//! The bytes of a part.
+//! Format of a part's file.
 //!
 //! ```text
 //! head:   magic (8) | recipients u32 | a block: end u32, blake3 (32) | …      all numbers little-endian
 //! blocks: 256 recipients each, the last fewer; postcard
 //! ```
 //!
-//! The name of a part is the blake3 of its head: so a reader verifies the head by the name, and each block that it
-//! reads by the head, and never more than it reads. An end is counted from the first byte after the head.
+//! The name of a part is the blake3 of its head. A reader verifies the head by the name, and each block that it reads
+//! by the head. It reads nothing else. Each `end` is counted from the first byte after the head.
 
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{COLUMNS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
 use serde::{Deserialize, Serialize};
 
-/// Recipients in a block: as many as a slice has, so that a row mostly reads one or two.
+/// Number of recipients in a block: as many as in a slice, so that a claim mostly reads one or two blocks.
 pub const BLOCK: u16 = 256;
 /// The last byte is the version.
 const MAGIC: &[u8; 8] = b"rvlpart\x01";
 const ENTRY: usize = 4 + 32;
 
-/// One recipient as it is written. Most keys are the address itself.
+/// A recipient as it is encoded. `key` is `None` if it equals the address, which is usual.
 #[derive(Serialize)]
 struct Line<'a> {
     address: &'a str,
@@ -27,20 +27,20 @@ struct Line<'a> {
     values: &'a [String],
 }
 
-/// Where each block is, and what it must be.
+/// Position and hash of each block.
 #[derive(Debug)]
 pub(super) struct Head {
     rows: u32,
     length: usize,
-    /// End and hash of each block.
+    /// End of each block, counted from the end of the head, and its hash.
     blocks: Vec<(u32, [u8; 32])>,
 }
 
 impl Head {
-    /// Bytes that say how long the head is.
+    /// Number of bytes from which the head's length is known.
     pub const FIXED: usize = MAGIC.len() + 4;
 
-    /// The length of the head that begins so.
+    /// Returns the length of a head from its first bytes.
     pub fn length(fixed: &[u8; Head::FIXED]) -> Result<usize, String> {
         let rows = fixed.strip_prefix(MAGIC).ok_or("it does not begin like a part of this version")?;
         let rows = rows.try_into().map(u32::from_le_bytes).map_err(|_| "its head is cut")?;
@@ -50,7 +50,7 @@ impl Head {
         Ok(Head::FIXED + ENTRY * rows.div_ceil(u32::from(BLOCK)) as usize)
     }
 
-    /// Reads a head, and nothing else than that.
+    /// Decodes a head and verifies it by the part's name. `bytes` must be exactly the head.
     pub fn read(name: Hash, bytes: &[u8]) -> Result<Head, String> {
         let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("its head is cut")?;
         let length = Head::length(fixed)?;
@@ -75,12 +75,12 @@ impl Head {
         Ok(Head { rows, length, blocks })
     }
 
-    /// Its recipients.
+    /// Returns the number of recipients.
     pub fn rows(&self) -> u32 {
         self.rows
     }
 
-    /// Where a block is in the file, and how long.
+    /// Returns offset and length of a block in the file.
     pub fn extent(&self, number: u16) -> Option<(u64, usize)> {
         let number = usize::from(number);
         let (end, _) = self.blocks.get(number)?;
@@ -88,7 +88,7 @@ impl Head {
         Some((self.length as u64 + u64::from(start), (end - start) as usize))
     }
 
-    /// Verifies the bytes of a block and reads its recipients.
+    /// Verifies the bytes of a block and decodes its recipients.
     pub fn block(&self, number: u16, bytes: &[u8]) -> Result<Vec<Recipient>, String> {
         let (_, hash) = self.blocks.get(usize::from(number)).ok_or_else(|| format!("it has no block {number}"))?;
         if blake3::hash(bytes) != *hash {
@@ -108,8 +108,8 @@ impl Head {
     }
 }
 
-/// The bytes of a block that are still to be read. They may come from a user: each count is checked before
-/// anything is made of it, so what is made is never much more than what was sent.
+/// The bytes of a block that are not decoded yet. They may come from a user. Each count is checked before memory is
+/// allocated for it, so the result is never much larger than the input.
 struct Lines<'a> {
     left: &'a [u8],
 }
@@ -121,7 +121,7 @@ impl<'a> Lines<'a> {
         Ok(taken)
     }
 
-    /// As a [`Line`] is written.
+    /// Decodes one [`Line`].
     fn recipient(&mut self) -> Result<Recipient, String> {
         let (address, key): (&str, Option<&str>) = self.take()?;
         let has: usize = self.take()?;
@@ -133,12 +133,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The bytes of a part with these recipients; one and 65,536 at most.
+/// Encodes a part with these recipients, at least one and at most 65,536.
 pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
     encode_blocks(recipients.len() as u32, recipients.chunks(usize::from(BLOCK)))
 }
 
-/// The same of so many recipients, at most a block of them in memory at once.
+/// Encodes a part of `rows` recipients, with only one block of them in memory at a time.
 pub(super) fn encode_blocks(rows: u32, blocks: impl Iterator<Item = impl AsRef<[Recipient]>>) -> Vec<u8> {
     let mut head = [MAGIC.as_slice(), &rows.to_le_bytes()].concat();
     let mut body: Vec<u8> = Vec::new();
@@ -148,7 +148,7 @@ pub(super) fn encode_blocks(rows: u32, blocks: impl Iterator<Item = impl AsRef<[
             .iter()
             .map(|Recipient { address, key, values }| Line { address, key: (key != address).then_some(key), values })
             .collect();
-        // Strings in memory: postcard has nothing to refuse there.
+        // postcard cannot fail on strings in memory.
         let bytes = postcard::to_stdvec(&lines).unwrap_or_default();
         body.extend(&bytes);
         head.extend((body.len() as u32).to_le_bytes());
@@ -158,18 +158,18 @@ pub(super) fn encode_blocks(rows: u32, blocks: impl Iterator<Item = impl AsRef<[
     head
 }
 
-/// The name of a part that was just encoded: nothing is verified.
+/// Returns the name of a part that was just encoded, without verifying it.
 pub fn name(bytes: &[u8]) -> Option<Hash> {
     let length = Head::length(bytes.first_chunk::<{ Head::FIXED }>()?).ok()?;
     bytes.get(..length).map(Hash::of)
 }
 
-/// The name of what is a whole part, every block verified.
+/// Verifies every block of a whole part and returns its name.
 pub(super) fn verify(bytes: &[u8]) -> Result<Hash, String> {
     verify_each(bytes, |_| None)
 }
 
-/// The same, where each recipient may be objected to.
+/// The same, and fails if `objection` returns a problem with any recipient.
 pub(super) fn verify_each(bytes: &[u8], objection: fn(&Recipient) -> Option<String>) -> Result<Hash, String> {
     let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("it is cut short")?;
     let head = bytes.get(..Head::length(fixed)?).ok_or("its head is cut")?;

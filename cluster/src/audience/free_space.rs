@@ -1,29 +1,29 @@
-//! Is there room for a part? A volume that fills up is said once, and known until there is room again.
+//! Checks if the volume has space for a part. A shortage is logged once and remembered until there is space again.
 //!
-//! Asked before a part is written or fetched. Parts leave room to the log: a node whose log finds none stops, and an
-//! import that waits loses nothing.
+//! Called before a part is written or fetched. Parts leave space for the log: a node whose log has no space stops,
+//! while an import that waits loses nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-/// Bytes of the volume that parts leave to the log, or a tenth of a small one.
+/// Bytes of the volume that parts leave free for the log, at most a tenth of the volume.
 pub(super) const KEPT_FREE: u64 = 256 * 1024 * 1024;
 const MIB: u64 = 1024 * 1024;
 
-/// The volume of the parts.
+/// Free space on the volume of the parts.
 pub(super) struct FreeSpace {
     folder: PathBuf,
     short: Mutex<Option<Shortage>>,
 }
 
-/// A part for which there was no room.
+/// A part for which there was no space.
 #[derive(Clone)]
 struct Shortage {
     bytes: u64,
     why: String,
-    /// Of a quota the volume's own numbers tell nothing.
+    /// True if a quota was exceeded. The volume's own numbers do not show quotas.
     by_quota: bool,
 }
 
@@ -32,21 +32,21 @@ impl FreeSpace {
         FreeSpace { folder, short: Mutex::default() }
     }
 
-    /// Why parts are refused now; none where there is room.
+    /// Returns why parts are refused now. `None` if there is space.
     pub fn shortage(&self) -> Option<String> {
         self.short.lock().as_ref().map(|short| short.why.clone())
     }
 
-    /// Is there room for a part, and what the log needs beside it?
+    /// Checks that there is space for a part and for the log.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] when there is not; else when the volume cannot be asked.
+    /// [`io::ErrorKind::StorageFull`] if there is no space, or another kind if the volume cannot be read.
     pub fn ask(&self, bytes: u64) -> io::Result<()> {
         let room = leaves_room(&self.folder, bytes, volume(&self.folder)?);
         room.inspect_err(|error| self.note(Shortage { bytes, why: error.to_string(), by_quota: false }))
     }
 
-    /// What came of writing a part. Where the system itself found no room, the error names what is free.
+    /// Records the result of writing a part. If the volume was full, the returned error says how much is free.
     pub fn wrote(&self, bytes: u64, written: io::Result<()>) -> io::Result<()> {
         let Err(error) = written else {
             self.clear();
@@ -62,7 +62,7 @@ impl FreeSpace {
         Err(io::Error::new(error.kind(), told))
     }
 
-    /// An operator may have made room since.
+    /// Checks again after a shortage: an operator may have freed space.
     pub fn look_again(&self) {
         let Some(short) = self.short.lock().clone() else { return };
         let has_room = || volume(&self.folder).and_then(|volume| leaves_room(&self.folder, short.bytes, volume));
@@ -73,7 +73,7 @@ impl FreeSpace {
 
     fn note(&self, shortage: Shortage) {
         let why = shortage.why.clone();
-        // One line for all parts of an import, and for its tries.
+        // Logged once for all parts of an import and all its attempts.
         if self.short.lock().replace(shortage).is_none() {
             tracing::warn!(why, "no room for parts of audiences: imports wait, nothing is lost; free space there");
         }
@@ -86,7 +86,7 @@ impl FreeSpace {
     }
 }
 
-/// Bytes of a volume.
+/// Sizes of a volume in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Volume {
     pub free: u64,

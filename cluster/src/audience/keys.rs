@@ -1,28 +1,28 @@
-//! Which of very many address keys were there before: no list holds one recipient twice (P20).
+//! Finds repeated address keys in a very long list: no list may contain one recipient twice (P20).
 //!
-//! Called by the client that makes parts of a list, to leave the later ones out, and by the node that is asked to seal,
-//! which refuses them. It promises bounded memory, whatever the list has: a key is 16 bytes of its hash; marks lie
-//! in 256 heaps by the first byte; when there are too many, all heaps go to a file without a name. Equal keys are
-//! in one heap, and one heap at a time is read back and sorted. What repeats within memory goes into no file, so that
-//! a million times one key is a mark or two.
+//! The client that makes parts of a list calls it to leave out repeated keys; the node that seals an audience refuses
+//! them. Memory is bounded, whatever the length of the list. A mark is 16 bytes of a key's hash and the key's position.
+//! Marks are kept in 256 heaps by the first byte, and all heaps are written to an unnamed file when there are too many.
+//! Equal keys are in one heap, and one heap at a time is read back and sorted. Marks that repeat within memory are not
+//! written, so that a million equal keys become a mark or two.
 //!
-//! What it is not: it keeps no key. Two keys with equal 128 bits of blake3 do not occur in practice.
+//! No key itself is kept. Two keys with equal 128 bits of blake3 do not occur in practice.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-/// Marks in memory: 20 MiB.
+/// Maximum number of marks in memory: 20 MiB.
 const HELD_MAX: usize = 1024 * 1024;
 const HEAPS: usize = 256;
 /// Bytes of a mark in the file.
 const MARK: usize = 16 + 4;
 
-/// A key's hash, and its place in the list.
+/// A key's hash, and its position in the list.
 type Mark = ([u8; 16], u32);
 
-/// The keys of a list, in its order.
+/// The keys of a list, in order.
 pub struct Keys {
     heaps: Vec<Vec<Mark>>,
     held: usize,
@@ -33,15 +33,15 @@ pub struct Keys {
     repeats: Repeats,
 }
 
-/// Marks that are in a file.
+/// Marks that were written to a file.
 struct Spilled {
     file: File,
     length: u64,
-    /// Of each heap: where marks begin, and how many bytes.
+    /// For each heap: offset and length in bytes of its pieces in the file.
     pieces: Vec<Vec<(u64, usize)>>,
 }
 
-/// Which places of a list hold a key that an earlier place holds.
+/// Positions in a list whose key is also at an earlier position.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Repeats {
     places: Vec<u64>,
@@ -50,7 +50,7 @@ pub struct Repeats {
 }
 
 impl Keys {
-    /// None yet. Where there are very many, they wait in a file in `folder`: 20 bytes each.
+    /// Returns an empty list. If it becomes very long, a file in `folder` holds 20 bytes for each key.
     pub fn new(folder: PathBuf) -> Keys {
         Keys::holding(folder, HELD_MAX)
     }
@@ -60,15 +60,15 @@ impl Keys {
         Keys { heaps, held: 0, held_max, rows: 0, folder, spilled: None, repeats }
     }
 
-    /// Bytes that so many keys need in the folder; few need none.
+    /// Returns the bytes that `rows` keys need in the folder; zero for few keys.
     pub fn bytes(rows: u32) -> u64 {
         if (rows as usize) < HELD_MAX { 0 } else { u64::from(rows) * MARK as u64 }
     }
 
-    /// Adds the key of the next place.
+    /// Adds the key at the next position.
     ///
     /// # Errors
-    /// When the file does not take it, or there are more than four thousand million.
+    /// Fails if the file cannot be written, or if there are more keys than a `u32` can count.
     pub fn push(&mut self, key: &str) -> io::Result<()> {
         let hash = blake3::hash(key.as_bytes());
         let Some(hash) = hash.as_bytes().first_chunk::<16>() else { return Ok(()) };
@@ -101,10 +101,10 @@ impl Keys {
         Ok(())
     }
 
-    /// All were given: which of them repeat an earlier one?
+    /// Returns which keys repeat an earlier one. Called after all keys were added.
     ///
     /// # Errors
-    /// When the file cannot be read back.
+    /// Fails if the file cannot be read back.
     pub fn repeats(mut self) -> io::Result<Repeats> {
         let mut repeats = std::mem::take(&mut self.repeats);
         for (number, mut heap) in std::mem::take(&mut self.heaps).into_iter().enumerate() {
@@ -132,7 +132,7 @@ impl Spilled {
 }
 
 impl Repeats {
-    /// Notes who repeats an earlier one of these, and leaves the earlier ones.
+    /// Records the marks that repeat an earlier one, and removes them from `marks`.
     fn take_from(&mut self, marks: &mut Vec<Mark>) {
         marks.sort_unstable();
         marks.dedup_by(|(hash, place), (known, first)| {
@@ -156,17 +156,17 @@ impl Repeats {
         }
     }
 
-    /// Is the key at this place there before?
+    /// True if the key at this position repeats an earlier one.
     pub fn contains(&self, place: u32) -> bool {
         self.places.get((place / 64) as usize).is_some_and(|word| word & 1 << (place % 64) != 0)
     }
 
-    /// How many places.
+    /// Returns the number of repeated positions.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The first of them, behind the place whose key it repeats.
+    /// Returns the first repeated position, after the position of the key that it repeats.
     pub fn first(&self) -> Option<(u32, u32)> {
         self.first
     }
@@ -179,7 +179,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// As a set would tell it, whether all fits into memory or nothing does.
+        /// The result equals that of a set, whether all marks fit into memory or none do.
         #[test]
         fn what_repeats_is_what_a_set_has_seen(keys in prop::collection::vec(0_u16..90, 0..400), held in 1_usize..500) {
             let mut marks = Keys::holding(std::env::temp_dir(), held);

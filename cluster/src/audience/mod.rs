@@ -1,15 +1,15 @@
-//! The recipients of sealed audiences, in immutable files (parts) that each node has for itself (P20).
+//! The recipients of sealed audiences, in immutable files (parts) on each node (P20).
 //!
-//! The ledger names a part by its hash and never sees its recipients. Claim workers read it once for each claim, the
-//! admin service reads addresses, the [`steward`] fetches missing parts from peers, and [`seal()`] has members write
-//! parts.
-//! - **What is read is what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
-//!   and each read compares the block. A difference is a fault, never another recipient.
-//! - **A file with its full name is whole**: written under another name, synced, renamed, its folder synced.
-//! - **Bounded memory**: a read costs a block of 256 recipients.
+//! The ledger names a part by its hash and never contains its recipients. Claim workers read a part once for each
+//! claim, the admin service reads addresses, the [`steward`] fetches missing parts from peers, and [`seal()`] makes
+//! members write parts.
+//! - **A read returns what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
+//!   and each read verifies its blocks. A difference is an error, never another recipient.
+//! - **A file with its full name is complete**: written under another name, synced, renamed, its folder synced.
+//! - **Bounded memory**: a read needs memory for one block of 256 recipients.
 //!
-//! It knows no ledger and no clock, and blocks its thread. Reading order: `file`, `recipe`, `seal`, `keys`, `check`,
-//! `spread`, `steward`.
+//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `file`, `recipe`, `seal`, `keys`,
+//! `check`, `spread`, `steward`.
 
 mod check;
 mod file;
@@ -45,67 +45,67 @@ pub use seal::{SealError, seal};
 pub use spread::spread;
 pub use steward::fetch;
 
-/// Bytes of heads that are kept: some hundred of the largest.
+/// Maximum bytes of heads that are kept: about a hundred of the largest.
 const HEAD_BYTES_MAX: usize = 1024 * 1024;
-/// Missing parts that are named to the leader, once a second. As many say that there may be more of open runs: then
-/// nothing of any sealed audience is for this node.
+/// Maximum number of missing parts that a node reports to the leader, once a second. A list of this length means that
+/// more parts of open runs may be missing. Then this node gets no claims of sealed audiences.
 pub(crate) const NAMED_MAX: usize = 1_024;
-/// Parts that are on their way to one other node at once.
+/// Maximum number of parts that are sent to one other node at a time.
 const COPIES_MAX: usize = 4;
-/// Parts that this node takes over at once, for all callers together: each lies in its memory until it is whole.
+/// Maximum number of parts that this node fetches at a time, for all callers: each is in memory until it is complete.
 const TAKEN_MAX: usize = 4;
-/// A part that is younger is not made younger by each request.
+/// A request renews the modification time of a part only if it is older than this.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
-/// That a node takes no part over is logged so often: an import tries each part again and again.
+/// Minimum time between two log lines that a node does not fetch parts: an import tries each part again and again.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// The name of a file that is not whole yet ends so.
+/// Extension of a file that is not complete yet.
 const UNFINISHED: &str = "unfinished";
 
-/// Why recipients cannot be read here.
+/// Reason why recipients cannot be read on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartFault {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("part {0:?} of the audience is not on this node")]
     Missing(Hash),
-    /// The file is not what its name says.
+    /// The content of the file does not match its name.
     #[error("part {part:?} of the audience is damaged on this node: {what}")]
     Damaged {
-        /// Which.
+        /// Hash of the part.
         part: Hash,
         /// What is wrong.
         what: String,
     },
-    /// The disk refuses.
+    /// The disk failed.
     #[error("part {part:?} of the audience cannot be read on this node: {error}")]
     Unreadable {
-        /// Which.
+        /// Hash of the part.
         part: Hash,
-        /// What the system says.
+        /// Error text of the system.
         error: String,
     },
 }
 
-/// The parts of one node.
+/// The audience parts on one node.
 pub struct AudienceStore {
     folder: PathBuf,
     heads: Cache<Hash, Head>,
     lacking: Mutex<BTreeSet<Hash>>,
-    /// Held while a part is put or removed, and while a caller is answered that one is here.
+    /// Locked while a part is written or removed, and while a caller gets the answer that a part is here.
     changing: Mutex<()>,
     room: FreeSpace,
-    /// Parts that are on their way to other nodes: one that stalls delays no other.
+    /// Slots for parts that are sent to each other node. A stalled node does not delay others.
     copies: Mutex<BTreeMap<NodeId, Arc<Semaphore>>>,
-    /// Parts that are being taken over.
+    /// Slots for parts that this node fetches.
     pub(crate) taken: Semaphore,
-    /// When it was logged of another node that it takes no part over.
+    /// Time when it was last logged that another node does not fetch parts, by node.
     told: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
 impl AudienceStore {
-    /// Opens the folder, making it where there is none; what was left unfinished there is taken away.
+    /// Opens the folder, creates it if needed, and removes incomplete files.
     ///
     /// # Errors
-    /// When the folder cannot be made or read.
+    /// Fails if the folder cannot be created or read.
     pub fn open(folder: PathBuf) -> io::Result<AudienceStore> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for entry in fs::read_dir(&folder)? {
@@ -114,17 +114,17 @@ impl AudienceStore {
                 fs::remove_file(path)?;
             }
         }
-        // What has its name has it for good: who renamed it may have been killed before this.
+        // Makes all renames durable: a process that renamed a file may have been killed before it synced the folder.
         File::open(&folder)?.sync_all()?;
         let (heads, lacking, changing) = (Cache::new(HEAD_BYTES_MAX), Mutex::default(), Mutex::default());
         let (room, copies, taken) = (FreeSpace::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
         Ok(AudienceStore { folder, heads, lacking, changing, room, copies, taken, told: Mutex::default() })
     }
 
-    /// The recipients at these places of a part, in order; places are given in order.
+    /// Returns the recipients at these places of a part, in order. `places` must be in order.
     ///
     /// # Errors
-    /// When the part is not here, or what is asked of it is not what was sealed.
+    /// Fails if the part is not here, or if a block that it reads is not what was sealed.
     pub fn read(&self, part: Hash, places: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
         let read = self.read_places(part, places);
         if let Err(fault) = &read {
@@ -155,7 +155,7 @@ impl AudienceStore {
         Ok(found)
     }
 
-    /// The places in a part of those who have these address keys. Reads the whole part.
+    /// Returns the places in a part of the recipients with these address keys. Reads the whole part.
     ///
     /// # Errors
     /// As [`AudienceStore::read`].
@@ -173,8 +173,8 @@ impl AudienceStore {
         Ok(found)
     }
 
-    /// Who of those at these places of a part, given in order, has one of these address keys. A block at a time; ends
-    /// with the first that cannot be read.
+    /// Returns which of these places of a part, given in order, have a recipient with one of these address keys. Reads
+    /// one block at a time, and ends with the first one that cannot be read.
     ///
     /// # Errors
     /// As [`AudienceStore::read`].
@@ -187,7 +187,7 @@ impl AudienceStore {
         Ok(found)
     }
 
-    /// Shows all recipients of a part, in order.
+    /// Passes all recipients of a part to `show`, in order.
     ///
     /// # Errors
     /// As [`AudienceStore::read`].
@@ -219,22 +219,22 @@ impl AudienceStore {
         })
     }
 
-    /// Keeps a part, synced when this returns; answers its hash. One that is there and whole is not written again,
-    /// and is as young as if it were: it is on its way to a seal.
+    /// Stores a part, synced when this returns. Returns its hash. An intact file is not written again, but its
+    /// modification time is renewed, since it may be needed for a seal.
     ///
     /// # Errors
-    /// When the bytes are no part, or the disk does not take them.
+    /// Fails if the bytes are not a part, or if the disk cannot store them.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
         let part = file::verify(bytes).map_err(invalid)?;
         self.keep(part, bytes)?;
         Ok(part)
     }
 
-    /// Keeps an uploaded part under this name, after a check of each recipient.
+    /// Stores an uploaded part under this name, after checking each recipient.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when the bytes are not that part, or a recipient cannot be one; else when
-    /// the disk does not take them.
+    /// [`io::ErrorKind::InvalidData`] if the bytes are not that part or a recipient is not valid. Other kinds if the
+    /// disk cannot store them.
     pub fn admit(&self, part: Hash, bytes: &[u8]) -> io::Result<()> {
         if file::verify_each(bytes, check::objection).map_err(invalid)? != part {
             return Err(invalid("these bytes are not the part that was announced".to_owned()));
@@ -254,7 +254,7 @@ impl AudienceStore {
             let unfinished = path.with_extension(UNFINISHED);
             let written = write_synced(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
             if written.is_err() {
-                // Whatever is left of it is of no use; its own error says less than the first.
+                // The incomplete file is useless. An error here says less than the first one.
                 let _ = fs::remove_file(&unfinished);
             }
             self.room.wrote(bytes.len() as u64, written)?;
@@ -265,26 +265,27 @@ impl AudienceStore {
         Ok(())
     }
 
-    /// Is there room for a part of so many bytes?
+    /// Checks that there is space for a part of `bytes` bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] when there is not, with what is free where; else when that cannot be asked.
+    /// [`io::ErrorKind::StorageFull`] if there is no space, with the free space. Another kind if the volume cannot be
+    /// read.
     pub(crate) fn room_for(&self, bytes: u64) -> io::Result<()> {
         self.room.ask(bytes)
     }
 
-    /// Why there is no room for parts here, since one was refused and until there is room again.
+    /// Returns why there is no space for parts. Set since a part was refused, until there is space again.
     pub fn shortage(&self) -> Option<String> {
         self.room.shortage()
     }
 
-    /// Who holds a permit of it has a part on its way to this node.
+    /// Returns the slots for parts that are sent to `node`.
     fn copies_to(&self, node: NodeId) -> Arc<Semaphore> {
         let mut copies = self.copies.lock();
         Arc::clone(copies.entry(node).or_insert_with(|| Arc::new(Semaphore::new(COPIES_MAX))))
     }
 
-    /// Is it to be logged that this node takes no part over, or was it just now?
+    /// True if it was not logged recently that `node` does not fetch parts.
     fn is_to_be_told(&self, node: NodeId) -> bool {
         let mut told = self.told.lock();
         let is_old = told.get(&node).is_none_or(|told| told.elapsed() >= TOLD_EVERY);
@@ -294,16 +295,17 @@ impl AudienceStore {
         is_old
     }
 
-    /// Which of these parts are not here. Those that are count as new from now on: they are on their way to a seal.
+    /// Returns which of these parts are not here. Those that are here count as new from now on, since they may be
+    /// needed for a seal.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the disk fails.
     pub fn hold(&self, parts: &[Hash], now: SystemTime) -> io::Result<Vec<Hash>> {
         let _changing = self.changing.lock();
         let mut lacking = Vec::new();
         for part in parts {
             let file = match File::open(self.path(*part)) {
-                // What could not be read is not kept, but taken over anew.
+                // A part that could not be read is not kept. It is fetched again.
                 Ok(_) if self.lacking.lock().contains(part) => None,
                 Ok(file) => Some(file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -322,11 +324,11 @@ impl AudienceStore {
         Ok(lacking)
     }
 
-    /// Some bytes of a part's file from `offset`, and how many it has in all; none where it is not here. Not
-    /// verified: the receiver verifies the whole.
+    /// Returns at most `most` bytes of a part's file from `offset`, and its total size. `None` if it is not here. The
+    /// bytes are not verified: the receiver verifies the whole part.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the disk fails.
     pub fn raw(&self, part: Hash, offset: u64, most: usize) -> io::Result<Option<(Vec<u8>, u64)>> {
         let file = match File::open(self.path(part)) {
             Ok(file) => file,
@@ -340,19 +342,19 @@ impl AudienceStore {
         Ok(Some((bytes, total)))
     }
 
-    /// Whole, as far as its name tells?
+    /// True if the part's file exists. Its content is not verified.
     pub fn has(&self, part: Hash) -> bool {
         self.path(part).exists()
     }
 
-    /// Notes that a part is needed here and cannot be read. Of those that are noted none is left that is not part of a
-    /// seal, so there are no more than the ledger has.
+    /// Records that a part is needed here and cannot be read. [`AudienceStore::keep_lacking`] removes all that are in
+    /// no seal, so there are never more than the ledger has.
     pub(crate) fn lack(&self, part: Hash) {
         self.lacking.lock().insert(part);
     }
 
-    /// Of the parts that are lacking here, those that are reported to the leader: of open runs first, and one less than
-    /// [`NAMED_MAX`] where there is room for all of these.
+    /// Returns the missing parts that are reported to the leader, those of open runs first. The list has [`NAMED_MAX`]
+    /// elements only if so many parts of open runs are missing, else at most one less.
     pub(crate) fn named_lacking(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
         let lacking = self.lacking.lock();
         let first: Vec<Hash> = lacking.intersection(open).copied().take(NAMED_MAX).collect();
@@ -361,18 +363,18 @@ impl AudienceStore {
         first.iter().copied().chain(others).collect()
     }
 
-    /// Is anything lacking here?
+    /// True if any part is missing here.
     pub(crate) fn is_lacking(&self) -> bool {
         !self.lacking.lock().is_empty()
     }
 
-    /// A part that is not needed is not lacking. Nor is it kept where it could not be read: so it is asked for anew when it
-    /// is on its way to a seal.
+    /// Removes the parts that are not needed from the missing ones, and also deletes their files, which could not be
+    /// read. So such a part is requested again when a seal needs it.
     ///
     /// # Errors
-    /// When a file cannot be removed.
+    /// Fails if a file cannot be removed.
     pub(crate) fn keep_lacking(&self, needed: &BTreeSet<Hash>) -> io::Result<()> {
-        // What is put meanwhile is whole.
+        // Under the lock: a part that is stored meanwhile is intact and stays.
         let _changing = self.changing.lock();
         let unneeded = |part: &Hash| !needed.contains(part);
         let gone: Vec<Hash> = self.lacking.lock().iter().copied().filter(unneeded).collect();
@@ -385,22 +387,23 @@ impl AudienceStore {
         Ok(())
     }
 
-    /// Parts that are needed here and cannot be read.
+    /// Returns the parts that are needed here and cannot be read.
     pub fn lacking(&self) -> Vec<Hash> {
         self.lacking.lock().iter().copied().collect()
     }
 
-    /// Takes away what is not needed and was there for `age`: it may be on its way to a seal.
+    /// Removes parts that are not needed and older than `age`. Younger ones may be needed for a seal. Returns how many
+    /// it removed.
     ///
     /// # Errors
-    /// When the folder cannot be read, or a file not be removed.
+    /// Fails if the folder cannot be read, or if a file cannot be removed.
     pub(crate) fn remove_unneeded(&self, needed: &BTreeSet<Hash>, age: Duration, now: SystemTime) -> io::Result<u64> {
         let names: BTreeSet<String> = needed.iter().map(Hash::to_string).collect();
         let mut removed = 0;
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let _changing = self.changing.lock();
-            // What was unfinished when the folder was listed may have its name by now.
+            // A file that was incomplete when the folder was listed may have been renamed since.
             let since = match entry.metadata() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata?.modified()?,
@@ -426,7 +429,7 @@ fn invalid(what: String) -> io::Error {
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
-    // By the clock with which its age is read: in the simulation that of the kernel is another one.
+    // Set from the clock by which the file's age is measured. In the simulation the kernel's clock is another one.
     file.set_modified(SystemTime::now())?;
     file.sync_all()
 }

@@ -1,7 +1,7 @@
-//! An audience made of a number: what a trial of speed and memory needs, on any cluster and without a list.
+//! An audience generated from a number, for tests of speed and memory on any cluster without a list.
 //!
-//! The same recipe gives the same recipients on every node and in every build, byte for byte. Their addresses are
-//! under `.invalid` (RFC 2606), so that no email to one of them arrives, whatever the relay.
+//! The same recipe gives the same recipients on every node and in every build, byte for byte. Their addresses are under
+//! `.invalid` (RFC 2606), so that no email to them is delivered, whatever the relay.
 
 use std::ops::Range;
 
@@ -10,29 +10,29 @@ use reveille_ledger::content::Recipient;
 
 use super::file::{BLOCK, encode, encode_blocks};
 
-/// What an audience is made of.
+/// Parameters of a generated audience.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// Tells one made audience from another.
+    /// Seed that distinguishes generated audiences.
     pub seed: u64,
-    /// Its recipients.
+    /// Number of its recipients.
     pub rows: u32,
     /// Names of their variables.
     pub columns: Vec<String>,
 }
 
 impl Recipe {
-    /// Number of its parts.
+    /// Returns the number of its parts.
     pub fn parts(&self) -> u32 {
         self.rows.div_ceil(CHUNK)
     }
 
-    /// The recipients of a part.
+    /// Returns the recipients of a part.
     pub fn part(&self, number: u32) -> Vec<Recipient> {
         self.numbers(number).map(|number| recipient(self, number)).collect()
     }
 
-    /// The bytes of a part, of which no more than a block of recipients are made at once.
+    /// Returns the bytes of a part. Only one block of recipients is in memory at a time.
     pub fn encoded(&self, number: u32) -> Vec<u8> {
         let numbers = self.numbers(number);
         let (rows, end) = (numbers.len() as u32, numbers.end);
@@ -43,11 +43,11 @@ impl Recipe {
         encode_blocks(rows, blocks)
     }
 
-    /// Bytes of its largest part at most, without making it: every recipient has as many.
+    /// Returns an upper bound for the bytes of its largest part, without making it. All recipients have the same size.
     pub fn part_bytes(&self) -> u64 {
         let of = |rows: u32| encode(&(0..rows).map(|number| recipient(self, number)).collect::<Vec<_>>()).len() as u64;
         let (alone, rows) = (of(1), u64::from(self.rows.min(CHUNK)));
-        // Each block has a head, no larger than all of a part of one recipient but that one.
+        // Each block has an entry in the head. It is not larger than a part of one recipient without that recipient.
         let line = of(2) - alone;
         rows * line + rows.div_ceil(u64::from(BLOCK)) * (alone - line + 1)
     }
@@ -58,7 +58,7 @@ impl Recipe {
     }
 }
 
-/// A recipient by number.
+/// Returns the recipient with this number.
 pub fn recipient(recipe: &Recipe, number: u32) -> Recipient {
     let address = format!("r{number:08}.s{}@audience.invalid", recipe.seed);
     let value = |(place, column): (u64, &String)| {
@@ -69,7 +69,7 @@ pub fn recipient(recipe: &Recipe, number: u32) -> Recipient {
     Recipient { key: address.clone(), address, values }
 }
 
-/// SplitMix64's finish: neighbouring numbers give unlike ones.
+/// Final step of SplitMix64: similar numbers give very different results.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

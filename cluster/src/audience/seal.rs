@@ -1,8 +1,8 @@
-//! How an audience comes to be sealed: every member writes its parts, and when a majority has each of them on disk
-//! the seal is known (P20). The caller proposes it.
+//! Seals a generated audience: every member writes its parts, and the seal is known when a majority has each of them on
+//! disk (P20). The caller proposes the seal.
 //!
-//! Each member makes the parts for itself from the recipe, so nothing but hashes travels. Members that do not answer
-//! are done without, as long as the others are a majority; they fetch the parts later (see `steward`).
+//! Each member makes the parts itself from the recipe, so only hashes are transferred. Members that do not answer are
+//! ignored if the others are a majority. They fetch the parts later (see `steward`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,54 +16,54 @@ use super::Recipe;
 use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, MakePart};
 
-/// How long one part may take a member: it is some megabytes to be made and synced.
+/// Maximum time in which a member writes one part: some megabytes must be made and synced.
 const PART_WITHIN: Duration = Duration::from_secs(10);
-/// How often a member is asked for a part before it is done without.
+/// Number of requests for a part to a member before the member is ignored.
 const TRIES: u32 = 2;
-/// How often progress is reported.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// Why an audience could not be made.
+/// Reason why an audience could not be sealed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// Too few members wrote a part.
     #[error("part {number} is on {wrote} of {voters} members, which is no majority: {why}")]
     NoMajority {
-        /// The part.
+        /// Number of the part.
         number: u32,
-        /// Members that have it.
+        /// Number of members that have it.
         wrote: usize,
-        /// Members that vote.
+        /// Number of members that vote.
         voters: usize,
-        /// What one of the others said.
+        /// Error of one of the other members.
         why: String,
     },
     /// Too few members have an uploaded part.
     #[error("part {part:?} is on {have} of {voters} members, which is no majority: {why}")]
     NotSpread {
-        /// The part.
+        /// Hash of the part.
         part: Hash,
-        /// Members that have it.
+        /// Number of members that have it.
         have: usize,
-        /// Members that vote.
+        /// Number of members that vote.
         voters: usize,
-        /// What one of the others said.
+        /// Error of one of the other members.
         why: String,
     },
-    /// Too few members can be asked.
+    /// Too few members answered which parts they have.
     #[error("{answered} of {voters} members say which parts they have, which is no majority: {why}")]
     TooFew {
-        /// Members that answer.
+        /// Number of members that answered.
         answered: usize,
-        /// Members that vote.
+        /// Number of members that vote.
         voters: usize,
-        /// What one of the others said.
+        /// Error of one of the other members.
         why: String,
     },
 }
 
-/// Has the members write the parts, and answers their hashes once a majority has each of them. `tell` hears how
-/// many parts the quickest majority has.
+/// Makes the members write the parts. Returns their hashes after a majority has each of them. `tell` receives the
+/// number of parts that the fastest majority has written.
 pub async fn seal(
     context: &Arc<NodeContext>,
     recipe: &Recipe,
@@ -110,7 +110,7 @@ pub async fn seal(
     (0..recipe.parts()).map(part).collect()
 }
 
-/// Asks one member for each part in turn; ends early, and says why, where it does not write one.
+/// Requests each part from one member in turn. Ends early with the error if the member does not write one.
 async fn write_all(
     context: Arc<NodeContext>,
     node: NodeId,
@@ -138,7 +138,7 @@ async fn write_one(context: &NodeContext, node: NodeId, recipe: &Recipe, number:
         let Recipe { seed, rows, columns } = recipe.clone();
         match peer_messages::ask(&peer, MakePart { seed, rows, columns, number }, PART_WITHIN).await {
             Ok(Ok(hash)) => return Ok(hash),
-            // What it says of its disk will not be otherwise in a moment.
+            // An error of the member's disk will not go away at once.
             Ok(Err(refusal)) => return Err(refusal),
             Err(error) => last = error.to_string(),
         }

@@ -1,8 +1,8 @@
-//! Brings parts of an audience onto the disks of a majority, from the members that have them (P20).
+//! Brings parts of an audience onto the disks of a majority, from members that have them (P20).
 //!
-//! Called when a part has come to this node, when a client asks whether it still has to be sent, and before a seal
-//! is proposed. Asking again is how an upload goes on after a crash of any node: what one member has, the others take
-//! over from it, and only what no member has is sent once more.
+//! Called when this node has received a part, when a client asks if it must still send a part, and before a seal is
+//! proposed. Calling it again continues an upload after a crash of any node: members fetch what another member has, and
+//! the client sends only the parts that no member has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::SealError;
 use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, HoldParts, TakePart};
 
-/// How long a member may take to say what it has.
+/// Maximum time in which a member answers which parts it has.
 const HOLD_WITHIN: Duration = Duration::from_secs(5);
-/// Once a majority has said it, the others are waited for no longer.
+/// Time to wait for the other members after a majority has answered.
 const OTHERS_WITHIN: Duration = Duration::from_millis(500);
-/// How long a member may take to take a part over.
+/// Maximum time in which a member fetches a part.
 const TAKE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Sees to it that a majority has these parts, synced, and keeps them for seven hours at least; answers those that no
+/// Ensures that a majority has these parts, synced, and keeps them for at least seven hours. Returns the parts that no
 /// member has.
 ///
 /// # Errors
-/// When a majority cannot be reached, or does not take a part.
+/// Fails if a majority cannot be reached or does not fetch a part.
 pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Hash>, SealError> {
     let voters = context.voters();
     let majority = voters.len() / 2 + 1;
@@ -37,7 +37,7 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
     let mut missing = Vec::new();
     for part in parts {
         let (lack, have): (Vec<_>, Vec<_>) = lacking.iter().partition(|(_, lacking)| lacking.contains(part));
-        // This node first: what it has just been sent lies in its memory.
+        // Prefer this node: a part that it has just received is in its memory.
         let source = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != context.me.node, *node));
         let Some(source) = source else {
             missing.push(*part);
@@ -57,15 +57,15 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
                 None => return Err(SealError::NotSpread { part: *part, have, voters: voters.len(), why }),
             }
         }
-        // Who has begun goes on for itself, and no member waits for a slow one: what does not come by now
-        // is fetched once the audience is sealed.
+        // Members that have started continue, and none waits for a slow one. A part that has not arrived by now is
+        // fetched after the audience is sealed.
         enough.cancel();
         taking.detach_all();
     }
     Ok(missing)
 }
 
-/// What each member that answers lacks; a majority answers.
+/// Returns which parts each answering member lacks. Fails if fewer than a majority answer.
 async fn ask_all(
     context: &Arc<NodeContext>,
     voters: &[NodeId],
@@ -84,7 +84,7 @@ async fn ask_all(
     }
     let (mut lacking, mut why) = (BTreeMap::new(), "it does not answer".to_owned());
     loop {
-        // A missing part here is reported for no other member: this node is busy with its own disk at times.
+        // Wait longer for this node, which may be busy with its disk: no other member reports what is missing here.
         let awaits_me = voters.contains(&context.me.node) && !lacking.contains_key(&context.me.node);
         let limit = if lacking.len() < majority || awaits_me { HOLD_WITHIN + OTHERS_WITHIN } else { OTHERS_WITHIN };
         match timeout(limit, asking.join_next()).await {
@@ -98,12 +98,12 @@ async fn ask_all(
     if answered >= majority { Ok(lacking) } else { Err(SealError::TooFew { answered, voters, why }) }
 }
 
-/// One of the few copies that go to a node at once.
+/// A slot for one of the few copies that are sent to a node at a time.
 struct CopySlot {
     copies: Arc<Semaphore>,
-    /// It was there at once.
+    /// The slot, if one was free at once.
     permit: Option<OwnedSemaphorePermit>,
-    /// A majority has the part.
+    /// Cancelled when a majority has the part.
     enough: CancellationToken,
 }
 
@@ -113,11 +113,11 @@ impl CopySlot {
         CopySlot { copies, permit, enough }
     }
 
-    /// None once it is needed no more.
+    /// Waits for the slot. `None` if a majority has the part first.
     async fn come(self) -> Option<OwnedSemaphorePermit> {
         match self.permit {
             Some(permit) => Some(permit),
-            // Closed never: it lives as long as the context.
+            // The semaphore is never closed: it lives as long as the context.
             None => self.enough.run_until_cancelled(self.copies.acquire_owned()).await?.ok(),
         }
     }

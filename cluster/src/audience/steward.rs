@@ -1,6 +1,6 @@
-//! Keeps the parts of a node in step with the ledger: what is needed and not here is fetched from a peer, what
-//! is not needed is removed (P20). So a new member, one that was away, and one whose disk lies come to all parts
-//! by the same road.
+//! Updates the parts of a node to the ledger: missing parts are fetched from a peer, and parts that are not needed are
+//! removed (P20). So a new member, a member that was away, and one with a faulty disk all get their parts in the same
+//! way.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,33 +14,34 @@ use super::NAMED_MAX;
 use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, FetchPart, PartPiece};
 
-/// How often it looks.
+/// Interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Looks between two that also remove parts that are not needed.
+/// Number of checks between two that also remove parts.
 const LOOKS_A_CLEARING: u32 = 10;
-/// A part that is not needed and younger may be on its way to a seal: of 1,024 parts none takes longer than 20 seconds.
+/// Minimum age of a part before it is removed if it is not needed. A younger one may be needed for a seal: of 1,024
+/// parts none takes longer than 20 seconds.
 const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
-/// How long it waits to know all that was sealed before it takes anything away.
+/// Maximum wait for the state of all seals before a removal.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
-/// How long a piece of a part may take.
+/// Maximum time to fetch one piece of a part.
 const PIECE_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 pub const PIECE: usize = 1024 * 1024;
-/// Bytes of a part that is taken over: 65,536 recipients of four KiB each.
+/// Maximum size of a fetched part in bytes: 65,536 recipients of 4 KiB each.
 const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Goes on until `stop`.
+/// Checks and fetches parts until `stop`.
 pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     let mut looks: u32 = 0;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-        // A node that was cut off may not know what was sealed meanwhile. It takes nothing away.
+        // A node that was cut off may not know the latest seals, so it removes nothing.
         let clears = looks == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
         looks = if clears { LOOKS_A_CLEARING } else { looks.saturating_sub(1) };
         let Some(lacking) = look(&context, clears).await else { continue };
         if lacking.is_empty() {
             continue;
         }
-        // Claims wait for those of open runs.
+        // Claims wait for the parts of open runs, so fetch these first.
         let open = open_parts(&context);
         let (first, others): (Vec<Hash>, Vec<Hash>) = lacking.into_iter().partition(|part| open.contains(part));
         for part in first.into_iter().chain(others).take(NAMED_MAX) {
@@ -52,7 +53,7 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     }
 }
 
-/// The parts of audiences of open runs.
+/// Returns the parts of audiences of open runs.
 pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
     context.replica.read(|ledger| {
         let runs = ledger.open_pages().flat_map(|(_, page)| &page.runs);
@@ -61,7 +62,7 @@ pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
     })
 }
 
-/// What is lacking here; none where that could not be found out.
+/// Returns the missing parts. `None` if the check failed. With `clears` it also removes parts that are not needed.
 async fn look(context: &Arc<NodeContext>, clears: bool) -> Option<Vec<Hash>> {
     let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
     let own = Arc::clone(context);
@@ -87,13 +88,13 @@ async fn look(context: &Arc<NodeContext>, clears: bool) -> Option<Vec<Hash>> {
     Some(lacking)
 }
 
-/// Takes a part over from the first peer that has it whole.
+/// Fetches a part from the first peer that has it intact.
 pub async fn fetch(context: &Arc<NodeContext>, part: Hash) {
     for node in context.voters().into_iter().filter(|node| *node != context.me.node) {
         match fetch_from(context, node, part).await {
             Ok(true) => return tracing::info!(?part, %node, "a part of an audience was fetched"),
             Ok(false) => {}
-            // That is said of the volume, not of each part.
+            // The shortage is logged once for the volume, not for each part.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => return,
             Err(error) => tracing::warn!(?part, %node, %error, "a part of an audience cannot be fetched"),
         }
@@ -101,7 +102,7 @@ pub async fn fetch(context: &Arc<NodeContext>, part: Hash) {
     tracing::debug!(?part, "no peer has this part of an audience now");
 }
 
-/// Takes a part over from this peer; false where it has none.
+/// Fetches a part from this peer. Returns false if the peer does not have it.
 pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, part: Hash) -> io::Result<bool> {
     let Some(peer) = context.replica.peer(node) else { return Ok(false) };
     let mut bytes = Vec::new();
@@ -116,7 +117,7 @@ pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, part: H
             return Err(io::Error::other(format!("{total} bytes are announced, {} have come", bytes.len())));
         }
         if bytes.is_empty() {
-            // Before the rest of it has travelled for nothing.
+            // Check the space before the rest is transferred.
             let own = Arc::clone(context);
             context.replica.blocking(move || own.parts.room_for(total)).await.map_err(io::Error::other)??;
         }

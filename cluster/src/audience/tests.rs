@@ -1,4 +1,4 @@
-//! What a disk may do to a part, and what must never come of it: another recipient than was sealed.
+//! Tests of damaged parts: no damage may result in another recipient than was sealed.
 
 use proptest::prelude::*;
 
@@ -65,13 +65,13 @@ fn a_part_is_made_block_by_block_and_its_size_is_known_before() {
     }
 }
 
-/// A volume that is full stops the node: its log is there too.
+/// A full volume stops the node, since its log is on that volume too.
 #[test]
 fn marks_of_a_large_audience_leave_room_to_the_log() {
     let (_folder, mut parts) = parts();
     let part = parts.put(&made(3).1).expect("kept");
     let seal = |rows: u32| Seal { name: "all".into(), columns: vec!["name".into()], rows, parts: vec![part] };
-    // Of this volume the system says that nothing is free.
+    // The system reports no free space for this volume.
     parts.room = FreeSpace::of("/proc".into());
     assert_eq!(parts.check(&seal(3), |_| true), Ok(()), "few marks are in memory");
     let refused = parts.check(&seal(2_000_000), |_| true);
@@ -145,7 +145,7 @@ fn what_is_put_again_is_as_young_as_what_is_new() {
     let (hour, now) = (Duration::from_secs(3_600), SystemTime::now());
     let file = File::options().append(true).open(folder.path().join("parts").join(part.to_string()));
     file.and_then(|file| file.set_modified(now - 2 * hour)).expect("it is old");
-    // It was of an audience that is gone, and is on its way to another seal.
+    // It belonged to an audience that was removed, and is needed for another seal.
     parts.put(&bytes).expect("it is there");
     assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, now).ok(), Some(0));
     assert!(parts.has(part));
@@ -154,7 +154,7 @@ fn what_is_put_again_is_as_young_as_what_is_new() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever happens to the bytes: a reader gets the recipients that were sealed, or a fault.
+    /// Whatever happens to the bytes, a reader gets the sealed recipients or an error.
     #[test]
     fn no_damage_makes_another_recipient(rows in 1_u32..700, at in any::<prop::sample::Index>(), bit in 0_u8..8, cut in any::<bool>()) {
         let (folder, parts) = parts();
@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-/// A part of one block of these bytes that says it has so many recipients.
+/// Returns a part with one block of these bytes, whose head claims `rows` recipients.
 fn forged(rows: u32, block: &[u8]) -> Vec<u8> {
     let mut bytes = [b"rvlpart\x01".as_slice(), &rows.to_le_bytes()].concat();
     bytes.extend((block.len() as u32).to_le_bytes());
@@ -228,7 +228,7 @@ fn sent(addresses: &[&str]) -> Vec<Recipient> {
     addresses.iter().map(one).collect()
 }
 
-/// Keeps it as an upload does.
+/// Stores a part as an upload does.
 fn admitted(parts: &AudienceStore, recipients: &[Recipient]) -> Result<Hash, String> {
     let bytes = encode(recipients);
     let part = name(&bytes).expect("a part");
