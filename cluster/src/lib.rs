@@ -1,4 +1,4 @@
-//! The actors of a Reveille node: what happens between the ledger and the relays.
+//! The actors of a Reveille node: everything between the ledger and the relays.
 //!
 //! ```text
 //!                      propose (Fire, Claim, Settle …)                 effects, reads
@@ -9,14 +9,14 @@
 //! ```
 //!
 //! The leader's actors belong to one [`leader::leadership`]: they start from the state when its epoch is applied, and
-//! end with it. A node's own actors belong to [`node::lifecycle`]: they work the claims of this node, ask the gate
-//! immediately before the final dot, and leave each outcome with the settler.
+//! end with it. A node's own actors belong to [`node::lifecycle`]: they process the claims of this node, ask the gate
+//! immediately before the final dot, and pass each outcome to the settler.
 //!
-//! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers as its `Application`.
+//! This crate does not use openraft or tonic: it calls a `Replica` and answers as its `Application`.
 //!
-//! Reading order: [`node`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor), [`worker`]
-//! (a claim's way to the gate, the settler, the [`worker::journal`] and recovery), [`smtp`] (sessions, pools, what
-//! answers mean), [`audience`] (recipients on disk), [`compose`] (templates to messages), [`ops`].
+//! Reading order: [`node`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor),
+//! [`worker`] (from a claim to the gate, the settler, the [`worker::journal`] and recovery), [`smtp`] (sessions, pools,
+//! classification of answers), [`audience`] (recipients on disk), [`compose`] (templates to messages), [`ops`].
 
 pub mod audience;
 pub mod compose;
