@@ -3,7 +3,7 @@
 
 use tokio::task::JoinError;
 
-/// Where blocking work runs.
+/// Place where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// On separate threads: the log, the apply thread, Raft's runtime, and other blocking calls.

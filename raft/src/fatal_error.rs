@@ -45,7 +45,7 @@ pub enum FatalError {
     Unreadable {
         /// Log index of the entry.
         index: u64,
-        /// Why the entry cannot be applied.
+        /// Reason why the entry cannot be applied.
         detail: String,
     },
     /// The state on disk, or from a peer, has a level that this build does not know (P23).

@@ -24,13 +24,13 @@ pub struct Member {
     pub votes: bool,
 }
 
-/// Why the membership did not change.
+/// Reason why the membership did not change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
     /// This node does not lead. The caller must ask the leader.
     #[error("this node does not lead; ask the leader")]
     NotLeader,
-    /// The cluster already exists.
+    /// This node already belongs to a cluster.
     #[error("this node belongs to a cluster already")]
     Initialized,
     /// The change does not fit the current members.

@@ -31,7 +31,7 @@ pub struct ReplicaOptions {
     /// Range of election time-outs in milliseconds. A follower that hears no heartbeat for a random time from this
     /// range requests votes. Fail-over takes the maximum plus one such random time.
     pub election_ms: std::ops::Range<u64>,
-    /// How long a node with a log that is not empty waits before it takes part. Its former process may have promised a
+    /// Time that a node with a log that is not empty waits before it takes part. Its former process may have promised a
     /// leader not to vote for another node for that time. At least the maximum of `election_ms`, except in tests.
     pub startup_delay: Duration,
     /// Number of entries between two snapshots. The log keeps all entries after the last snapshot but one. A restart
@@ -44,7 +44,8 @@ pub struct ReplicaOptions {
     pub highest_level: u32,
     /// Number of threads of Raft's runtime.
     pub threads: usize,
-    /// Where blocking work runs. With [`Execution::Inline`] Raft uses the caller's runtime, and `threads` is ignored.
+    /// Place where blocking work runs. With [`Execution::Inline`] Raft uses the caller's runtime, and `threads` is
+    /// ignored.
     pub execution: Execution,
 }
 

@@ -169,7 +169,7 @@ pub(super) fn verify(bytes: &[u8]) -> Result<Hash, String> {
     verify_each(bytes, |_| None)
 }
 
-/// The same, and fails if `objection` returns a problem with any recipient.
+/// As [`verify`], and also fails if `objection` returns a problem with any recipient.
 pub(super) fn verify_each(bytes: &[u8], objection: fn(&Recipient) -> Option<String>) -> Result<Hash, String> {
     let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("it is cut short")?;
     let head = bytes.get(..Head::length(fixed)?).ok_or("its head is cut")?;

@@ -72,7 +72,7 @@ pub enum PartFault {
     Damaged {
         /// Hash of the part.
         part: Hash,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
     /// The disk failed.
@@ -158,7 +158,7 @@ impl AudienceStore {
     /// Returns the places in a part of the recipients with these address keys. Reads the whole part.
     ///
     /// # Errors
-    /// As [`AudienceStore::read`].
+    /// The same errors as [`AudienceStore::read`].
     pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, PartFault> {
         let mut found = Vec::new();
         let mut place = 0_u32;
@@ -177,7 +177,7 @@ impl AudienceStore {
     /// one block at a time, and ends with the first one that cannot be read.
     ///
     /// # Errors
-    /// As [`AudienceStore::read`].
+    /// The same errors as [`AudienceStore::read`].
     pub fn of_these(&self, part: Hash, places: &[u16], keys: &BTreeSet<String>) -> Result<BTreeSet<u16>, PartFault> {
         let mut found = BTreeSet::new();
         for of_block in places.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
@@ -190,7 +190,7 @@ impl AudienceStore {
     /// Passes all recipients of a part to `show`, in order.
     ///
     /// # Errors
-    /// As [`AudienceStore::read`].
+    /// The same errors as [`AudienceStore::read`].
     fn each(&self, part: Hash, mut show: impl FnMut(Recipient)) -> Result<(), PartFault> {
         let rows = self.head(part, &self.open_part(part)?)?.rows();
         for first in (0..rows).step_by(usize::from(BLOCK)) {

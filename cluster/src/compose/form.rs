@@ -38,7 +38,7 @@ pub(super) struct Code {
 enum Hole {
     /// Value of the variable at this position.
     Own(usize),
-    /// The same value, percent-encoded.
+    /// Value of the variable at this position, percent-encoded.
     Link(usize),
     /// The engine's result with this number.
     Said(usize),

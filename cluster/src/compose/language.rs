@@ -57,7 +57,7 @@ pub(super) struct Words<'a> {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// One `{{ … }}` or `{% … %}`.
+/// One piece of code: `{{ … }}` or `{% … %}`.
 pub(super) struct Piece {
     pub(super) bytes: Range<usize>,
     /// Positions of its words among those of the template.
@@ -104,7 +104,7 @@ struct Scan<'f, 'a> {
     brackets: usize,
     blocks: usize,
     elifs: usize,
-    /// The same for the current piece of code.
+    /// True if a string in the current piece of code contains a backslash.
     escapes: bool,
     words: Vec<(usize, &'a str)>,
     pieces: Vec<Piece>,

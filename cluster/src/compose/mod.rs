@@ -69,7 +69,7 @@ pub struct ContentError {
     pub field: String,
     /// Line within the field, from 1. `None` if no single line is wrong.
     pub line: Option<u32>,
-    /// What is wrong, and what to do next.
+    /// Description of the problem, and the next step.
     pub message: String,
 }
 
@@ -87,7 +87,7 @@ pub enum ComposeError {
         field: String,
         /// Line within the field's template, if known.
         line: Option<u32>,
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
     },
     /// The stamp cannot be in a header. This is a bug of the caller.
@@ -243,7 +243,7 @@ impl Compiled {
     /// compare [`Compiled::compose`] with it.
     ///
     /// # Errors
-    /// As [`Compiled::compose`].
+    /// The same errors as [`Compiled::compose`].
     pub fn compose_whole(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
         self.caught(|| self.write(&self.blank, recipient, stamp))
     }

@@ -50,7 +50,7 @@ impl Sheet {
 pub(super) enum Field {
     /// Rendered whole for each recipient.
     Whole,
-    /// The same for all recipients, already encoded.
+    /// Encoded once: the field is the same for all recipients.
     Same(Vec<u8>),
     /// Filled for each recipient.
     Filled(Code, Text),

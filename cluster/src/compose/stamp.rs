@@ -9,7 +9,7 @@ use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 /// Data that one hand-off adds to the content. Only fence and date differ between attempts of one (run, recipient).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// From [`message_id`], without angle brackets.
+    /// Result of [`message_id`], without angle brackets.
     pub message_id: String,
     /// The run and the claim's fence, for `X-Reveille-Run` and `X-Reveille-Fence`. `None`: these fields are not
     /// written.

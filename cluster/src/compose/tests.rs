@@ -240,7 +240,7 @@ fn control_characters_are_refused_where_they_can_still_be_mended() {
     assert_eq!(refusal(|c| c.html = Some("\0".to_owned())), format!("html, line 1: {nul}"));
     assert_eq!(refusal(|c| c.variables.push(("x".to_owned(), "\0".to_owned()))), format!("variables.x: {nul}"));
     assert!(refusal(|c| c.text = Some("caf\u{92}".to_owned())).contains("U+0092"));
-    // It differs by recipient, so only the template itself can be checked.
+    // The rendered subject differs by recipient, so only the template's text can be checked.
     assert!(refusal(|c| c.subject = "{{ name }}\nBcc: x".to_owned()).starts_with("subject: contains a control"));
     assert!(refusal(|c| c.headers = vec![("X-A".to_owned(), "{{ name }}\u{1b}[2J".to_owned())]).contains("U+001B"));
     let two_lines = |c: &mut Content| {

@@ -27,14 +27,14 @@ pub const ASK_EVERY: Duration = Duration::from_secs(1);
 // A node may lose two requests in a row, and the answer to the third may take as long as one interval.
 const _: () = assert!(LEASE.as_millis() > 3 * ASK_EVERY.as_millis());
 
-/// One grant: its end, and the first applied index for which it is valid.
+/// One grant of a lease: its end, and the first applied index for which it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseGrant {
     pub end: Duration,
     pub floor: u64,
 }
 
-/// Adds a grant and keeps only useful ones: no grant is kept if another one has a later end and a lower floor.
+/// Adds a grant and keeps only useful ones: a grant is dropped if another one ends no earlier and has no higher floor.
 pub(crate) fn keep(grants: &mut Vec<LeaseGrant>, grant: LeaseGrant, now: Duration) {
     grants.retain(|known| known.end > now && !(known.end <= grant.end && known.floor >= grant.floor));
     if !grants.iter().any(|known| known.end >= grant.end && known.floor <= grant.floor) {

@@ -165,7 +165,7 @@ impl NodeRuntime {
         self.supervisor.run(ActorKind::Settler, CancellationToken::new(), move || {
             let (settled, settling) = (settled.clone(), settling.take());
             async move {
-                // From here on this incarnation needs no lease, however the settler ends.
+                // After the settler has ended in any way, this incarnation needs no lease.
                 let _settled = settled.drop_guard();
                 match settling {
                     Some(actor) => {

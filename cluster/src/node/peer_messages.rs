@@ -157,7 +157,7 @@ pub enum BarrierSubject {
 pub struct BarrierRequest {
     /// Index of the entry.
     pub index: u64,
-    /// What the entry forbids.
+    /// Emails that the entry forbids.
     pub subject: BarrierSubject,
 }
 
@@ -235,7 +235,7 @@ pub struct Description {
     pub applied: u64,
     /// Hashes of its state, by index.
     pub checkpoints: BTreeMap<u64, Hash>,
-    /// Its wall clock.
+    /// Wall clock of the node.
     pub wall: Time,
     /// Version of its program.
     pub version: String,

@@ -165,12 +165,12 @@ impl Supervisor {
     }
 }
 
-/// How an actor ended.
+/// Reason why an actor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActorEnd {
-    /// It has nothing more to do, as intended.
+    /// The actor has no more work, as intended.
     AsAsked,
-    /// It could not continue.
+    /// The actor could not continue.
     Unasked,
 }
 

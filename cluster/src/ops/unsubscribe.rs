@@ -28,7 +28,7 @@ const HASH: usize = 32;
 // Format: `<URL/TOKEN>, <mailto:ADDRESS?subject=unsubscribe>`
 const _: () = assert!(URL_BYTES_MAX + 1 + TOKEN_BYTES_MAX + 4 + MAILTO_BYTES_MAX + 28 <= LIST_UNSUBSCRIBE_BYTES_MAX);
 
-/// How recipients of bulk email opt out.
+/// The way to opt out of bulk email: URL, email address and keys.
 #[derive(Debug)]
 pub struct Unsubscribe {
     url: String,

@@ -163,7 +163,7 @@ impl RelayRegistry {
     /// As [`RelayRegistry::acquire`], but not through a relay in `these`.
     ///
     /// # Errors
-    /// As [`RelayRegistry::acquire`]. `None`: the pool has no other relay.
+    /// The same errors as [`RelayRegistry::acquire`]. `None`: the pool has no other relay.
     pub async fn acquire_except(
         &self,
         these: &BTreeSet<String>,
@@ -260,7 +260,7 @@ impl Entry {
 /// dropped, and the next callers in their queues move up.
 ///
 /// # Errors
-/// As [`RelayRegistry::acquire`].
+/// The same errors as [`RelayRegistry::acquire`].
 async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, Option<Unavailable>> {
     for (relay, member) in members {
         if let Some(permit) = member.acquire_now() {

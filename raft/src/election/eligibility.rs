@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::wal::WalHealth;
 
-/// How long a node that lost its log's tail waits for a leader before it votes anyway.
+/// Time that a node that lost its log's tail waits for a leader before it votes anyway.
 const WITHOUT_LEADER: Duration = Duration::from_secs(60);
-/// How long a paused node waits for a leader before it campaigns anyway. An election of the other voters takes up to
+/// Time that a paused node waits for a leader before it campaigns anyway. An election of the other voters takes up to
 /// 3 s on a busy machine (99th percentile of an hour of kills), and a majority must have a leader within 10 s (I17).
 const PAUSED_WITHOUT_LEADER: Duration = Duration::from_secs(5);
-/// How often the deadlines are checked.
+/// Interval in which the deadlines are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
@@ -48,7 +48,7 @@ impl CandidacyPause {
 pub(crate) struct Eligibility {
     state: Arc<Mutex<State>>,
     log: WalHealth,
-    /// How long a node that lost its log's tail waits for a leader before it votes anyway.
+    /// Time that a node that lost its log's tail waits for a leader before it votes anyway.
     patience: Duration,
 }
 

@@ -27,7 +27,7 @@ use crate::wire::milliseconds;
 /// Extra time to wait for the leader's answer after the deadline that was sent to the leader.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
 
-/// Why a linearizable read failed.
+/// Reason why a linearizable read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// No leader with a quorum answered by the deadline.
@@ -41,7 +41,7 @@ pub enum ReadError {
     Stopped,
 }
 
-/// How long a proposal without a leader is retried.
+/// Limit of the retries of a proposal while there is no leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryPolicy {
     /// Until its deadline. For actors.
@@ -61,7 +61,7 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Must be called on Raft's runtime.
+    /// Starts the proposer. Must be called on Raft's runtime.
     pub fn new(
         raft: Raft,
         applied_state: Arc<AppliedState>,

@@ -1,7 +1,7 @@
 //! Chunks: some hundred rows as bytes, and the rule that ends a chunk.
 //!
-//! A chunk ends after a key whose hash has a certain form, never at a position. So the same rows give the same chunks,
-//! whatever changed elsewhere in the state. Pure: no files.
+//! A chunk ends after a key whose hash has a certain form, not at a fixed position. So the same rows give the same
+//! chunks, whatever changed elsewhere in the state. Pure: no files.
 
 use std::fmt;
 

@@ -30,7 +30,7 @@ use crate::wal::WalHealth;
 const KEPT: usize = 2;
 /// A snapshot is also made when the log has grown by this many bytes. A restart reads the log of up to two snapshots.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// How often the size of the log is checked.
+/// Interval in which the size of the log is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -151,7 +151,7 @@ impl SnapshotManager {
         PinnedSnapshot { snapshots: Arc::clone(self), manifest }
     }
 
-    /// Runs a blocking closure where blocking work runs.
+    /// Runs a blocking closure as the replica's [`Execution`] selects. Fails with `Died` if it panicked.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotManagerError> + Send + 'static,

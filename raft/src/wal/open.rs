@@ -47,7 +47,7 @@ pub struct TruncatedTail {
     pub bytes: u64,
     /// Name of the file with a copy of the removed bytes.
     pub copy: String,
-    /// Why the batch counts as torn.
+    /// Reason why the batch counts as torn.
     pub reason: String,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct SegmentScan {
     pub end: usize,
     /// Offset of the last whole batch.
     pub last_batch: usize,
-    /// Why the batch at `end` is torn. `None`: no batch is torn.
+    /// Reason why the batch at `end` is torn. `None`: no batch is torn.
     pub torn: Option<Mismatch>,
     /// Highest index of its entries, including truncated ones. `None`: it has no entry.
     pub max_index: Option<u64>,

@@ -83,7 +83,7 @@ fn one_after_the_other(when: When, outage_ms: i64) -> (Ledger, Time) {
     many_after_an_outage(&when, outage_ms, &["default"])
 }
 
-/// The same with one such schedule for each pool.
+/// Returns a ledger with one such schedule for each pool.
 fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger, Time) {
     let mut ledger = opened(9, OpeningCause::Due);
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };

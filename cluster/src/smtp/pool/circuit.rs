@@ -39,7 +39,7 @@ impl Default for Backoff {
     }
 }
 
-/// What the end of an email, or of the opening of a session, says about its relay.
+/// Information about a relay from the end of an email or of the opening of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitEvent {
     /// The relay answered 250 to the final dot.
@@ -77,7 +77,7 @@ pub enum OpenReason {
 /// How the circuit admits a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
-    /// As one of many emails.
+    /// As one of many emails: the circuit is closed.
     Normally,
     /// As the only probe: its result decides. The caller must pass it to `note`, or return the probe with
     /// [`Circuit::unprobe`].
@@ -95,17 +95,17 @@ pub enum CircuitState {
     Open {
         /// Time since the caller's origin.
         until: Duration,
-        /// Why the circuit opened.
+        /// Reason why the circuit opened.
         reason: OpenReason,
     },
     /// One probe is running.
     HalfOpen {
-        /// Why the circuit had opened.
+        /// Reason why the circuit had opened.
         reason: OpenReason,
     },
 }
 
-/// What a probe must prove before the circuit closes. Each proof includes the ones before it.
+/// Proof that a probe must give before the circuit closes. Each proof includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Proof {
     Session,

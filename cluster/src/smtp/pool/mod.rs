@@ -46,7 +46,7 @@ pub struct PoolLimits {
     pub rate_per_second: f64,
     /// Number of emails that may be sent at once after a pause. Default 50.
     pub burst: f64,
-    /// How long a relay that fails, or whose daily allowance is used up, gets no emails.
+    /// Time without emails for a relay that fails or whose daily allowance is used up.
     pub backoff: Backoff,
     /// Time-outs for the relay's answers.
     pub timeouts: Timeouts,

@@ -32,7 +32,7 @@ use crate::smtp::session::dialogue::Session;
 use crate::smtp::session::stream::Stage;
 use crate::smtp::session::target::Target;
 
-/// One relay on one node.
+/// Shared state of the pool of one relay on one node.
 pub(crate) struct PoolCore {
     target: Target,
     dialer: Arc<dyn Dial>,
@@ -54,7 +54,7 @@ pub(crate) struct PoolCore {
 /// Cause that is reported while no email passes because a session is opening late.
 const LATE: &str = "a session has been opening for as long as an email can wait";
 
-/// How long the status of a relay shows its last throttle answer.
+/// Time for which the status of a relay shows its last throttle answer.
 const SLOWED_FOR: Duration = Duration::from_secs(60);
 
 struct PoolState {

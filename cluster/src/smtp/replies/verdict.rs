@@ -1,4 +1,4 @@
-//! What a relay's answer means for the email, the relay, the tenant and the run (P6).
+//! Meaning of a relay's answer for the email, the relay, the tenant and the run (P6).
 //!
 //! The dialogue calls this for its last answer. The claim worker acts on the [`DialogueResult`]. The scope is a pure
 //! function of (rules, stage, code, text). The rules are data (`replies.toml`, and the operator's for one relay); the
@@ -36,16 +36,16 @@ pub enum DialogueResult {
         enhanced: Option<(u8, u16, u16)>,
         /// The relay's reply on one line. Refusals by this node itself begin with "not offered:".
         text: String,
-        /// From the first digit of the code.
+        /// Transient or permanent, by the first digit of the code.
         permanence: Permanence,
-        /// What the refusal concerns.
+        /// Subject of the refusal.
         scope: RefusalScope,
     },
     /// The dialogue was lost before the gate: the email was definitely not sent.
     Broken {
         /// Stage at which it was lost.
         stage: Stage,
-        /// Why it was lost.
+        /// Cause of the loss.
         cause: Cause,
     },
     /// The email needs SMTPUTF8, and the relay's EHLO did not offer it with 8BITMIME. Nothing was written, and another
@@ -58,7 +58,7 @@ pub enum DialogueResult {
     GateClosed(GateRefusal),
     /// The terminator may have been written, and no complete answer is known (P5).
     InDoubt {
-        /// Why the answer is missing.
+        /// Reason why the answer is missing.
         cause: Cause,
     },
 }
@@ -72,7 +72,7 @@ pub enum Permanence {
     Permanent,
 }
 
-/// What a refusal concerns, and how the worker reacts (P6).
+/// Subject of a refusal, and the worker's reaction (P6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalScope {
     /// This recipient, permanently.

@@ -1,4 +1,4 @@
-//! Why a dialogue ended without an answer.
+//! Causes of dialogues that ended without an answer.
 //!
 //! Used by all modules of this folder. A cause never says if the email was sent: that depends on the stage at which it
 //! occurred, and [`crate::smtp::DialogueResult`] keeps the two apart.

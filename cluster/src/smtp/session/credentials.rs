@@ -30,13 +30,13 @@ pub struct Binding {
     pub host: String,
     /// The relay's port.
     pub port: u16,
-    /// Where to find `user:password`, on one line.
+    /// Reference to the secret, which is `user:password` on one line.
     pub secret: Secret,
-    /// How the password is used to log in.
+    /// Kind of login for which the password is used.
     pub login: Login,
 }
 
-/// How the credentials are sent to a relay.
+/// Kind of login: how the credentials are sent to a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Login {
     /// By AUTH PLAIN or LOGIN.

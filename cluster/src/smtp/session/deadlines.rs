@@ -1,4 +1,4 @@
-//! How long a dialogue waits: the relay's time-outs and the caller's deadlines.
+//! Time limits of a dialogue: the relay's time-outs and the caller's deadlines.
 //!
 //! [`Timeouts`] limit the time that a relay may take for each answer; they come from the configuration. [`Deadlines`]
 //! are the caller's for one email and end a dialogue only before the gate. A dialogue past the gate waits for its

@@ -73,7 +73,7 @@ impl Session {
     /// As [`Session::open`], but also writes its findings to `findings`, even when it fails.
     ///
     /// # Errors
-    /// As for [`Session::open`].
+    /// The same errors as [`Session::open`].
     pub async fn open_noting(
         target: &Target,
         dialer: &dyn Dial,
@@ -246,7 +246,7 @@ impl Session {
         if rcpt.class() < 4 {
             return Ok((rcpt, Some(self.hear(Stage::Data).await?)));
         }
-        // As above: a refused recipient is an answer even if the relay closes the connection after it.
+        // As with MAIL: a refused recipient is an answer even if the relay closes the connection after it.
         let data = if rcpt.code == 421 { None } else { self.hear(Stage::Data).await.ok() };
         if data.is_none() {
             self.stream.close();

@@ -45,16 +45,16 @@ impl Email {
 pub struct Dsn {
     /// Envelope id, at most 100 bytes of printable ASCII. Relays log it and return it in notifications.
     pub envelope_id: String,
-    /// When the sender gets a notification.
+    /// Condition under which the sender gets a notification.
     pub notify: Notify,
 }
 
-/// When the sender gets a notification.
+/// Condition under which the sender gets a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notify {
     /// Never.
     Never,
-    /// When the email cannot be delivered.
+    /// If the email cannot be delivered.
     Failure,
 }
 

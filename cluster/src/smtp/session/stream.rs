@@ -205,7 +205,7 @@ impl Stream {
         .await
     }
 
-    /// Returns the whole answer to the final dot. If other bytes than a farewell (421) follow it, it may be the answer
+    /// Returns the whole answer to the final dot. If bytes other than a 421 follow it, it may be the answer
     /// to something else. Then the call fails, and the email is in doubt.
     pub async fn answer(&mut self) -> Result<Reply, Cause> {
         let reply = self.reply().await?;

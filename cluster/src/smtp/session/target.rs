@@ -37,7 +37,7 @@ pub enum BadTarget {
     /// The host is empty, longer than 253 bytes, or has characters beyond visible ASCII.
     #[error("the relay's host is not a name or an address")]
     Host,
-    /// The same for the name in EHLO.
+    /// The name in EHLO is empty, longer than 253 bytes, or has characters beyond visible ASCII.
     #[error("the greeting name is not a host name")]
     HelloName,
     /// The name cannot be in a certificate.

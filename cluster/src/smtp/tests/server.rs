@@ -90,7 +90,7 @@ pub fn stepwise(script: Script) -> Script {
     })
 }
 
-/// What a server received, over all its connections.
+/// Data that a server received, over all its connections.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub connections: usize,
@@ -129,7 +129,7 @@ pub struct Exchange {
     pub tls: ServerTls,
 }
 
-/// How a server encrypts.
+/// Encryption of a server.
 #[derive(Clone)]
 pub enum ServerTls {
     Never,
