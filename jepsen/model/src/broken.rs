@@ -5,8 +5,6 @@
 //! [`Rules::keep`] at the one place where the rule lives, so that the list is also a map from rule
 //! to code.
 
-use std::fmt;
-
 /// One rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
@@ -90,63 +88,6 @@ pub enum Broken {
     TimeLeaps,
     /// P18: an epoch begins with what the clocks agree on, also below ledger time.
     EpochLowersTime,
-}
-
-impl Broken {
-    /// All of them, in the order of the rules' story: claim, lease, settle, gate, journal, barrier; then the
-    /// run, retries, decisions and time.
-    pub const ALL: [Broken; 39] = [
-        Broken::NoIncarnation,
-        Broken::ClaimWithoutPending,
-        Broken::ClaimForAnyIncarnation,
-        Broken::ClaimOfAnyEpoch,
-        Broken::RevokeOfAnyEpoch,
-        Broken::LeaseFromApply,
-        Broken::GrantWithoutQuorum,
-        Broken::GrantWithoutFloor,
-        Broken::GrantDuringRevocation,
-        Broken::RevokeByAge,
-        Broken::NewLeaderDoesNotWait,
-        Broken::LeaseByLedgerTime,
-        Broken::Resend,
-        Broken::SettleWithoutRow,
-        Broken::CountEachRepeat,
-        Broken::BeginAfterTerminator,
-        Broken::TrustLostJournal,
-        Broken::AnswerBeforeBarrier,
-        Broken::BarrierOfAnyEpoch,
-        Broken::NameOnlyTheLiving,
-        Broken::NameByAnOlderState,
-        Broken::ClaimOfStoppedRun,
-        Broken::GateIgnoresTheRun,
-        Broken::GateIgnoresTheDeadline,
-        Broken::CancelForgetsWhoComesBack,
-        Broken::ResendOfCancelledRun,
-        Broken::ExpiryForgetsPause,
-        Broken::ExpireWhoIsClaimed,
-        Broken::CountEachRefusal,
-        Broken::RetryForEver,
-        Broken::RequeueWhoIsNotDead,
-        Broken::DecideWhoIsClaimed,
-        Broken::DecideWhoHasEnded,
-        Broken::ResendUncounted,
-        Broken::AssumedIsSent,
-        Broken::AssumedNeverReturns,
-        Broken::TimeGoesBack,
-        Broken::TimeLeaps,
-        Broken::EpochLowersTime,
-    ];
-
-    /// The variant of that name (`LeaseFromApply`), for the command line.
-    pub fn named(name: &str) -> Option<Broken> {
-        Broken::ALL.into_iter().find(|broken| broken.to_string() == name)
-    }
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 /// The rules in force: all, or all but one.

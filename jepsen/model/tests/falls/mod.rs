@@ -25,11 +25,11 @@ pub fn falls(broken: Broken, property: &'static str, sizes: Sizes) {
         }
         states = checker.unique_state_count();
     }
-    panic!("without {broken} \"{property}\" holds in all {states} states: {sizes:?}");
+    panic!("without {broken:?} \"{property}\" holds in all {states} states: {sizes:?}");
 }
 
 fn print(broken: Broken, property: &str, steps: Vec<Action>) {
-    println!("without {broken}: \"{property}\" falls in {} steps", steps.len());
+    println!("without {broken:?}: \"{property}\" falls in {} steps", steps.len());
     for step in steps {
         println!("  {step:?}");
     }
