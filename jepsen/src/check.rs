@@ -38,8 +38,7 @@ mod tests {
     use std::fs;
 
     use reveille_check::history::{
-        Answered, Claim, Clock, Coverage, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Part, Policies,
-        Standing, Writer,
+        Answered, Claim, Ended, Event, FORMAT, Fate, Fence, Header, Mail, Part, Standing, Writer,
     };
 
     use super::*;
@@ -48,24 +47,13 @@ mod tests {
         Header {
             format: FORMAT,
             seed: 7,
-            command: "reveille-jepsen run --seed 7".to_owned(),
-            commit: "0000000".to_owned(),
-            clock: Clock::Wall,
-            began_unix_ms: 0,
             nodes: vec!["n1".to_owned()],
-            in_doubt: InDoubt::Hold,
             lease_ms: 4_000,
             margin_ms: 1_000,
             sessions: 8,
             claim_cap: 4_096,
-            clock_error_ms: 0,
-            late_ms: 0,
             drain_within_ms: 1_000,
-            led_within_ms: None,
-            start_bound_ms: None,
-            policies: Policies::default(),
-            asks: Vec::new(),
-            coverage: Coverage::default(),
+            ..Header::default()
         }
     }
 
@@ -99,13 +87,7 @@ mod tests {
                 repeated_headers: Vec::new(),
             })
         }));
-        events.push(Event::Standing(Standing {
-            run,
-            recipient,
-            number: None,
-            state: Fate::Sent,
-            cause: String::new(),
-        }));
+        events.push(Event::Standing(Standing { run, recipient, number: None, state: Fate::Sent }));
         let history = folder.join("history.jsonl");
         let mut writer = Writer::begin(fs::File::create(&history).unwrap(), &header()).unwrap();
         events.iter().for_each(|event| writer.event(event).unwrap());

@@ -6,8 +6,6 @@
 //! but with `--append` it goes on, to count how many of all seeds fail.
 
 mod injected_bugs;
-mod kept;
-mod record;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +18,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use reveille_harness::Report;
 use reveille_simulation::injected_bugs::VARIABLE;
-use reveille_simulation::{Options, Verdict, run};
-use serde::{Deserialize, Serialize};
+use reveille_simulation::{Options, SeedReport, run};
+use serde_json::json;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use self::record::Summary;
-use crate::run::commit;
+use crate::run::{append, commit};
 
+/// Seeds that ever failed, replayed forever. One a line: seed, minutes, heartbeat in milliseconds, the commit on which it
+/// failed, and why.
+const KEPT: &str = include_str!("../simulation/seeds.txt");
 /// The heartbeat of the product, in milliseconds (`raft/src/options.rs`). Every third seed has it: several leaders may
 /// follow one another within one lease, as in production.
 const SHIPPED_HEARTBEAT_MS: u64 = 50;
@@ -42,7 +42,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Seeds, such as 0..200 (without 200), or one
-    #[arg(long, value_name = "A..B", required_unless_present_any = ["kept", "sum"])]
+    #[arg(long, value_name = "A..B", required_unless_present = "kept")]
     pub seeds: Option<Seeds>,
     /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
     #[arg(long)]
@@ -58,12 +58,6 @@ pub struct Args {
     /// as the product has it; 250 for the others]
     #[arg(long, value_parser = clap::value_parser!(u64).range(20..=1_000))]
     pub heartbeat_ms: Option<u64>,
-    /// Seeds at the same time; as many as there are processors where nothing is said
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub jobs: Option<u64>,
-    /// Breaks nothing
-    #[arg(long)]
-    pub calm: bool,
     /// Writes the whole trace there; for one seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -73,9 +67,6 @@ pub struct Args {
     /// Does not stop at a seed that fails, and appends the last line to this file (docs/reliability/simulations.jsonl)
     #[arg(long, value_name = "FILE", conflicts_with = "inject")]
     pub append: Option<PathBuf>,
-    /// Runs nothing: sums up what --append wrote
-    #[arg(long, value_name = "FILE", exclusive = true)]
-    pub sum: Option<PathBuf>,
     /// Runs the seed in this very process, with its files in this folder
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
@@ -108,22 +99,8 @@ impl fmt::Display for Seeds {
     }
 }
 
-/// What one seed says, on one line.
-#[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    seed: u64,
-    hash: String,
-    events: u64,
-    virtual_seconds: f64,
-    /// Processor time of the process.
-    cpu_seconds: f64,
-    violations: Vec<String>,
-    figures: BTreeMap<String, u64>,
-    faults: BTreeMap<String, u64>,
-}
-
-/// One seed in this process, which does nothing else: call it before anything was drawn.
-pub fn alone(args: &Args, folder: &Path) -> ExitCode {
+/// Runs one seed in this process, which must not have drawn anything random before.
+pub fn run_here(args: &Args, folder: &Path) -> ExitCode {
     match simulate(args, folder) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -140,44 +117,28 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         seed: job.seed,
         minutes: args.minutes,
         heartbeat_ms: job.heartbeat_ms,
-        faults: !args.calm,
         folder: folder.to_owned(),
         history: args.history.clone(),
-        command: repeat(args, job),
+        command: repeat(job),
         commit: if args.history.is_some() { commit() } else { String::new() },
     };
     let file = args.trace.as_ref().map(|path| -> Result<Box<dyn std::io::Write + Send>> {
         let file = std::fs::File::create(path).with_context(|| format!("{}", path.display()))?;
         Ok(Box::new(std::io::BufWriter::new(file)))
     });
-    // The thread of a process that has done something already has drawn something already.
-    let report = std::thread::scope(|scope| {
+    // A thread of its own: this one has drawn random numbers already.
+    let mut report = std::thread::scope(|scope| {
         let file = file.transpose()?;
         let seed = std::thread::Builder::new().name("seed".into()).spawn_scoped(scope, || run(options, file))?;
         seed.join().map_err(|_| anyhow::anyhow!("the simulation panicked"))?
     })?;
-    let (verdict, mut violations) = match report.verdict {
-        Ok(verdict) => (verdict.clone(), verdict.violations),
-        Err(error) => (Verdict::default(), vec![format!("the run did not come to its end: {error:#}")]),
-    };
-    violations.dedup();
-    let valid = violations.is_empty();
+    let valid = report.violations.is_empty();
     if !valid {
         let skipped = report.lines.len().saturating_sub(LINES_SHOWN);
         report.lines.iter().skip(skipped).for_each(|line| eprintln!("{line}"));
     }
-    let faults = verdict.faults.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-    let line = Line {
-        seed: report.seed,
-        hash: report.hash,
-        events: report.events,
-        virtual_seconds: report.passed.as_secs_f64(),
-        cpu_seconds: cpu_seconds(),
-        violations,
-        figures: verdict.figures.iter().map(|(name, figure)| ((*name).to_owned(), *figure)).collect(),
-        faults,
-    };
-    println!("{}", serde_json::to_string(&line).context("the report")?);
+    report.cpu_seconds = cpu_seconds();
+    println!("{}", serde_json::to_string(&report).context("the report")?);
     Ok(valid)
 }
 
@@ -192,14 +153,11 @@ fn heartbeat_of(seed: u64) -> u64 {
     if seed.is_multiple_of(3) { SHIPPED_HEARTBEAT_MS } else { SLOW_HEARTBEAT_MS }
 }
 
-/// The command that does the same again, with everything written down.
-fn repeat(args: &Args, Job { seed, minutes, heartbeat_ms }: Job) -> String {
+/// The command that repeats a seed, with its trace and its history written to files.
+fn repeat(Job { seed, minutes, heartbeat_ms }: Job) -> String {
     let mut command = format!("reveille-jepsen simulate --seeds {seed} --minutes {minutes}");
     if heartbeat_ms != heartbeat_of(seed) {
         command += &format!(" --heartbeat-ms {heartbeat_ms}");
-    }
-    if args.calm {
-        command += " --calm";
     }
     command + &format!(" --trace seed-{seed}.trace --history seed-{seed}.jsonl")
 }
@@ -214,33 +172,26 @@ struct Job {
 
 /// All seeds, each in a process of its own.
 pub async fn run_all(args: &Args) -> Result<Report> {
-    if let Some(file) = &args.sum {
-        return record::sum(file);
-    }
     if let Some(bugs) = &args.inject {
         return injected_bugs::run(args, bugs).await;
     }
-    let mut jobs: Vec<Job> = Vec::new();
-    if args.kept {
-        jobs.extend(kept::all()?);
-    }
+    let mut jobs = if args.kept { kept()? } else { Vec::new() };
     jobs.extend(args.jobs_of_seeds());
     if (args.trace.is_some() || args.history.is_some()) && jobs.len() != 1 {
         bail!("--trace and --history write down one seed: give --seeds N");
     }
     let begun = Instant::now();
-    let (mut lines, mut failed, mut took_all) = (Vec::new(), Vec::new(), Duration::ZERO);
-    let mut several = Several::new(args, jobs);
-    while let Some((job, line, took)) = several.next().await? {
-        took_all += took;
-        match line {
-            Ok(line) => {
-                if !line.violations.is_empty() {
+    let (mut reports, mut failed) = (Vec::new(), Vec::new());
+    let mut seeds = RunningSeeds::new(args, jobs);
+    while let Some((job, report)) = seeds.next().await? {
+        match report {
+            Ok(report) => {
+                if !report.violations.is_empty() {
                     eprintln!("seed {} fails:", job.seed);
-                    line.violations.iter().for_each(|violation| eprintln!("  {violation}"));
+                    report.violations.iter().for_each(|violation| eprintln!("  {violation}"));
                     failed.push(job);
                 }
-                lines.push((job, line));
+                reports.push((job, report));
             }
             Err(error) => {
                 eprintln!("seed {} gave no verdict: {error:#}", job.seed);
@@ -248,20 +199,65 @@ pub async fn run_all(args: &Args) -> Result<Report> {
             }
         }
         if failed.last() == Some(&job) {
-            eprintln!("repeat it with: {}", repeat(args, job));
+            eprintln!("repeat it with: {}", repeat(job));
             if args.append.is_none() {
-                several.stop();
+                seeds.stop();
             }
         }
-        if lines.len().is_multiple_of(20) {
-            eprintln!("{} seeds, {:.2} a second", lines.len(), lines.len() as f64 / begun.elapsed().as_secs_f64());
+    }
+    reports.sort_by_key(|(job, _)| (job.seed, job.minutes, job.heartbeat_ms));
+    failed.sort_by_key(|job| job.seed);
+    summary(args, reports, failed, begun.elapsed())
+}
+
+/// The last line, which `--append` also writes to a file.
+fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took: Duration) -> Result<Report> {
+    let virtual_seconds: f64 = reports.iter().map(|(_, report)| report.virtual_seconds).sum();
+    let cpu_seconds: f64 = reports.iter().map(|(_, report)| report.cpu_seconds).sum();
+    let hashes: String = reports.iter().map(|(_, report)| report.hash.as_str()).collect();
+    let seeds = reports.len();
+    let [mut figures, mut faults] = [const { BTreeMap::<String, u64>::new() }; 2];
+    for (_, report) in reports {
+        for (sums, counts) in [(&mut figures, report.figures), (&mut faults, report.faults)] {
+            counts.into_iter().for_each(|(name, count)| *sums.entry(name).or_default() += count);
         }
     }
-    lines.sort_by_key(|(job, _)| (job.seed, job.minutes, job.heartbeat_ms));
-    failed.sort_by_key(|job| job.seed);
-    let mut summary = Summary::of(args, lines, failed.iter().map(|job| job.seed).collect(), took_all);
-    summary.seconds = begun.elapsed().as_secs_f64();
-    summary.report(args.append.as_deref())
+    let line = json!({
+        "valid": failed.is_empty(),
+        "commit": commit(),
+        "range": args.seeds.map(|seeds| seeds.to_string()),
+        "minutes": args.minutes,
+        "heartbeat_ms": args.heartbeat_ms,
+        "seeds": seeds,
+        "failed": failed.iter().map(|job| job.seed).collect::<Vec<u64>>(),
+        "virtual_hours": virtual_seconds / 3_600.0,
+        "seconds": took.as_secs_f64(),
+        "cpu_seconds": cpu_seconds,
+        "times_cpu": virtual_seconds / cpu_seconds.max(0.001),
+        // Over the hashes of all seeds, in their order.
+        "hash": reveille_simulation::short_hash(&hashes),
+        "figures": figures,
+        "faults": faults,
+    });
+    let report = Report::new(&line, failed.is_empty())?;
+    if let Some(file) = &args.append {
+        append(file, &report.line)?;
+    }
+    Ok(report)
+}
+
+/// The seeds that ever failed.
+fn kept() -> Result<Vec<Job>> {
+    let lines = KEPT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| kept_seed(line).with_context(|| format!("the kept seed '{line}'"))).collect()
+}
+
+fn kept_seed(line: &str) -> Option<Job> {
+    let mut words = line.split_whitespace();
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let job = Job { seed: number()?, minutes: number()?, heartbeat_ms: number()? };
+    // A commit and a reason, for the reader.
+    (words.count() >= 2).then_some(job)
 }
 
 impl Args {
@@ -270,56 +266,44 @@ impl Args {
         let seeds = self.seeds.map_or(0..0, |seeds| seeds.from..seeds.to);
         seeds.map(move |seed| Job { seed, minutes, heartbeat_ms: heartbeat_ms.unwrap_or(heartbeat_of(seed)) })
     }
-
-    fn at_a_time(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.map_or_else(processors, |jobs| jobs as usize)
-    }
 }
 
-/// Jobs that are done some at the same time.
-struct Several<'a> {
+/// Seeds of which some run at the same time: as many as there are processors.
+struct RunningSeeds<'a> {
     args: &'a Args,
-    /// The bug that they have.
+    /// The bug that is injected.
     bug: Option<String>,
     waiting: std::vec::IntoIter<Job>,
-    running: JoinSet<(Job, Duration, Result<Line>)>,
+    running: JoinSet<(Job, Result<SeedReport>)>,
 }
 
-impl<'a> Several<'a> {
-    fn new(args: &'a Args, jobs: Vec<Job>) -> Several<'a> {
-        Several { args, bug: None, waiting: jobs.into_iter(), running: JoinSet::new() }
+impl<'a> RunningSeeds<'a> {
+    fn new(args: &'a Args, jobs: Vec<Job>) -> RunningSeeds<'a> {
+        RunningSeeds { args, bug: None, waiting: jobs.into_iter(), running: JoinSet::new() }
     }
 
-    /// Begins no further one.
+    /// Starts no further seed.
     fn stop(&mut self) {
         self.waiting = Vec::new().into_iter();
     }
 
-    /// The next one that is done, and how long it took; none when all are.
-    async fn next(&mut self) -> Result<Option<(Job, Result<Line>, Duration)>> {
-        while self.running.len() < self.args.at_a_time() {
+    /// The next seed that has ended; `None` when all have.
+    async fn next(&mut self) -> Result<Option<(Job, Result<SeedReport>)>> {
+        while self.running.len() < std::thread::available_parallelism().map_or(1, usize::from) {
             let Some(job) = self.waiting.next() else { break };
             let (args, bug) = (self.args.clone(), self.bug.clone());
-            self.running.spawn(async move {
-                let started = Instant::now();
-                let line = child(&args, job, bug.as_deref()).await;
-                (job, started.elapsed(), line)
-            });
+            self.running.spawn(async move { (job, child(&args, job, bug.as_deref()).await) });
         }
-        let Some(ended) = self.running.join_next().await else { return Ok(None) };
-        let (job, took, line) = ended.context("a seed")?;
-        Ok(Some((job, line, took)))
+        self.running.join_next().await.transpose().context("a seed")
     }
 }
 
 /// Runs one seed in a process and reads its line.
-async fn child(args: &Args, job: Job, bug: Option<&str>) -> Result<Line> {
+async fn child(args: &Args, job: Job, bug: Option<&str>) -> Result<SeedReport> {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).context("a folder")?;
     let mut command = Command::new(std::env::current_exe().context("this binary")?);
     command.args(["simulate", "--seeds", &job.seed.to_string(), "--folder"]).arg(folder.path());
     command.args(["--minutes", &job.minutes.to_string(), "--heartbeat-ms", &job.heartbeat_ms.to_string()]);
-    command.args(args.calm.then_some("--calm"));
     for (name, file) in [("--trace", &args.trace), ("--history", &args.history)] {
         if let Some(file) = file {
             command.arg(name).arg(file);
@@ -355,5 +339,12 @@ mod tests {
     fn every_third_seed_has_shipped_heartbeat() {
         let heartbeats: Vec<u64> = (9..15).map(heartbeat_of).collect();
         assert_eq!(heartbeats, [50, 250, 250, 50, 250, 250]);
+    }
+    #[test]
+    fn every_kept_seed_can_be_read() {
+        let kept = kept().expect("seeds");
+        assert!(kept.iter().all(|job| job.minutes >= 4 && job.heartbeat_ms >= 20), "{kept:?}");
+        assert_eq!(kept_seed("7 20 250 abc123 it lost one"), Some(Job { seed: 7, minutes: 20, heartbeat_ms: 250 }));
+        assert_eq!(kept_seed("7 20 250"), None, "the reason is missing");
     }
 }

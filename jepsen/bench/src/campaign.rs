@@ -11,13 +11,15 @@ use reveille_harness::load;
 use reveille_harness::measure::{resident_mb, rounded, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::arrivals::Arrivals;
-use crate::flow::{Flow, KillCost};
-use crate::{Counter, SEED, yardstick};
+use crate::flow::Flow;
+use crate::{Counter, SEED, SESSIONS, yardstick};
 
 const SCHEDULE: &str = "bench";
+/// Bytes of each email's text.
+const BODY_BYTES: u32 = 2_048;
 /// From the create to the due instant.
 const AHEAD: Duration = Duration::from_secs(3);
 /// The slowest rate that is waited for, and what is added to it.
@@ -39,49 +41,12 @@ pub struct Args {
     /// Recipients of the run; the sink keeps a byte for each
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=67_000_000))]
     pub recipients: u32,
-    /// Nodes in the cluster
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
-    pub nodes: u8,
-    /// Sessions to the sink, on each node
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub sessions: u32,
-    /// Bytes of each email's text
-    #[arg(long, default_value_t = 2_048, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=262_144))]
-    pub body_bytes: u32,
     /// `kill -9` the leader when a third is sent, start it again after 5 s, and report what that cost
     #[arg(long)]
     pub kill_leader: bool,
     /// Also measure Postfix' `smtp-source` into its `smtp-sink`, before and after, with the sessions of one node
     #[arg(long)]
     pub compare: bool,
-}
-
-#[derive(Serialize)]
-struct Figures {
-    recipients: u32,
-    nodes: u8,
-    body_bytes: u32,
-    /// To write the audience on every node, and to seal it.
-    generate_seconds: f64,
-    /// From the due instant to the last accept.
-    seconds: f64,
-    /// Accepts a second without the first two seconds; null for a shorter run.
-    rate: Option<f64>,
-    /// By `smtp-source` into `smtp-sink`: the mean of before and after, and the rate relative to it.
-    smtp_source_rate: Option<f64>,
-    ratio: Option<f64>,
-    arrived: u64,
-    duplicates: u64,
-    missing: u64,
-    unexplained: u64,
-    in_doubt: u64,
-    /// With `--kill-leader`.
-    kill: Option<KillCost>,
-    /// From just before the due instant to the last email.
-    cpu_seconds: BTreeMap<String, f64>,
-    /// Of each node, at the end.
-    rss_mb: BTreeMap<String, f64>,
-    verified: bool,
 }
 
 /// The sink's accepts.
@@ -100,15 +65,14 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         counts.flow.note(accept.accept_unix_us);
         counts.arrivals.note(&accept.recipient);
     })?;
-    let mut cluster = Cluster::start(start, args.nodes, Needs::default()).await?;
-    cluster.admin().add_relay(sink.address(), args.sessions).await?;
+    let mut cluster = Cluster::start(start, 3, Needs::default()).await?;
+    cluster.admin().add_relay(sink.address(), SESSIONS).await?;
     let begun = Instant::now();
-    let generated = cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]);
-    reporting(&format!("the audience of {emails} recipients"), generated).await?;
+    cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
     eprintln!("{emails} recipients are sealed, in {generate_seconds:.1} s");
     let due = SystemTime::now() + AHEAD;
-    cluster.admin().create(body(due, args.body_bytes)).await?;
+    cluster.admin().create(body(due, BODY_BYTES)).await?;
     let before = cluster.cpu_seconds()?;
     let ended = wait_for_end(&mut cluster, args, due).await?;
     let used = cluster.cpu_seconds()?.into_iter().map(|(name, after)| {
@@ -116,7 +80,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         let used = after - before.get(&name).filter(|before| **before <= after).unwrap_or(&0.0);
         (name, rounded(used))
     });
-    let cpu_seconds = used.collect();
+    let cpu_seconds: BTreeMap<String, f64> = used.collect();
     let rss_mb = cluster.of_each(resident_mb)?;
     tokio::time::sleep(QUIET_AFTER).await;
     let doubts = match ended.last.in_doubt {
@@ -132,25 +96,30 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let in_doubt_missing = doubts.iter().filter(|address| !arrivals.has(address)).count() as u64;
     let missing = arrivals.missing().saturating_sub(in_doubt_missing);
     let valid = missing == 0 && arrivals.duplicates() == 0 && arrivals.unexpected == 0;
-    let figures = Figures {
-        recipients: args.recipients,
-        nodes: args.nodes,
-        body_bytes: args.body_bytes,
-        generate_seconds: rounded(generate_seconds),
-        seconds: rounded(flow.last_us().unwrap_or(0).saturating_sub(unix_us(due) as u64) as f64 / 1e6),
-        rate: rate.map(rounded),
-        smtp_source_rate,
-        ratio: rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
-        arrived: arrivals.arrived(),
-        duplicates: arrivals.duplicates(),
-        missing,
-        unexplained: arrivals.unexpected,
-        in_doubt: ended.last.in_doubt.into(),
-        kill: ended.killed_us.and_then(|killed_us| flow.cost_of_kill(killed_us)),
-        cpu_seconds,
-        rss_mb,
-        verified: valid,
-    };
+    let figures = json!({
+        "recipients": args.recipients,
+        // To write the audience on every node, and to seal it.
+        "generate_seconds": rounded(generate_seconds),
+        // From the due instant to the last accept.
+        "seconds": rounded(flow.last_us().unwrap_or(0).saturating_sub(unix_us(due) as u64) as f64 / 1e6),
+        // Accepts a second without the first two seconds; null for a shorter run.
+        "rate": rate.map(rounded),
+        // By `smtp-source` into `smtp-sink`: the mean of before and after, and the rate relative to it.
+        "smtp_source_rate": smtp_source_rate,
+        "ratio": rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
+        "arrived": arrivals.arrived(),
+        "duplicates": arrivals.duplicates(),
+        "missing": missing,
+        "unexplained": arrivals.unexpected,
+        "in_doubt": ended.last.in_doubt,
+        // With `--kill-leader`: the emails that were not sent in the ten seconds after the kill, by the rate before it.
+        "lost_seconds": ended.killed_us.and_then(|killed_us| flow.lost_seconds(killed_us)),
+        // From just before the due instant to the last email.
+        "cpu_seconds": cpu_seconds,
+        // Of each node, at the end.
+        "rss_mb": rss_mb,
+        "valid": valid,
+    });
     Report::new(&figures, valid)
 }
 
@@ -216,24 +185,11 @@ fn progress(counts: &RunCounts, sent_before: u32, since: Duration) -> String {
     format!("{sent} sent, {rate:.0} a second; {pending} pending, {claimed} claimed, {in_doubt} in doubt")
 }
 
-/// Reports from time to time that it waits.
-async fn reporting<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let (begun, mut work) = (Instant::now(), std::pin::pin!(work));
-    loop {
-        match tokio::time::timeout(REPORT_EVERY, &mut work).await {
-            Ok(done) => return done,
-            Err(_) => eprintln!("waiting for {what}, for {} s", begun.elapsed().as_secs()),
-        }
-    }
-}
-
 async fn postfix_rate(args: &Args) -> Result<Option<f64>> {
     if !args.compare {
         return Ok(None);
     }
-    let (sessions, bytes) = (args.sessions, args.body_bytes);
-    let measured = tokio::task::spawn_blocking(move || yardstick::measure(sessions, bytes));
-    let rate = reporting("smtp-source into smtp-sink", measured).await??;
+    let rate = tokio::task::spawn_blocking(|| yardstick::measure(SESSIONS, BODY_BYTES)).await??;
     eprintln!("smtp-source into smtp-sink: {rate:.0} emails a second");
     Ok(Some(rate))
 }

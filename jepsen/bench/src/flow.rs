@@ -1,7 +1,6 @@
 //! Rates of emails, by the instants of their accepts. It takes four bytes a millisecond, whatever the number of emails.
 
 use reveille_harness::measure::rounded;
-use serde::Serialize;
 
 /// The start of a run that a rate excludes.
 const WARM_UP_MS: usize = 2_000;
@@ -14,15 +13,6 @@ const AFTER_MS: usize = 10_000;
 pub struct Flow {
     start_us: u64,
     per_ms: Vec<u32>,
-}
-
-/// What a kill cost, in the ten seconds after it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct KillCost {
-    /// Emails that are missing, divided by the rate of the five seconds before the kill.
-    pub lost_seconds: f64,
-    /// The longest interval without an accept.
-    pub silent_seconds: f64,
 }
 
 impl Flow {
@@ -52,24 +42,17 @@ impl Flow {
         Some(sum(counted) as f64 * 1e3 / counted.len() as f64)
     }
 
-    /// What a kill cost. `None` if the run began less than five seconds before it, or ended within ten seconds after it.
-    pub fn cost_of_kill(&self, killed_us: u64) -> Option<KillCost> {
+    /// How many seconds of sending a kill cost: the emails that are missing in the ten seconds after it, divided by the rate
+    /// of the five seconds before it. `None` if the run began or ended within these.
+    pub fn lost_seconds(&self, killed_us: u64) -> Option<f64> {
         let killed = self.at(killed_us);
         let from = killed.checked_sub(BEFORE_MS)?;
-        let before = self.per_ms.get(from..killed)?;
-        let after = self.per_ms.get(killed..killed + AFTER_MS)?;
+        let (before, after) = (self.per_ms.get(from..killed)?, self.per_ms.get(killed..killed + AFTER_MS)?);
         let rate = sum(before) as f64 / BEFORE_MS as f64;
         // Any accept until then counts: a single millisecond without an accept proves nothing.
-        let begun = self.per_ms[..=from].iter().any(|accepts| *accepts > 0);
-        if !begun || rate == 0.0 {
-            return None;
-        }
+        let has_begun = self.per_ms[..=from].iter().any(|accepts| *accepts > 0);
         let missing = rate * AFTER_MS as f64 - sum(after) as f64;
-        let silent = after.split(|accepts| *accepts > 0).map(<[u32]>::len).max().unwrap_or(0);
-        Some(KillCost {
-            lost_seconds: rounded((missing / rate / 1e3).max(0.0)),
-            silent_seconds: rounded(silent as f64 / 1e3),
-        })
+        (has_begun && rate > 0.0).then(|| rounded((missing / rate / 1e3).max(0.0)))
     }
 
     /// Accepts before the millisecond of this instant; microseconds.
@@ -117,14 +100,12 @@ mod tests {
     #[test]
     fn kill_costs_emails_that_were_not_sent() {
         let kill = 7_000 + 10_000_000;
-        let cost = flow(30_000, 10_001..12_001).cost_of_kill(kill);
-        assert_eq!(cost, Some(KillCost { lost_seconds: 2.0, silent_seconds: 2.0 }));
+        assert_eq!(flow(30_000, 10_001..12_001).lost_seconds(kill), Some(2.0));
         let steady = flow(30_000, 0..0);
-        assert_eq!(steady.cost_of_kill(kill), Some(KillCost { lost_seconds: 0.0, silent_seconds: 0.0 }));
-        assert_eq!(steady.cost_of_kill(25_000_000), None, "ended too early");
-        assert_eq!(steady.cost_of_kill(1_000_000), None, "began too late");
+        assert_eq!(steady.lost_seconds(kill), Some(0.0));
+        assert_eq!(steady.lost_seconds(25_000_000), None, "ended too early");
+        assert_eq!(steady.lost_seconds(1_000_000), None, "began too late");
         // The millisecond five seconds before the kill is empty, as many are at 10,000 emails a second.
-        let silent = flow(30_000, 5_000..5_001).cost_of_kill(kill).map(|cost| cost.silent_seconds);
-        assert_eq!(silent, Some(0.0));
+        assert_eq!(flow(30_000, 5_000..5_001).lost_seconds(kill), Some(0.0));
     }
 }

@@ -14,8 +14,10 @@ mod yardstick;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
-use reveille_sink::{Accepted, Sink, SinkOptions, Watcher};
+use reveille_sink::{Accepted, DotAnswer, DotWatcher, Sink, SinkOptions};
 
+/// Sessions to the sink, on each node.
+const SESSIONS: u32 = 32;
 /// The seed of generated audiences.
 const SEED: u64 = 1;
 
@@ -27,9 +29,13 @@ impl<T: Send + 'static> Counter<T> {
     fn start(counts: T, note: impl Fn(&mut T, &Accepted) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
         let counts = Arc::new(Mutex::new(counts));
         let counter = Counter(Arc::clone(&counts));
-        let watcher =
-            Watcher::new(move |accept| note(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), accept));
-        let options = SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() };
+        let dots = DotWatcher::new(move |accept, answer| {
+            // The answer of a killed node's email may be lost; the email counts.
+            if matches!(answer, DotAnswer::Accepted | DotAnswer::AcceptedUntold) {
+                note(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), accept);
+            }
+        });
+        let options = SinkOptions { dots: Some(dots), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() };
         Ok((counter, Sink::start(options)?))
     }
 

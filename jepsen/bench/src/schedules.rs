@@ -11,11 +11,16 @@ use anyhow::{Context, Result, ensure};
 use reveille_harness::load::{self, A_YEAR, CreateMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs, http};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::Counter;
 use crate::arrivals::Arrivals;
 
+const NODES: u8 = 3;
+/// Clients that create schedules at the same time.
+const CLIENTS: u32 = 64;
+/// Sessions to the sink, on each node.
+const SESSIONS: u32 = 100;
 /// Creates are over at least so long before the due instant.
 const QUIET_BEFORE: Duration = Duration::from_secs(5);
 /// The slowest rate that is waited for after the due instant, and what is added to it.
@@ -38,58 +43,9 @@ pub struct Args {
     /// Schedules that are due in the same second
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub schedules: u64,
-    /// Nodes in the cluster
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
-    pub nodes: u8,
-    /// Recipients of each schedule
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub recipients: u32,
     /// Further schedules that are due in a year; the creates of these are measured, and the idle cost, before and after
     #[arg(long, default_value_t = 0, value_name = "SCHEDULES", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     pub kept: u64,
-    /// Concurrent clients that create schedules
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    pub clients: u32,
-    /// Sessions to the sink, on each node
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub sessions: u32,
-}
-
-#[derive(Serialize)]
-struct Figures {
-    schedules: u64,
-    recipients: u32,
-    kept: u64,
-    create_per_second: f64,
-    create_ms: Percentiles,
-    /// By the average of the nodes: each of them syncs each create.
-    creates_per_fsync: f64,
-    /// Without schedules and with the kept ones; null without `--kept`.
-    idle: Option<[Idle; 2]>,
-    arrived: u64,
-    duplicates: u64,
-    missing: u64,
-    unexplained: u64,
-    early: u64,
-    lateness_ms: Percentiles,
-    /// From just before the due instant until the last email.
-    cpu_seconds: BTreeMap<String, f64>,
-    valid: bool,
-}
-
-#[derive(Serialize)]
-struct Percentiles {
-    min: Option<f64>,
-    p50: Option<f64>,
-    p99: Option<f64>,
-    max: Option<f64>,
-}
-
-/// The cost of each node while nothing is due.
-#[derive(Serialize)]
-struct Idle {
-    cpu_percent_of_a_core: BTreeMap<String, f64>,
-    rss_mb: BTreeMap<String, f64>,
 }
 
 /// The emails that came, and their lateness in microseconds.
@@ -101,24 +57,21 @@ struct Counts {
 
 /// Runs it.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    let recipients = args.recipients;
-    let names = (0..args.schedules).map(|number| format!("due-{number}"));
-    let addresses = names.flat_map(|name| (0..recipients).map(move |number| load::address(&name, number)));
+    let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
     let counts = Counts { arrivals: Arrivals::of(addresses), due_us: 0, late_us: Vec::new() };
     let (counter, sink) = Counter::start(counts, |counts, accept| {
         counts.arrivals.note(&accept.recipient);
         counts.late_us.push(accept.accept_unix_us as i64 - counts.due_us);
     })?;
-    let cluster = Cluster::start(start, args.nodes, Needs::default()).await?;
-    cluster.admin().add_relay(sink.address(), args.sessions).await?;
+    let cluster = Cluster::start(start, NODES, Needs::default()).await?;
+    cluster.admin().add_relay(sink.address(), SESSIONS).await?;
 
     let empty = idle_if(&cluster, args.kept > 0).await?;
     let syncs_before = syncs(&cluster).await?;
     let later = SystemTime::now() + A_YEAR;
     let body = move |number| load::once_to(format!("kept-{number}"), later, 1);
-    let kept =
-        load::create(cluster.admin(), args.clients, args.kept.max(KEPT_MIN), "schedules due in a year", body).await?;
-    let syncs = (syncs(&cluster).await? - syncs_before) / u64::from(args.nodes);
+    let kept = load::create(cluster.admin(), CLIENTS, args.kept.max(KEPT_MIN), "schedules due in a year", body).await?;
+    let syncs = (syncs(&cluster).await? - syncs_before) / u64::from(NODES);
     eprintln!("{} schedules due in a year, {:.0} a second", kept.count(), kept.rate());
     let full = idle_if(&cluster, args.kept > 0).await?;
 
@@ -126,7 +79,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     counter.read().due_us = unix_us(due);
     tokio::time::sleep((due - Duration::from_secs(1)).duration_since(SystemTime::now()).unwrap_or_default()).await;
     let before = cluster.cpu_seconds()?;
-    let emails = args.schedules * u64::from(recipients);
+    let emails = args.schedules;
     let until = Instant::now() + WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);
     while sink.accepted_count() < emails && Instant::now() < until {
         tokio::time::sleep(POLL_EVERY).await;
@@ -135,53 +88,54 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         let used = after - before.get(&name).copied().unwrap_or(0.0);
         (name, rounded(used))
     });
-    let cpu_seconds = cpu_seconds.collect();
+    let cpu_seconds: BTreeMap<String, f64> = cpu_seconds.collect();
     tokio::time::sleep(QUIET_AFTER).await;
 
     let mut counts = counter.read();
     counts.late_us.sort_unstable();
     let early = counts.late_us.iter().filter(|late_us| **late_us < 0).count() as u64;
     let arrivals = &counts.arrivals;
-    let figures = Figures {
-        schedules: args.schedules,
-        recipients,
-        kept: args.kept,
-        create_per_second: rounded(kept.rate()),
-        create_ms: Percentiles::of(&kept.latencies_us),
-        creates_per_fsync: rounded(kept.count() as f64 / syncs.max(1) as f64),
-        idle: empty.zip(full).map(|(empty, full)| [empty, full]),
-        arrived: arrivals.arrived(),
-        duplicates: arrivals.duplicates(),
-        missing: arrivals.missing(),
-        unexplained: arrivals.unexpected,
-        early,
-        lateness_ms: Percentiles::of(&counts.late_us),
-        cpu_seconds,
-        valid: arrivals.is_exact() && early == 0,
-    };
-    Report::new(&figures, figures.valid)
+    let valid = arrivals.is_exact() && early == 0;
+    let figures = json!({
+        "schedules": args.schedules,
+        "kept": args.kept,
+        "create_per_second": rounded(kept.rate()),
+        "create_ms": percentiles(&kept.latencies_us),
+        // By the average of the nodes: each of them syncs each create.
+        "creates_per_fsync": rounded(kept.count() as f64 / syncs.max(1) as f64),
+        // Without schedules and with the kept ones; null without `--kept`.
+        "idle": empty.zip(full).map(|(empty, full)| [empty, full]),
+        "arrived": arrivals.arrived(),
+        "duplicates": arrivals.duplicates(),
+        "missing": arrivals.missing(),
+        "unexplained": arrivals.unexpected,
+        "early": early,
+        "lateness_ms": percentiles(&counts.late_us),
+        // From just before the due instant until the last email.
+        "cpu_seconds": cpu_seconds,
+        "valid": valid,
+    });
+    Report::new(&figures, valid)
 }
 
-impl Percentiles {
-    fn of(sorted_us: &[i64]) -> Percentiles {
-        let at = |percent| percentile(sorted_us, percent).map(in_ms);
-        Percentiles { min: at(0.0), p50: at(50.0), p99: at(99.0), max: at(100.0) }
-    }
+fn percentiles(sorted_us: &[i64]) -> Value {
+    let at = |percent| percentile(sorted_us, percent).map(in_ms);
+    json!({"min": at(0.0), "p50": at(50.0), "p99": at(99.0), "max": at(100.0)})
 }
 
 /// Creates the schedules that are due together; returns their instant, a whole second.
 async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -> Result<SystemTime> {
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
     let due = whole_second(SystemTime::now() + ahead);
-    let recipients = args.recipients;
-    let body = move |number| load::once_to(format!("due-{number}"), due, recipients);
-    load::create(cluster.admin(), args.clients, args.schedules, "schedules due together", body).await?;
+    let body = move |number| load::once_to(format!("due-{number}"), due, 1);
+    load::create(cluster.admin(), CLIENTS, args.schedules, "schedules due together", body).await?;
     let left = due.duration_since(SystemTime::now()).unwrap_or_default();
     ensure!(left >= QUIET_BEFORE, "the creates slowed down too much; choose fewer --schedules or a quieter machine");
     Ok(due)
 }
 
-async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Idle>> {
+/// The cost of each node while nothing is due.
+async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Value>> {
     if !wanted {
         return Ok(None);
     }
@@ -194,7 +148,8 @@ async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Idle>> {
         let used = after - before.get(&name).copied().unwrap_or(after);
         (name, rounded(100.0 * used / took))
     });
-    Ok(Some(Idle { cpu_percent_of_a_core: percent.collect(), rss_mb: cluster.of_each(resident_mb)? }))
+    let percent: BTreeMap<String, f64> = percent.collect();
+    Ok(Some(json!({"cpu_percent_of_a_core": percent, "rss_mb": cluster.of_each(resident_mb)?})))
 }
 
 /// Over all nodes.

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::BufRead;
 
 use crate::history::{
-    Answer, Answered, Backoff, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found,
-    GatePasses, GateReading, Header, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part, PhaseName,
-    Reader, Run, Standing, StateHash, Step,
+    Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found, GatePasses,
+    GateReading, Header, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part, PhaseName, Run,
+    Standing, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -122,6 +121,13 @@ macro_rules! of_item {
 }
 of_item!(Dot, Grant, Came, Stands);
 
+/// The rows of one run, of rows that are sorted by item.
+pub fn rows_of_run<T: OfItem>(rows: &[T], run: Name) -> &[T] {
+    let from = rows.partition_point(|row| row.item().run < run);
+    let rest = rows.get(from..).unwrap_or_default();
+    rest.get(..rest.partition_point(|row| row.item().run == run)).unwrap_or_default()
+}
+
 /// The rows of one item, of rows that are sorted by item.
 pub fn rows_of<T: OfItem>(rows: &[T], item: Item) -> &[T] {
     let from = rows.partition_point(|row| row.item() < item);
@@ -141,7 +147,7 @@ pub struct Instant {
 }
 
 /// A whole history.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Book {
     /// What the run was.
     pub header: Header,
@@ -157,8 +163,6 @@ pub struct Book {
     pub standings: Vec<Stands>,
     /// Runs, by name. Of a run that was read twice the last reading counts.
     pub runs: BTreeMap<Name, Run>,
-    /// Runs whose instants had to wait, and for which run.
-    pub waited: BTreeMap<Name, Name>,
     /// Instants that were due, with the name of their audience; more than one where the model says so.
     pub due: BTreeMap<Instant, Name>,
     /// Audiences by name, each sorted.
@@ -183,8 +187,6 @@ pub struct Book {
     pub gates: Vec<GatePasses>,
     /// Gate passes of lives while they went on.
     pub readings: Vec<GateReading>,
-    /// Nodes that were given no claims since they died too often, by the instants at which that was seen.
-    pub backoffs: Vec<Backoff>,
     /// Leaderships, by their beginning.
     pub epochs: Vec<EpochStarted>,
     /// Intervals without an acting quorum, by their beginning.
@@ -214,54 +216,7 @@ pub struct Book {
 impl Book {
     /// An empty one: [`Book::note`] fills it, [`Book::close`] makes it ready to be judged.
     pub fn new(header: Header) -> Book {
-        Book {
-            header,
-            names: Names::default(),
-            dots: Vec::new(),
-            grants: Vec::new(),
-            outcomes: Vec::new(),
-            standings: Vec::new(),
-            runs: BTreeMap::new(),
-            waited: BTreeMap::new(),
-            due: BTreeMap::new(),
-            audiences: BTreeMap::new(),
-            codes: BTreeMap::new(),
-            repeated_headers: Vec::new(),
-            explained: BTreeMap::new(),
-            calls: Vec::new(),
-            resumptions: BTreeSet::new(),
-            paused: BTreeSet::new(),
-            faults: Vec::new(),
-            lives: Vec::new(),
-            gates: Vec::new(),
-            readings: Vec::new(),
-            backoffs: Vec::new(),
-            epochs: Vec::new(),
-            outages: Vec::new(),
-            overloads: Vec::new(),
-            limits: Vec::new(),
-            open_rows: Vec::new(),
-            hashes: Vec::new(),
-            found: Vec::new(),
-            clock_moves: Vec::new(),
-            faults_from_ns: None,
-            healed_ns: None,
-            drained_ns: None,
-            ended: None,
-        }
-    }
-
-    /// Reads a whole file.
-    ///
-    /// # Errors
-    /// [`Damaged`].
-    pub fn read(from: impl BufRead) -> Result<Book, Damaged> {
-        let (header, events) = Reader::begin(from)?;
-        let mut book = Book::new(header);
-        for event in events {
-            book.note(event?);
-        }
-        Ok(book.close())
+        Book { header, ..Book::default() }
     }
 
     /// Takes in an event; their order means nothing.
@@ -273,7 +228,7 @@ impl Book {
                 let item = self.item(&run, &recipient);
                 self.outcomes.push(Came { item, index, step, proposed_ns });
             }
-            Event::Standing(Standing { run, recipient, number, state, .. }) => {
+            Event::Standing(Standing { run, recipient, number, state }) => {
                 let item = self.item(&run, &recipient);
                 self.standings.push(Stands { item, number, state });
             }
@@ -282,10 +237,6 @@ impl Book {
                 self.names.keep(&run.schedule);
                 let name = self.names.keep(&run.run);
                 self.runs.insert(name, run);
-            }
-            Event::Waited(waited) => {
-                let (run, of) = (self.names.keep(&waited.run), self.names.keep(&waited.of));
-                self.waited.insert(run, of);
             }
             Event::Audience(audience) => {
                 let name = self.names.keep(&audience.name);
@@ -310,7 +261,6 @@ impl Book {
             Event::Life(life) => self.lives.push(life),
             Event::GatePasses(passes) => self.gates.push(passes),
             Event::GateReading(reading) => self.readings.push(reading),
-            Event::Backoff(backoff) => self.backoffs.push(backoff),
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
@@ -356,7 +306,6 @@ impl Book {
     }
 
     /// Sorts what was taken in.
-    #[must_use]
     pub fn close(mut self) -> Book {
         self.dots.sort_unstable_by_key(|dot| (dot.item, dot.at_ns));
         self.grants.sort_unstable_by_key(|grant| (grant.item, grant.fence));
@@ -364,7 +313,6 @@ impl Book {
         self.standings.sort_by_key(|stands| stands.item);
         self.calls.sort_by_key(|call| call.invoked_ns);
         self.faults.sort_by_key(|fault| fault.from_ns);
-        self.backoffs.sort_by_key(|backoff| backoff.at_ns);
         self.epochs.sort_by_key(|epoch| epoch.at_ns);
         self.outages.sort_by_key(|outage| outage.from_ns);
         self.clock_moves.sort_unstable();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::book::Book;
 use crate::history::{Fault, FaultKind, FaultStatus, Part};
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// What became of the faults of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -37,7 +37,7 @@ pub fn tallies(book: &Book) -> BTreeMap<FaultKind, Tally> {
             FaultStatus::Indeterminate => tally.indeterminate += 1,
         }
         let installed = fault.status == FaultStatus::Installed;
-        tally.cannot += u32::from(fault.status == FaultStatus::Skipped && fault.cannot);
+        tally.cannot += u32::from(!fault.may_have_struck() && fault.cannot);
         tally.observed += u32::from(installed && fault.observed == Some(true));
         tally.inside_data += u32::from(installed && fault.inside_data == Some(true));
     }
@@ -58,8 +58,7 @@ pub fn by_name(book: &Book) -> BTreeMap<String, u32> {
 ///
 /// A kind of fault that this machine cannot inject is reported and ignored, as long as another kind that was asked for
 /// came about. A fault that found no target makes the run invalid.
-pub fn exercised(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn exercised(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Faults, Part::Accepts]);
     let tallies = tallies(book);
     let asked = &book.header.coverage;
@@ -68,10 +67,8 @@ pub fn exercised(book: &Book) -> Verdict {
         if tally.observed >= *wanted || (tally.cannot > 0 && tally.installed + tally.indeterminate == 0) {
             continue;
         }
-        let unseen = book
-            .faults
-            .iter()
-            .any(|fault| fault.kind == *kind && fault.status != FaultStatus::Skipped && fault.observed.is_none());
+        let unseen =
+            book.faults.iter().any(|fault| fault.kind == *kind && fault.may_have_struck() && fault.observed.is_none());
         let Tally { installed, observed, skipped, cannot, indeterminate, .. } = tally;
         let told = format!(
             "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped \
@@ -81,13 +78,12 @@ pub fn exercised(book: &Book) -> Verdict {
     }
     let came_about = tallies.values().any(|tally| tally.installed + tally.indeterminate > 0);
     if (came_about || !asked.faults.is_empty()) && tallies.values().all(|tally| tally.observed == 0) {
-        let unseen = |fault: &Fault| fault.status != FaultStatus::Skipped && fault.observed.is_none();
+        let unseen = |fault: &Fault| fault.may_have_struck() && fault.observed.is_none();
         let told = "no fault at all was seen to have an effect".to_owned();
         if book.faults.iter().any(unseen) { inquiry.lacks(told) } else { inquiry.offends(|| told) }
     }
-    kills_inside(book, &tallies, &mut inquiry);
-    emails(book, &mut inquiry);
-    inquiry.verdict()
+    kills_inside(book, &tallies, inquiry);
+    emails(book, inquiry);
 }
 
 fn kills_inside(book: &Book, tallies: &BTreeMap<FaultKind, Tally>, inquiry: &mut Inquiry) {

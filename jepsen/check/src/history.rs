@@ -23,21 +23,20 @@ mod world;
 pub use calls::{Answer, Call, Crossing, Noun, OPTED_OUT, Operation, Target};
 pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
-pub use file::{Damaged, Reader, Writer};
+pub use file::Writer;
 pub use ledger::{
     Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Resumption, Run, RunCause, Standing, StateHash, Step,
-    Waited,
 };
 pub use world::{
-    Answered, Audience, Backoff, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Life, LifeEnd, Limit,
-    Mail, Outage, Overload,
+    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Life, LifeEnd, Limit, Mail, Outage,
+    Overload,
 };
 
 /// The format that this crate writes and reads.
 pub const FORMAT: u32 = 1;
 
 /// What a run was and by which figures it is judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
     pub format: u32,
@@ -71,13 +70,10 @@ pub struct Header {
     /// After healing everything has to be done within this.
     pub drain_within_ms: u64,
     /// A majority that is up has a leader within this (I17); none: ten seconds, for elections as the product has them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub led_within_ms: Option<u64>,
     /// Another tenant's overload may move the first mail of a run by so much (I12).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_bound_ms: Option<u64>,
     /// What the schedules of the workload allow beside that.
-    #[serde(default)]
     pub policies: Policies,
     /// Numbers of the invariants that this run can say something about. 1, 2, 4 and 9 are judged in any case.
     pub asks: Vec<u8>,
@@ -89,13 +85,10 @@ pub struct Header {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
     /// What is not sent so long after its instant may expire. None: never; at the next instant it may in any case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_within_ms: Option<u64>,
     /// But never sooner after it opened.
-    #[serde(default)]
     pub finish_at_least_ms: u64,
     /// An instant may be skipped because an earlier run of its schedule is not finished.
-    #[serde(default)]
     pub may_skip: bool,
 }
 
@@ -111,20 +104,22 @@ pub struct Coverage {
 }
 
 /// What `…_ns` counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// Real time.
+    #[default]
     Wall,
     /// The time of a simulation.
     Virtual,
 }
 
 /// The policy for what is in doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubt {
     /// Never sent again without a decision.
+    #[default]
     Hold,
     /// Sent again; duplicates are by choice.
     Resend,
@@ -157,8 +152,6 @@ pub enum Event {
     GatePasses(GatePasses),
     /// The gate passes of a life, while it went on.
     GateReading(GateReading),
-    /// Nodes are given no claims, since they died too often.
-    Backoff(Backoff),
     /// A leadership began.
     EpochStarted(EpochStarted),
     /// No quorum could act.
@@ -188,8 +181,6 @@ pub enum Event {
     StateHash(StateHash),
     /// Read at the end: a run.
     Run(Run),
-    /// Read at the end: a run that opened late, since its instant had to wait for another one.
-    Waited(Waited),
     /// Read at the end: instants that opened no run.
     Explained(Explained),
     /// Read at the end: where a recipient of a run stands.
@@ -280,27 +271,6 @@ mod tests {
     use super::*;
 
     pub(super) fn header() -> Header {
-        Header {
-            format: FORMAT,
-            seed: 7,
-            command: "reveille-jepsen run --seed 7".to_owned(),
-            commit: "0000000".to_owned(),
-            clock: Clock::Virtual,
-            began_unix_ms: 0,
-            nodes: vec!["n1".to_owned()],
-            in_doubt: InDoubt::Hold,
-            lease_ms: 4_000,
-            margin_ms: 1_000,
-            sessions: 8,
-            claim_cap: 4_096,
-            clock_error_ms: 2_000,
-            late_ms: 5_000,
-            drain_within_ms: 60_000,
-            led_within_ms: None,
-            start_bound_ms: None,
-            policies: Policies::default(),
-            asks: vec![],
-            coverage: Coverage::default(),
-        }
+        Header { format: FORMAT, seed: 7, nodes: vec!["n1".to_owned()], ..Header::default() }
     }
 }

@@ -1,7 +1,7 @@
 //! The invariants of docs/protocol.md, one function each, from a history to a verdict.
 
 use crate::book::Book;
-use crate::verdict::Verdict;
+use crate::verdict::Inquiry;
 
 pub mod accounts;
 pub mod availability;
@@ -33,7 +33,7 @@ pub struct Invariant {
     /// What it says, in short.
     pub says: &'static str,
     /// The judge.
-    pub judge: fn(&Book) -> Verdict,
+    pub judge: fn(&Book, &mut Inquiry),
 }
 
 /// These are judged whatever a run asks.
@@ -62,6 +62,6 @@ pub const ALL: [Invariant; 19] = [
     invariant(19, "gaps and attempts are kept to", limits::gaps_and_attempts),
 ];
 
-const fn invariant(number: u8, says: &'static str, judge: fn(&Book) -> Verdict) -> Invariant {
+const fn invariant(number: u8, says: &'static str, judge: fn(&Book, &mut Inquiry)) -> Invariant {
     Invariant { number, says, judge }
 }

@@ -21,6 +21,5 @@ pub mod time;
 pub mod verdict;
 
 pub use book::Book;
-pub use failover::{Failover, Failovers, Times};
 pub use judgement::Judgement;
 pub use verdict::Verdict;

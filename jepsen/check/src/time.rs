@@ -1,6 +1,7 @@
 //! Civil time and the clock of the history, and who could act when.
 
 use crate::book::Book;
+use crate::history::FaultKind;
 
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
@@ -32,6 +33,18 @@ impl Book {
         let out = |from_ns, until_ns| overlaps(self.civil_ms(from_ns), self.civil_ms(until_ns));
         self.outages.iter().any(|outage| out(outage.from_ns, outage.until_ns))
             || self.clock_moves.iter().any(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns))
+    }
+
+    /// Whether a clock was wrong at some time of an interval.
+    pub fn has_wrong_clock(&self, from_ns: u64, to_ns: u64) -> bool {
+        let mut clocks = self.faults.iter().filter(|fault| fault.kind == FaultKind::Clock && fault.may_have_struck());
+        clocks.any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
+    }
+
+    /// When the next process of a node started after this instant.
+    pub fn next_start(&self, node: &str, after_ns: u64) -> Option<u64> {
+        let later = self.lives.iter().filter(|life| life.node == node && life.started_ns > after_ns);
+        later.map(|life| life.started_ns).min()
     }
 
     /// How much of an interval of civil time is left when those are taken off in which no quorum could act, or over

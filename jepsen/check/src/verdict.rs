@@ -30,24 +30,24 @@ pub enum Verdict {
 
 impl Verdict {
     /// Is it a pass?
-    #[must_use]
     pub fn is_true(&self) -> bool {
         *self == Verdict::True
     }
 
     /// Was an offence seen?
-    #[must_use]
     pub fn is_false(&self) -> bool {
         matches!(self, Verdict::False { .. })
     }
 
-    /// One word.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
+    /// The offences or gaps that are known, readable.
+    pub fn reasons(&self) -> Vec<String> {
         match self {
-            Verdict::True => "true",
-            Verdict::False { .. } => "FALSE",
-            Verdict::Unknown { .. } => "unknown",
+            Verdict::True => Vec::new(),
+            Verdict::False { count, offences } => {
+                let more = count - offences.len() as u64;
+                offences.iter().cloned().chain((more > 0).then(|| format!("and {more} more"))).collect()
+            }
+            Verdict::Unknown { missing } => missing.iter().map(|gap| format!("unknown: {gap}")).collect(),
         }
     }
 }
@@ -64,6 +64,17 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
+    /// The verdict that this judge comes to.
+    pub fn hold(book: &Book, judge: fn(&Book, &mut Inquiry)) -> Verdict {
+        let mut inquiry = Inquiry::default();
+        judge(book, &mut inquiry);
+        match inquiry {
+            Inquiry { count: count @ 1.., offences, .. } => Verdict::False { count, offences },
+            Inquiry { missing, .. } if !missing.is_empty() => Verdict::Unknown { missing },
+            Inquiry { .. } => Verdict::True,
+        }
+    }
+
     /// Notes which of these parts are not whole; true where all are.
     pub fn needs(&mut self, book: &Book, parts: &[Part]) -> bool {
         let mut whole = true;
@@ -87,16 +98,6 @@ impl Inquiry {
         let what = what.into();
         if self.missing.len() < TOLD && !self.missing.contains(&what) {
             self.missing.push(what);
-        }
-    }
-
-    /// The end of the inquiry.
-    #[must_use]
-    pub fn verdict(self) -> Verdict {
-        match self {
-            Inquiry { count: count @ 1.., offences, .. } => Verdict::False { count, offences },
-            Inquiry { missing, .. } if !missing.is_empty() => Verdict::Unknown { missing },
-            Inquiry { .. } => Verdict::True,
         }
     }
 }

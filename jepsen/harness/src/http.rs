@@ -29,13 +29,8 @@ pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
 
 /// A counter of the node, summed over its labels; zero if it is missing. `None` without an answer.
 pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
-    counters(http, [name]).await.map(|[value]| value)
-}
-
-/// Several counters or gauges of one page.
-pub async fn counters<const N: usize>(http: SocketAddr, names: [&str; N]) -> Option<[u64; N]> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
-    Some(names.map(|name| sum(&page.body, name)))
+    Some(sum(&page.body, name))
 }
 
 struct Page {

@@ -64,16 +64,6 @@ fn resident_kib(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Load averages of this machine over 1, 5 and 15 minutes.
-pub fn load_averages() -> Option<[f64; 3]> {
-    averages(&std::fs::read_to_string("/proc/loadavg").ok()?)
-}
-
-fn averages(text: &str) -> Option<[f64; 3]> {
-    let mut each = text.split_whitespace().map(|average| average.parse().ok());
-    Some([each.next()??, each.next()??, each.next()??])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,12 +91,6 @@ mod tests {
         let status = "Name:\treveille\nVmPeak:\t  900 kB\nVmRSS:\t  123456 kB\nThreads:\t9\n";
         assert_eq!(resident_kib(status), Some(123_456));
         assert_eq!(resident_kib("Name:\tzombie\n"), None);
-    }
-
-    #[test]
-    fn load_averages_are_first_three_numbers() {
-        assert_eq!(averages("1.50 12.25 0.75 3/310 4711\n"), Some([1.5, 12.25, 0.75]));
-        assert_eq!(averages("1.50 12.25"), None);
     }
 
     #[test]

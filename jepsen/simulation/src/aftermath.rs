@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reveille_check::calendar::Named;
 use reveille_check::history::{
     Answered, Audience, Claim, Content, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver,
-    Run, RunCause, Step, Waited,
+    Run, RunCause, Step,
 };
 use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
@@ -46,17 +46,16 @@ pub fn emails(chronicle: &Chronicle, arrivals: &[Arrival]) {
     }
 }
 
-/// Writes down what is due by the checker's calendar until the schedules end; answers how many instants that are.
+/// Records what is due by the checker's calendar until the schedules end.
 ///
 /// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
 /// of them is due only if the ledger knows it.
-pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: &Ledger) -> u64 {
+pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: &Ledger) {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
         let codes = recipients.iter().map(|recipient| Content::code_of(&name, recipient)).collect();
         chronicle.note(Event::Audience(Audience { name, recipients, codes }));
     }
-    let mut count = 0;
     for Created { planned, id, after_first, after_last } in created {
         let names = planned.names(after_first.0, planned.end.0);
         let opened = opened(ledger, *id);
@@ -66,7 +65,6 @@ pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: 
             if at <= after_last.0 && !has_opened && told.is_none() {
                 continue;
             }
-            count += 1;
             chronicle.note(Event::Due(Due {
                 tenant: planned.tenant.to_owned(),
                 schedule: planned.name.clone(),
@@ -86,7 +84,6 @@ pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: 
             }
         }
     }
-    count
 }
 
 /// Instants at which the schedule opened by itself.
@@ -124,8 +121,8 @@ fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     })
 }
 
-/// Records every run and its recipients; returns how many runs there are.
-pub fn runs(chronicle: &Chronicle, plan: &SeedPlan, ledger: &Ledger) -> u64 {
+/// Records every run and its recipients.
+pub fn runs(chronicle: &Chronicle, plan: &SeedPlan, ledger: &Ledger) {
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
         let get = |standing| run.counts.get(standing);
@@ -139,23 +136,20 @@ pub fn runs(chronicle: &Chronicle, plan: &SeedPlan, ledger: &Ledger) -> u64 {
             opened_unix_ms: page.opened_at.0,
             audience: run.count,
             unfinished: get(RecipientState::Pending) + get(RecipientState::Claimed),
+            waited_for: run.waited_for.map(|of| of.to_string()),
         }));
-        if let Some(of) = run.waited_for {
-            chronicle.note(Event::Waited(Waited { run: id.to_string(), of: of.to_string() }));
-        }
         let own = recipients(ledger, &lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
             let Some(standing) = ledger.state(id, number) else { continue };
             let (run, recipient, state) = (id.to_string(), recipient.clone(), fate(standing));
-            let (number, cause) = (Some(number), String::new());
-            chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state, cause }));
+            let number = Some(number);
+            chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state }));
         }
         addresses.insert(id, own);
     }
     let open = ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
     let claim = |(fence, row)| claim(chronicle, ledger, (&addresses, plan.begins), (fence, row));
     open.chain(ledger.closed_claims()).for_each(claim);
-    addresses.len() as u64
 }
 
 /// Writes down what a row granted, and what became of it.

@@ -6,9 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use reveille_check::Book;
-use reveille_check::history::{
-    Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer,
-};
+use reveille_check::history::{Clock, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer};
 use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
 
@@ -64,10 +62,8 @@ pub struct History {
 
 /// The history of these events.
 pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> History {
-    if options.faults {
-        let at_ns = FAULTS_AFTER.as_nanos() as u64;
-        events.push(Event::Phase(Phase { at_ns, phase: PhaseName::Faults }));
-    }
+    let phase = Phase { at_ns: FAULTS_AFTER.as_nanos() as u64, phase: PhaseName::Faults };
+    events.push(Event::Phase(phase));
     let limited = Limited::of(options.seed);
     events.push(Event::Limit(limited.limit(plan.begins, None)));
     events.extend(limits::attempts(&plan.schedules).map(Event::Limit));
@@ -94,11 +90,10 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         // Mail becomes due until shortly before the end, so the end is the deadline.
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
         led_within_ms: Some(led_within_ms(options.heartbeat_ms)),
-        start_bound_ms: None,
         // Some of its schedules have `overlap = skip`, and none has a `finish_by` of its own: it is a day.
         policies: Policies { finish_within_ms: Some(24 * 3_600_000), finish_at_least_ms: 600_000, may_skip: true },
         asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),
-        coverage: Coverage::default(),
+        ..Header::default()
     };
     History { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }
 }

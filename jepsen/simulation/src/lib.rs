@@ -13,9 +13,9 @@
 //! What comes of it is judged by the checker, by the same history that real processes leave (`chronicle`); what is due
 //! comes from the checker's calendar, which shares nothing with the product.
 //!
-//! Reading order: [`world`] (the two phases), `plan` (what is to happen), `clients`, `campaigns` and `operators` (who asks), `faults`
+//! Reading order: `world` (the two phases), `plan` (what is to happen), `clients`, `campaigns` and `operators` (who asks), `faults`
 //! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
-//! `upgrade` (another release), `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, [`run`].
+//! `upgrade` (another release), `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, `run`.
 
 mod aftermath;
 mod agenda;
@@ -39,15 +39,14 @@ mod operators;
 mod options;
 mod plan;
 mod relay;
-pub mod run;
+mod run;
 mod schedule;
 mod trace;
 mod upgrade;
 mod verdict;
-pub mod world;
+mod world;
 
 pub use options::Options;
 pub use reveille_ledger::injected_bugs;
 pub use run::{SeedReport, run};
 pub use trace::short_hash;
-pub use verdict::Verdict;

@@ -231,7 +231,7 @@ impl World {
         self.nodes.iter().for_each(|node| node.clock.set(right));
         let broken: Vec<Thing> = self.broken.keys().copied().collect();
         broken.into_iter().for_each(|thing| self.repaired(thing));
-        if self.options.faults && self.chances.faults.percent(40) {
+        if self.chances.faults.percent(40) {
             let place = self.chances.faults.within(0..3) as NodeIndex;
             if self.chances.faults.percent(50) {
                 self.count("node lost for good");

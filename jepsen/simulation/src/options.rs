@@ -13,8 +13,6 @@ pub struct Options {
     pub minutes: u64,
     /// How often a leader shows itself, in milliseconds.
     pub heartbeat_ms: u64,
-    /// Whether anything is broken.
-    pub faults: bool,
     /// A folder in memory for what nodes keep in files; its creator removes it.
     pub folder: PathBuf,
     /// Where the history is written, if anywhere.

@@ -1,10 +1,12 @@
 //! A seed from its first instant to its verdict, on the thread that calls.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reveille_stand_in as stand_in;
+use serde::{Deserialize, Serialize};
 
 use crate::chance::{Chance, Concern};
 use crate::options::Options;
@@ -13,20 +15,25 @@ use crate::trace::Trace;
 use crate::verdict::Verdict;
 use crate::world::World;
 
-/// The result of a seed.
-#[derive(Debug)]
+/// The result of a seed. As JSON it is one line.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct SeedReport {
     /// The seed.
     pub seed: u64,
-    /// Hash over all that happened.
+    /// Hash over the whole trace.
     pub hash: String,
-    /// How much that was.
-    pub events: u64,
     /// Virtual time.
-    pub passed: Duration,
-    /// The judgement. An error: the run could not be brought to its end.
-    pub verdict: Result<Verdict>,
+    pub virtual_seconds: f64,
+    /// Processor time of the process; the caller sets it.
+    pub cpu_seconds: f64,
+    /// Violations of invariants; empty if all hold.
+    pub violations: Vec<String>,
+    /// Figures by name.
+    pub figures: BTreeMap<String, u64>,
+    /// Faults by kind.
+    pub faults: BTreeMap<String, u64>,
     /// The last lines of the trace.
+    #[serde(skip)]
     pub lines: Vec<String>,
 }
 
@@ -51,9 +58,23 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
         .context("the runtime")?;
     let (report, flushed) = runtime.block_on(async move {
         let trace = Trace::new(file);
-        let verdict = World::run(options, trace.clone()).await;
-        let (hash, events) = trace.hash();
-        let report = SeedReport { seed, hash, events, passed: trace.elapsed(), verdict, lines: trace.lines() };
+        let mut verdict = World::run(options, trace.clone()).await.unwrap_or_else(|error| {
+            let violations = vec![format!("the run did not come to its end: {error:#}")];
+            Verdict { violations, ..Verdict::default() }
+        });
+        verdict.violations.dedup();
+        let named =
+            |counts: BTreeMap<&str, u64>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        let report = SeedReport {
+            seed,
+            hash: trace.hash(),
+            virtual_seconds: trace.elapsed().as_secs_f64(),
+            cpu_seconds: 0.0,
+            violations: verdict.violations,
+            figures: named(verdict.figures),
+            faults: named(verdict.faults),
+            lines: trace.lines(),
+        };
         // Tasks of dead nodes still hold the trace: its last owner would not flush it.
         (report, trace.flush())
     });

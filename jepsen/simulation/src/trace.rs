@@ -23,7 +23,6 @@ pub struct Trace {
 
 struct Inner {
     hasher: blake3::Hasher,
-    events: u64,
     lines: VecDeque<String>,
     /// Where all lines go as well.
     file: Option<Box<dyn Write + Send>>,
@@ -32,7 +31,7 @@ struct Inner {
 impl Trace {
     /// Begins now.
     pub fn new(file: Option<Box<dyn Write + Send>>) -> Trace {
-        let inner = Inner { hasher: blake3::Hasher::new(), events: 0, lines: VecDeque::new(), file };
+        let inner = Inner { hasher: blake3::Hasher::new(), lines: VecDeque::new(), file };
         Trace { inner: Arc::new(Mutex::new(inner)), start: Instant::now() }
     }
 
@@ -45,7 +44,6 @@ impl Trace {
     pub fn note(&self, kind: u8, numbers: &[u64]) {
         let now = self.elapsed().as_nanos() as u64;
         let mut inner = self.inner.lock();
-        inner.events += 1;
         inner.hasher.update(&now.to_le_bytes()).update(&[kind]);
         for number in numbers {
             inner.hasher.update(&number.to_le_bytes());
@@ -56,15 +54,13 @@ impl Trace {
     pub fn say(&self, event: impl Display) {
         let text = event.to_string();
         let mut inner = self.inner.lock();
-        inner.events += 1;
         inner.hasher.update(&(self.elapsed().as_nanos() as u64).to_le_bytes()).update(text.as_bytes());
         inner.keep(line(self.elapsed(), &text));
     }
 
-    /// The hash of all events so far, and how many there were.
-    pub fn hash(&self) -> (String, u64) {
-        let inner = self.inner.lock();
-        (inner.hasher.finalize().to_hex().as_str()[..16].to_owned(), inner.events)
+    /// The hash of all events so far.
+    pub fn hash(&self) -> String {
+        self.inner.lock().hasher.finalize().to_hex().as_str()[..16].to_owned()
     }
 
     /// Brings all lines to the file, where there is one.

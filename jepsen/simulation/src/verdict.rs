@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reveille_check::history::{Event, LifeEnd, StateHash};
-use reveille_check::{Book, Judgement, verdict};
+use reveille_check::{Book, Judgement};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::check::{CheckedState, check_again};
 use reveille_ledger::ids::NodeId;
@@ -81,25 +81,12 @@ impl Watch {
             ("duplicates", judgement.duplicates),
             ("in_doubt", judgement.in_doubt),
             ("in_doubt_arrived", judgement.in_doubt_arrived),
-            ("due", book.due.len() as u64),
-            ("runs", book.runs.len() as u64),
-            ("epochs", book.epochs.len() as u64),
-            ("opt_outs", opt_outs(book)),
-            ("calls", book.calls.len() as u64),
             ("deaths", book.lives.iter().filter(|life| life.end == Some(LifeEnd::Killed)).count() as u64),
         ]);
         // Nothing where not everything that could say so was seen; then an invariant is unknown, too.
         figures.extend(judgement.lost.map(|lost| ("lost", lost)));
         Verdict { violations: self.violations, figures, faults: BTreeMap::new() }
     }
-}
-
-/// Opt-outs that were answered.
-fn opt_outs(book: &Book) -> u64 {
-    use reveille_check::history::{Answer, Call, Operation};
-    let is_one =
-        |call: &&Call| matches!(call.operation, Operation::OptOut { .. }) && matches!(call.answer, Answer::Ok { .. });
-    book.calls.iter().filter(is_one).count() as u64
 }
 
 /// The invariants that do not hold, in words.
@@ -109,19 +96,7 @@ fn objections(judgement: &Judgement) -> Vec<String> {
         told.push("no mail at all was accepted: nothing was shown".to_owned());
     }
     for (number, verdict) in &judgement.invariants {
-        let name = format!("I{}", number.0);
-        match verdict {
-            verdict::Verdict::True => {}
-            verdict::Verdict::False { count, offences } => {
-                told.extend(offences.iter().map(|offence| format!("{name}: {offence}")));
-                if *count > offences.len() as u64 {
-                    told.push(format!("{name}: and {} more", count - offences.len() as u64));
-                }
-            }
-            verdict::Verdict::Unknown { missing } => {
-                told.extend(missing.iter().map(|gap| format!("{name} is unknown: {gap}")));
-            }
-        }
+        told.extend(verdict.reasons().iter().map(|reason| format!("I{}: {reason}", number.0)));
     }
     told
 }

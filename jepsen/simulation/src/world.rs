@@ -188,9 +188,7 @@ impl World {
         self.after(Duration::from_secs(60), AgendaStep::Operate);
         self.after(whole * 6 / 10, AgendaStep::Heal);
         self.after(whole, AgendaStep::End);
-        if self.options.faults {
-            self.after(FAULTS_AFTER, AgendaStep::NextFault);
-        }
+        self.after(FAULTS_AFTER, AgendaStep::NextFault);
         for (percent, step) in upgrade_plan(self.options.seed) {
             self.after(whole * percent / 100, step);
         }
@@ -352,18 +350,16 @@ impl World {
         // The record of the relay and the ledger are read in one instant: until a node answers, mail goes on.
         let chronicle = &self.around.chronicle;
         aftermath::emails(chronicle, &self.around.relay.arrivals());
-        let applied = sites[newest].replica.read(|ledger| {
+        sites[newest].replica.read(|ledger| {
             aftermath::due(chronicle, &self.plan, &created.0, ledger);
             aftermath::runs(chronicle, &self.plan, ledger);
             aftermath::objects(chronicle, ledger);
-            ledger.head().applied
         });
         let history = history::whole(&self.options, &self.plan, self.around.chronicle.events(), chronicle.now_ns());
         if let Some(path) = &self.options.history {
             history::write(path, &history)?;
         }
         let mut verdict = self.watch.judge(&history::book(history));
-        verdict.figures.insert("entries", applied);
         verdict.faults = std::mem::take(&mut self.tally);
         for node in &mut self.nodes {
             node.die(Death::Kill)?;

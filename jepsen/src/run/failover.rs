@@ -6,15 +6,15 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use reveille_check::history::{Coverage, FaultKind, PhaseName};
+use reveille_check::history::{Coverage, FaultKind, InDoubt, PhaseName};
 use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
-use serde::Serialize;
+use reveille_proto::admin::v1 as api;
+use serde_json::json;
 
 use super::clients::Coordination;
 use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
-use super::options::Policy;
 use super::scenario::{Ending, HarnessErrors, Scenario};
 use super::workload::Workload;
 use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE, report};
@@ -22,6 +22,10 @@ use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE, report};
 /// From one kill to the next: the killed node is back and ready long before.
 const KILL_EVERY: Duration = Duration::from_secs(8);
 const DOWN_FOR: Duration = Duration::from_secs(3);
+/// How long the processors are busy.
+const BUSY_FOR: Duration = Duration::from_secs(60);
+/// Emails a second.
+const RATE: u32 = 10;
 /// Each kill comes at another phase of heartbeats and lease renewals.
 const PHASE_STEP_MS: u64 = 137;
 const PHASES_MS: u64 = 1_000;
@@ -35,42 +39,20 @@ pub struct Args {
     /// Afterwards keep all processors busy, and count leadership changes without a cause
     #[arg(long)]
     pub busy: bool,
-    /// How long the processors are busy
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub seconds: u64,
-    /// Emails a second meanwhile
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
-    pub rate: u32,
-    /// Nodes in the cluster
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
-    pub nodes: u8,
-}
-
-/// What the last line contains beside the judgement.
-#[derive(Serialize)]
-struct Particulars {
-    kills: u32,
-    /// Leaderships after the first.
-    elections: u64,
-    /// Those after the last kill; null without `--busy`.
-    elections_without_cause: Option<u64>,
-    drained: bool,
-    ended_by_themselves: Vec<String>,
-    errors: Vec<String>,
 }
 
 /// Runs it.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     ensure!(args.kills > 0 || args.busy, "--kills 0 without --busy leaves nothing to do");
     let killing = KILL_EVERY * args.kills;
-    let busy = if args.busy { Duration::from_secs(args.seconds) } else { Duration::ZERO };
+    let busy = if args.busy { BUSY_FOR } else { Duration::ZERO };
     let phase = killing + busy;
-    let schedules = (phase.as_secs() as u32 * args.rate).max(1);
-    let cluster = Cluster::start(start, args.nodes, Needs::default()).await?;
+    let schedules = (phase.as_secs() as u32 * RATE).max(1);
+    let cluster = Cluster::start(start, 3, Needs::default()).await?;
     let began_us = monotonic_us();
-    let command = format!("reveille-jepsen failover --kills {} --rate {}", args.kills, args.rate);
+    let command = format!("reveille-jepsen failover --kills {}", args.kills);
     let coverage = Coverage {
-        mails_per_second: args.rate / 2,
+        mails_per_second: RATE / 2,
         kills_inside_data: 0,
         faults: (args.kills > 0).then_some((FaultKind::Kill, args.kills)).into_iter().collect(),
     };
@@ -78,11 +60,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         asks: asks(true, false),
         drain_within_ms: (phase + WHOLE).as_millis() as u64,
         coverage,
-        ..plain_header(0, command, Policy::Hold, &cluster)
+        ..plain_header(0, command, InDoubt::Hold, &cluster)
     };
     let (scenario, sink) = Scenario::open(&cluster, &header, began_us, None, (PACE, SESSIONS), true).await?;
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
-    let workload = Workload::new(schedules, schedules, first, phase, Policy::Hold.wire());
+    let workload = Workload::new(schedules, schedules, first, phase, api::InDoubt::Hold);
     workload.create(cluster.admin(), &scenario.recorder).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload, Coordination::default(), 0);
     tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;
@@ -105,15 +87,17 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let ends = Instant::now() + WHOLE;
     let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
     let valid = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
-    let particulars = Particulars {
-        kills: args.kills,
-        elections,
-        elections_without_cause: without_cause,
-        drained,
-        ended_by_themselves: surprises,
-        errors: errors.0,
-    };
-    report::report(&judgement, &particulars, valid, None)
+    let particulars = json!({
+        "kills": args.kills,
+        // Leaderships after the first.
+        "elections": elections,
+        // Those after the last kill; null without `--busy`.
+        "elections_without_cause": without_cause,
+        "drained": drained,
+        "ended_by_themselves": surprises,
+        "errors": errors.0,
+    });
+    report::report(&judgement, particulars, valid, None)
 }
 
 fn plan(kills: u32) -> Vec<PlannedFault> {

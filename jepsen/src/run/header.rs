@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, Policies};
+use reveille_check::history::{Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
 
 use reveille_harness::Cluster;
 use reveille_harness::measure::unix_us;
 
 use super::faults::{Family, FaultAction, PlannedFault};
-use super::options::{Args, Due, Policy};
+use super::options::{Args, Due};
 use super::workload::{WorkloadLimits, sessions};
 use super::{SESSIONS, report};
 
@@ -106,32 +106,27 @@ fn must_be_seen(families: &[Family], plan: &[PlannedFault], kills: bool, seconds
 }
 
 /// The common part of all headers.
-pub(super) fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster: &Cluster) -> Header {
+pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluster: &Cluster) -> Header {
     Header {
         format: FORMAT,
         seed,
         command,
         commit: report::commit(),
-        clock: Clock::Wall,
         began_unix_ms: unix_us(SystemTime::now()) / 1_000,
         nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
-        in_doubt: in_doubt.judged(),
+        in_doubt,
         lease_ms: LEASE_MS,
         margin_ms: MARGIN_MS,
         sessions: SESSIONS,
         claim_cap: CLAIM_CAP,
         clock_error_ms: ONE_CLOCK_ERROR_MS,
         late_ms: LATE_MS,
-        drain_within_ms: 0,
-        led_within_ms: None,
-        start_bound_ms: None,
         policies: Policies {
             finish_within_ms: Some(FINISH_WITHIN_MS),
             finish_at_least_ms: FINISH_AT_LEAST_MS,
             may_skip: false,
         },
-        asks: Vec::new(),
-        coverage: Coverage::default(),
+        ..Header::default()
     }
 }
 

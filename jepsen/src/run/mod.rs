@@ -26,16 +26,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use reveille_check::history::PhaseName;
-use reveille_harness::measure::{load_averages, monotonic_us};
+use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
-use serde::Serialize;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::clients::{Coordination, backfills, edits, readers};
-pub use self::faults::KillCounts;
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
-use self::options::{Due, Nemeses};
+use self::options::{Due, wire};
 pub use self::report::{append, commit};
 use self::scenario::{Ending, HarnessErrors, Scenario};
 use self::version::Version;
@@ -56,29 +55,6 @@ const WHOLE: Duration = Duration::from_secs(300);
 /// The time for reading and judging, at the end of it.
 const TO_READ: Duration = Duration::from_secs(35);
 
-/// What the last line contains beside the judgement.
-#[derive(Serialize)]
-struct Particulars {
-    nemesis: String,
-    workload: &'static str,
-    in_doubt_policy: &'static str,
-    nodes: u8,
-    /// Null without the family `kill`.
-    kills_per_minute: Option<f64>,
-    fault_seconds: u64,
-    seconds: u64,
-    /// Of the machine at the end of the fault phase, over 1, 5 and 15 minutes: without processor time a run proves little.
-    load_averages: Option<[f64; 3]>,
-    drained: bool,
-    /// Processes that were killed on purpose.
-    ends: KillCounts,
-    /// Nodes that ended unexpectedly, with the end of their logs.
-    ended_by_themselves: Vec<String>,
-    /// Errors of the harness.
-    errors: Vec<String>,
-    at: String,
-}
-
 /// Runs it. The result is valid if every invariant holds, the backlog drained, and no process ended unexpectedly.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
@@ -86,13 +62,13 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let ends = began + 2 * phase + WHOLE;
     let lacks_next_level = Version::of(&start.binary()?)?.lacks_next_level();
     let families = args.families(lacks_next_level)?;
-    if let Some(why) = lacks_next_level.filter(|_| args.nemesis.contains(&Nemeses::All)) {
+    if let Some(why) = lacks_next_level.filter(|_| args.nemesis.is_all()) {
         eprintln!("upgrades are left out: {why}");
     }
     let plan = faults::draw(args.seed.0, phase, &families);
     let policy = args.policy();
     let (seed, count, seconds) = (args.seed.0, plan.len(), args.seconds);
-    eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {}", policy.word());
+    eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {policy:?}");
     let needs = needs(&families, args);
     let cluster = Cluster::start(start, args.nodes, needs).await?;
     report_missing(&cluster, needs);
@@ -111,10 +87,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     limits.set(&admin, &recorder, sink.address()).await?;
     let workload = match args.workload {
         Due::Once => {
-            let workload = Workload::new(schedules, recipients, first, phase, policy.wire());
+            let workload = Workload::new(schedules, recipients, first, phase, wire(policy));
             workload.with_campaign(args.campaign_size(), seed, first, phase)
         }
-        Due::Daily => Workload::of(daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?, policy.wire()),
+        Due::Daily => Workload::of(daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?, wire(policy)),
     };
     let has_operators = families.contains(&Family::Operator);
     if has_operators {
@@ -146,7 +122,6 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     // From here on the run is judged whatever fails.
     let mut errors = HarnessErrors::default();
     errors.note(nemesis.execute(&plan, Instant::now(), phase).await);
-    let load_averages = load_averages();
     eprintln!("the fault phase is over");
     let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
     if let Some(ended) = clock.try_join_next() {
@@ -154,22 +129,21 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     }
     let valid = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
     let density = || (kills_per_minute(seed) * 10.0).round() / 10.0;
-    let particulars = Particulars {
-        nemesis: args.nemesis_words(),
-        workload: if args.workload == Due::Daily { "daily" } else { "once" },
-        in_doubt_policy: policy.word(),
-        nodes: args.nodes,
-        kills_per_minute: families.contains(&Family::Kill).then(density),
-        fault_seconds: args.seconds,
-        seconds: began.elapsed().as_secs(),
-        load_averages,
-        drained,
-        ends: nemesis.kills,
-        ended_by_themselves: surprises,
-        errors: errors.0,
-        at: report::now(),
-    };
-    report::report(&judgement, &particulars, valid, args.append.as_deref())
+    let particulars = json!({
+        "nemesis": args.nemesis.text,
+        "workload": if args.workload == Due::Daily { "daily" } else { "once" },
+        "in_doubt_policy": policy,
+        "nodes": args.nodes,
+        "kills_per_minute": families.contains(&Family::Kill).then(density),
+        "fault_seconds": args.seconds,
+        "seconds": began.elapsed().as_secs(),
+        "drained": drained,
+        // Nodes that ended unexpectedly, with the end of their logs.
+        "ended_by_themselves": surprises,
+        "errors": errors.0,
+        "at": report::now(),
+    });
+    report::report(&judgement, particulars, valid, args.append.as_deref())
 }
 
 fn needs(families: &[Family], args: &Args) -> Needs {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reveille_check::history::InDoubt;
@@ -42,11 +43,11 @@ pub struct Args {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
     /// What is broken: `all`, or some of these; `upgrade` needs nodes built with the feature `next-level`
-    #[arg(long, default_value = "all", value_delimiter = ',', value_parser = family)]
-    pub nemesis: Vec<Nemeses>,
+    #[arg(long, default_value = "all", value_parser = families)]
+    pub nemesis: FaultFamilies,
     /// What the schedules do with emails in doubt [default: the seed decides, `hold` for 70 of 100]
-    #[arg(long, value_enum)]
-    pub in_doubt: Option<Policy>,
+    #[arg(long, value_name = "hold|resend|assume_sent", value_parser = in_doubt)]
+    pub in_doubt: Option<InDoubt>,
     /// What is due
     #[arg(long, value_enum, default_value = "once")]
     pub workload: Due,
@@ -70,74 +71,51 @@ pub fn seed(text: &str) -> Result<Seed, String> {
     }
 }
 
-/// One family, or all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nemeses {
-    /// All.
-    All,
-    /// One.
-    One(Family),
+/// The chosen families of faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultFamilies {
+    /// As on the command line.
+    pub text: String,
+    families: BTreeSet<Family>,
 }
 
-fn family(text: &str) -> Result<Nemeses, String> {
-    use clap::ValueEnum;
-    let names = || Family::ALL.iter().filter_map(|family| Some(family.to_possible_value()?.get_name().to_owned()));
-    match text {
-        "all" => Ok(Nemeses::All),
-        _ => Family::from_str(text, true)
-            .map(Nemeses::One)
-            .map_err(|_| format!("`all` or some of {}, with commas between", names().collect::<Vec<_>>().join(", "))),
+impl FaultFamilies {
+    /// Whether all families were asked for, and so those that this machine or workload lacks are left out.
+    pub fn is_all(&self) -> bool {
+        self.text == "all"
     }
 }
 
-/// What schedules do with emails in doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Policy {
-    /// Never sent again without a decision
-    Hold,
-    /// Sent again: duplicates by choice
-    Resend,
-    /// Closed as assumed when the run ends
-    #[value(name = "assume_sent")]
-    AssumeSent,
+fn families(text: &str) -> Result<FaultFamilies, String> {
+    let families = match text {
+        "all" => Ok(Family::value_variants().iter().copied().collect()),
+        _ => text.split(',').map(|name| Family::from_str(name, true)).collect(),
+    };
+    let names = || Family::value_variants().iter().map(|family| family.name()).collect::<Vec<_>>().join(", ");
+    let families = families.map_err(|_| format!("`all` or some of {}, with commas between", names()))?;
+    Ok(FaultFamilies { text: text.to_owned(), families })
 }
 
-impl Policy {
-    /// The policy of a run with this seed, with the shares of the simulation.
-    fn drawn(seed: u64) -> Policy {
-        // Its own stream, so that it changes no other draw.
-        match StdRng::seed_from_u64(seed.wrapping_mul(0xA24B_AED4_963E_E407)).random_range(0..100) {
-            0..70 => Policy::Hold,
-            70..85 => Policy::Resend,
-            _ => Policy::AssumeSent,
-        }
-    }
+fn in_doubt(text: &str) -> Result<InDoubt, &'static str> {
+    serde_json::from_value(text.into()).map_err(|_| "hold, resend or assume_sent")
+}
 
-    /// Its name on the command line and in the last line.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Policy::Hold => "hold",
-            Policy::Resend => "resend",
-            Policy::AssumeSent => "assume_sent",
-        }
+/// The policy of a run with this seed, with the shares of the simulation.
+fn drawn_policy(seed: u64) -> InDoubt {
+    // Its own stream, so that it changes no other draw.
+    match StdRng::seed_from_u64(seed.wrapping_mul(0xA24B_AED4_963E_E407)).random_range(0..100) {
+        0..70 => InDoubt::Hold,
+        70..85 => InDoubt::Resend,
+        _ => InDoubt::AssumeSent,
     }
+}
 
-    /// As the admin API names it.
-    pub(super) fn wire(self) -> api::InDoubt {
-        match self {
-            Policy::Hold => api::InDoubt::Hold,
-            Policy::Resend => api::InDoubt::Resend,
-            Policy::AssumeSent => api::InDoubt::AssumeSent,
-        }
-    }
-
-    /// As histories name it.
-    pub(super) fn judged(self) -> InDoubt {
-        match self {
-            Policy::Hold => InDoubt::Hold,
-            Policy::Resend => InDoubt::Resend,
-            Policy::AssumeSent => InDoubt::AssumeSent,
-        }
+/// A policy as the admin API names it.
+pub fn wire(policy: InDoubt) -> api::InDoubt {
+    match policy {
+        InDoubt::Hold => api::InDoubt::Hold,
+        InDoubt::Resend => api::InDoubt::Resend,
+        InDoubt::AssumeSent => api::InDoubt::AssumeSent,
     }
 }
 
@@ -159,8 +137,8 @@ impl Args {
     }
 
     /// The policy for emails in doubt: as asked for, or as the seed decides.
-    pub(super) fn policy(&self) -> Policy {
-        self.in_doubt.unwrap_or_else(|| Policy::drawn(self.seed.0))
+    pub(super) fn policy(&self) -> InDoubt {
+        self.in_doubt.unwrap_or_else(|| drawn_policy(self.seed.0))
     }
 
     /// Recipients of the campaign.
@@ -180,14 +158,13 @@ impl Args {
             Family::Upgrade => lacks_next_level,
             _ => None,
         };
-        for named in &self.nemesis {
-            if let Nemeses::One(family) = named
-                && let Some(why) = unfit(family)
-            {
-                anyhow::bail!("--nemesis {}: {why}", words(&[*named]));
-            }
+        let families = &self.nemesis.families;
+        if let Some((family, why)) = families.iter().find_map(|family| Some((family, unfit(family)?)))
+            && !self.nemesis.is_all()
+        {
+            anyhow::bail!("--nemesis {}: {why}", family.name());
         }
-        Ok(each(&self.nemesis).into_iter().filter(|family| unfit(family).is_none()).collect())
+        Ok(families.iter().filter(|family| unfit(family).is_none()).copied().collect())
     }
 
     /// Whether ledger time can be compared with the history's.
@@ -195,17 +172,12 @@ impl Args {
         self.workload == Due::Once && !families.contains(&Family::Clock)
     }
 
-    /// The families as on the command line.
-    pub(super) fn nemesis_words(&self) -> String {
-        words(&self.nemesis)
-    }
-
     /// The command that repeats the run.
     pub(super) fn command(&self) -> String {
         let (seed, nodes, seconds) = (self.seed.0, self.nodes, self.seconds);
         let mut command = format!(
             "reveille-jepsen run --seed {seed} --nodes {nodes} --seconds {seconds} --nemesis {}",
-            self.nemesis_words()
+            self.nemesis.text
         );
         let sizes = [("schedules", self.schedules), ("recipients", self.recipients), ("campaign", self.campaign)];
         for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
@@ -214,31 +186,11 @@ impl Args {
         if self.workload == Due::Daily {
             command.push_str(" --workload daily");
         }
-        if let Some(policy) = self.in_doubt {
-            command.push_str(&format!(" --in-doubt {}", policy.word()));
+        if let Some(Ok(policy)) = self.in_doubt.map(serde_json::to_value) {
+            command.push_str(&format!(" --in-doubt {}", policy.as_str().unwrap_or_default()));
         }
         command
     }
-}
-
-fn each(chosen: &[Nemeses]) -> BTreeSet<Family> {
-    let each = chosen.iter().flat_map(|chosen| match chosen {
-        Nemeses::All => Family::ALL.to_vec(),
-        Nemeses::One(family) => vec![*family],
-    });
-    each.collect()
-}
-
-/// As on the command line.
-fn words(chosen: &[Nemeses]) -> String {
-    use clap::ValueEnum;
-    let word = |chosen: &Nemeses| match chosen {
-        Nemeses::All => "all".to_owned(),
-        Nemeses::One(family) => {
-            family.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-        }
-    };
-    chosen.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -247,23 +199,19 @@ mod tests {
 
     #[test]
     fn families_are_chosen_once_each_by_name() {
-        let chosen = ["kill", "pause", "kill"].map(|name| family(name).unwrap());
-        assert_eq!(each(&chosen), BTreeSet::from([Family::Kill, Family::Pause]));
-        assert_eq!(words(&chosen), "kill,pause,kill");
-        assert_eq!(each(&[family("all").unwrap()]).len(), Family::ALL.len());
-        assert!(family("earthquake").unwrap_err().contains("partition"));
+        let chosen = families("kill,pause,kill").unwrap();
+        assert_eq!(chosen.families, BTreeSet::from([Family::Kill, Family::Pause]));
+        assert_eq!(families("all").unwrap().families.len(), Family::value_variants().len());
+        assert!(families("earthquake").unwrap_err().contains("partition"));
     }
 
     #[test]
     fn policy_drawn_by_seed_is_mostly_hold_and_each_occurs() {
-        use clap::ValueEnum;
-        let count = |policy| (0..1_000).filter(|seed| Policy::drawn(*seed) == policy).count();
-        let counts = [Policy::Hold, Policy::Resend, Policy::AssumeSent].map(count);
+        let count = |policy| (0..1_000).filter(|seed| drawn_policy(*seed) == policy).count();
+        let counts = [InDoubt::Hold, InDoubt::Resend, InDoubt::AssumeSent].map(count);
         assert!((650..750).contains(&counts[0]), "{counts:?}");
         assert!(counts[1..].iter().all(|count| (110..190).contains(count)), "{counts:?}");
-        for policy in Policy::value_variants() {
-            assert_eq!(Policy::from_str(policy.word(), false), Ok(*policy));
-        }
+        assert_eq!(in_doubt("assume_sent"), Ok(InDoubt::AssumeSent));
     }
 
     #[test]

@@ -138,12 +138,6 @@ impl Processes {
         waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
     }
 
-    /// Whether a node is sending an email, as the sink sees it.
-    pub fn is_sending(&self, name: &str) -> bool {
-        let open = self.sink.connections();
-        open.iter().any(|dialogue| dialogue.ehlo == name && dialogue.state != DialogueState::Idle)
-    }
-
     /// Nodes with a dialogue at the sink, those past the gate first.
     pub fn senders(&self) -> Vec<String> {
         let mut open = self.sink.connections();

@@ -8,17 +8,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use reveille_check::Judgement;
 use reveille_harness::Report;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The report of a run; also appended to a file, if one is given.
-pub fn report(
-    judgement: &Judgement,
-    particulars: &impl Serialize,
-    valid: bool,
-    append_to: Option<&Path>,
-) -> Result<Report> {
-    let report = Report { line: line(judgement, particulars, valid)?, valid };
+pub fn report(judgement: &Judgement, particulars: Value, valid: bool, append_to: Option<&Path>) -> Result<Report> {
+    let report = Report::new(&line(judgement, particulars, valid)?, valid)?;
     if let Some(file) = append_to {
         append(file, &report.line)?;
     }
@@ -26,18 +20,13 @@ pub fn report(
 }
 
 /// The judgement and the particulars of the run. A run may be invalid although its judgement is valid.
-fn line(judgement: &Judgement, particulars: &impl Serialize, valid: bool) -> Result<String> {
-    let mut line = object(judgement)?;
-    line.extend(object(particulars)?);
-    line.insert("valid".to_owned(), valid.into());
-    Ok(serde_json::to_string(&line)?)
-}
-
-fn object(of: &impl Serialize) -> Result<Map<String, Value>> {
-    match serde_json::to_value(of)? {
-        Value::Object(object) => Ok(object),
-        other => anyhow::bail!("{other} is not an object"),
+fn line(judgement: &Judgement, particulars: Value, valid: bool) -> Result<Value> {
+    let mut line = serde_json::to_value(judgement)?;
+    if let (Value::Object(line), Value::Object(particulars)) = (&mut line, particulars) {
+        line.extend(particulars);
     }
+    line["valid"] = valid.into();
+    Ok(line)
 }
 
 /// The commit of the working tree, marked if it has changes; `unknown` outside of one.

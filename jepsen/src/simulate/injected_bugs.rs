@@ -7,9 +7,9 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use reveille_harness::Report;
 use reveille_simulation::injected_bugs::{Bug, COMPILED};
-use serde::Serialize;
+use serde_json::json;
 
-use super::{Args, Several};
+use super::{Args, RunningSeeds};
 
 /// The bugs to inject.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,81 +27,45 @@ impl FromStr for Bugs {
     }
 }
 
-/// What came of one.
-#[derive(Debug, Serialize)]
-struct Found {
-    bug: &'static str,
-    /// The first seed, in the order in which they ended, that found it; null: none did.
-    seed: Option<u64>,
-    /// What that seed said first.
-    said: Option<String>,
-    /// Seeds that ran until then, and their virtual time together.
-    seeds: u64,
-    /// Of them, those that came to no end of their own: they say nothing.
-    without_verdict: u64,
-    virtual_minutes: f64,
-    /// Real time until then.
-    seconds: f64,
-}
-
-/// The last line.
-#[derive(Debug, Serialize)]
-struct Summary {
-    /// Each was found.
-    valid: bool,
-    found_bugs: Vec<Found>,
-}
-
-/// One after the other.
+/// Looks for all of them, one after the other. The result is valid if each was found.
 pub async fn run(args: &Args, bugs: &Bugs) -> Result<Report> {
     if !COMPILED {
         bail!("this binary has no bugs to inject: build it with --features injected-bugs");
     }
     let mut found_bugs = Vec::new();
     for bug in &bugs.0 {
-        let found = look_for(args, *bug).await?;
-        match (&found.seed, &found.said) {
-            (Some(seed), Some(said)) => eprintln!("{bug}: seed {seed} after {:.1} s: {said}", found.seconds),
-            _ => eprintln!("{bug}: NOT FOUND by {} seeds in {:.1} s", found.seeds, found.seconds),
+        let begun = Instant::now();
+        let (seeds, found) = look_for(args, *bug).await?;
+        let seconds = begun.elapsed().as_secs_f64();
+        match &found {
+            Some((seed, violation)) => eprintln!("{bug}: seed {seed} after {seconds:.1} s: {violation}"),
+            None => eprintln!("{bug}: NOT FOUND by {seeds} seeds in {seconds:.1} s"),
         }
-        found_bugs.push(found);
+        let (seed, violation) = found.unzip();
+        found_bugs.push(json!({"bug": bug.name(), "seed": seed, "violation": violation, "seconds": seconds}));
     }
-    let summary = Summary { valid: found_bugs.iter().all(|found| found.seed.is_some()), found_bugs };
-    Report::new(&summary, summary.valid)
+    let valid = found_bugs.iter().all(|found| !found["seed"].is_null());
+    Report::new(&json!({"valid": valid, "found_bugs": found_bugs}), valid)
 }
 
-async fn look_for(args: &Args, bug: Bug) -> Result<Found> {
-    let begun = Instant::now();
-    let mut several = Several::new(args, args.jobs_of_seeds().collect());
-    several.bug = Some(bug.name().to_owned());
-    let mut found = Found {
-        bug: bug.name(),
-        seed: None,
-        said: None,
-        seeds: 0,
-        without_verdict: 0,
-        virtual_minutes: 0.0,
-        seconds: 0.0,
-    };
-    while let Some((job, line, _)) = several.next().await? {
-        found.seeds += 1;
-        let line = match line {
-            Ok(line) => line,
-            // It says nothing about the bug: whatever ends the simulation finds anything.
-            Err(error) => {
-                eprintln!("{bug}: seed {} gave no verdict: {error:#}", job.seed);
-                found.without_verdict += 1;
-                continue;
+/// How many seeds ran, and the first one to end with a violation, with that violation.
+async fn look_for(args: &Args, bug: Bug) -> Result<(u64, Option<(u64, String)>)> {
+    let mut running = RunningSeeds::new(args, args.jobs_of_seeds().collect());
+    running.bug = Some(bug.name().to_owned());
+    let mut seeds = 0;
+    while let Some((job, report)) = running.next().await? {
+        seeds += 1;
+        match report {
+            Ok(report) => {
+                if let Some(violation) = report.violations.into_iter().next() {
+                    return Ok((seeds, Some((job.seed, violation))));
+                }
             }
-        };
-        found.virtual_minutes += line.virtual_seconds / 60.0;
-        if let Some(said) = line.violations.into_iter().next() {
-            (found.seed, found.said) = (Some(job.seed), Some(said));
-            break;
+            // A simulation that does not come to its end says nothing about the bug.
+            Err(error) => eprintln!("{bug}: seed {} gave no verdict: {error:#}", job.seed),
         }
     }
-    found.seconds = begun.elapsed().as_secs_f64();
-    Ok(found)
+    Ok((seeds, None))
 }
 
 #[cfg(test)]

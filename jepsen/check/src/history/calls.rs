@@ -10,17 +10,34 @@ pub struct Call {
     /// Who called.
     pub client: String,
     /// The request id; none where there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// When it began.
     pub invoked_ns: u64,
     /// When the answer was there; none where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_ns: Option<u64>,
     /// What was asked for.
     pub operation: Operation,
     /// What came back.
     pub answer: Answer,
+}
+
+impl Call {
+    /// Whether it may have been done: it did not fail.
+    pub fn may_be_done(&self) -> bool {
+        !matches!(self.answer, Answer::Failed { .. })
+    }
+
+    /// Whether it asks to send this recipient of a run again, by name or with all others.
+    pub fn resends(&self, own_run: &str, own_recipient: &str) -> bool {
+        matches!(&self.operation, Operation::Resend { run, recipient }
+            if run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient))
+    }
+
+    /// The same of closing it as assumed.
+    pub fn assumes(&self, own_run: &str, own_recipient: &str) -> bool {
+        matches!(&self.operation, Operation::Assume { run, recipient }
+            if run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient))
+    }
 }
 
 /// What was asked for.
@@ -150,16 +167,12 @@ pub enum Answer {
     /// It is so.
     Ok {
         /// Log index, where the answer has one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         index: Option<u64>,
         /// The run that a trigger opened.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<String>,
         /// Of a barrier: hand-offs that were past the gate.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         crossed: Vec<Crossing>,
         /// Of a barrier: nodes that were waited out.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unconfirmed: Vec<String>,
     },
     /// Of a [`Operation::Read`]: what it holds, in the form of [`Found::value`](super::Found); none: it is not there.

@@ -14,31 +14,23 @@ pub struct Fault {
     /// When it began.
     pub from_ns: u64,
     /// When it ended; none for one that has no length.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<u64>,
     /// Whether it came about.
     pub status: FaultStatus,
     /// Of one that was left out: this machine cannot do it at all. Else there was no target, or it was not
     /// the moment for it, and another run may have it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cannot: bool,
     /// Whether an effect was seen: leadership changed, a connection was cut, a write failed. None: not observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<bool>,
     /// In words: what was seen, or why it was skipped.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub word: String,
     /// Of the end of a life: a hand-off of it was between its final dot and its 250. None: unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside_data: Option<bool>,
     /// How many hand-offs were past the gate then, as the sink saw it. None: unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_gate: Option<u64>,
     /// The journals of these nodes were lost with it: by a power cut, or on purpose.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub journals_lost: bool,
     /// The epoch that a struck node led.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub led_epoch: Option<u64>,
 }
 
@@ -60,6 +52,18 @@ impl Fault {
             journals_lost: false,
             led_epoch: None,
         }
+    }
+}
+
+impl Fault {
+    /// Whether it came about, or may have.
+    pub fn may_have_struck(&self) -> bool {
+        self.status != FaultStatus::Skipped
+    }
+
+    /// When it ended; never for one without an end.
+    pub fn over_ns(&self) -> u64 {
+        self.until_ns.unwrap_or(u64::MAX)
     }
 }
 

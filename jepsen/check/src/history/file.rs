@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Event, FORMAT, Header};
+use crate::book::Book;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -53,78 +54,36 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Why a file is no history.
-#[derive(Debug, thiserror::Error)]
-pub enum Damaged {
-    /// It cannot be read.
-    #[error("the history cannot be read")]
-    Unreadable(#[from] io::Error),
-    /// A line is none of a history.
-    #[error("line {line} of the history is damaged")]
-    Line {
-        /// Counted from 1.
-        line: u64,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// Something follows the end.
-    #[error("line {0} of the history follows its end")]
-    AfterTheEnd(u64),
-    /// Another version wrote it.
-    #[error("the history has format {0}; this checker reads format {FORMAT}")]
-    Format(u32),
-}
-
-/// Reads a history event by event, so that it may be larger than memory. A last line that was cut short is left out:
-/// without its [`Ended`] nothing is judged by it anyway.
-#[derive(Debug)]
-pub struct Reader<R> {
-    from: R,
-    line: u64,
-    bytes: Vec<u8>,
-    ended: bool,
-}
-
-impl<R: BufRead> Reader<R> {
-    /// Begins with the header.
+impl Book {
+    /// Reads a whole file. A last line that was cut short is left out: without its [`Ended`] nothing is judged anyway.
     ///
     /// # Errors
-    /// [`Damaged`].
-    pub fn begin(from: R) -> Result<(Header, Reader<R>), Damaged> {
-        let mut reader = Reader { from, line: 0, bytes: Vec::new(), ended: false };
-        reader.next_line()?;
-        let First { header } = reader.parse()?;
-        if header.format == FORMAT { Ok((header, reader)) } else { Err(Damaged::Format(header.format)) }
-    }
-
-    fn next_line(&mut self) -> Result<bool, Damaged> {
-        self.bytes.clear();
-        self.line += 1;
-        Ok(self.from.read_until(b'\n', &mut self.bytes)? > 0)
-    }
-
-    fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Damaged> {
-        serde_json::from_slice(&self.bytes).map_err(|source| Damaged::Line { line: self.line, source })
-    }
-
-    fn read(&mut self) -> Result<Option<Event>, Damaged> {
-        if !self.next_line()? || !self.bytes.ends_with(b"\n") {
-            return Ok(None);
+    /// The file cannot be read, or a line is damaged (`InvalidData`).
+    pub fn read(mut from: impl BufRead) -> io::Result<Book> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let (mut bytes, mut book) = (Vec::new(), None);
+        for line in 1_u64.. {
+            bytes.clear();
+            from.read_until(b'\n', &mut bytes)?;
+            if !bytes.ends_with(b"\n") {
+                break;
+            }
+            let damaged = |error| invalid(format!("line {line} of the history is damaged: {error}"));
+            match &mut book {
+                None => {
+                    let First { header } = serde_json::from_slice(&bytes).map_err(damaged)?;
+                    if header.format != FORMAT {
+                        return Err(invalid(format!("the history has format {}, not {FORMAT}", header.format)));
+                    }
+                    book = Some(Book::new(header));
+                }
+                Some(Book { ended: Some(_), .. }) => {
+                    return Err(invalid(format!("line {line} of the history follows its end")));
+                }
+                Some(book) => book.note(serde_json::from_slice(&bytes).map_err(damaged)?),
+            }
         }
-        if self.ended {
-            return Err(Damaged::AfterTheEnd(self.line));
-        }
-        let event = self.parse()?;
-        self.ended = matches!(event, Event::Ended(_));
-        Ok(Some(event))
-    }
-}
-
-impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Event, Damaged>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+        book.map(Book::close).ok_or_else(|| invalid("the history has no header".to_owned()))
     }
 }
 
@@ -133,10 +92,8 @@ mod tests {
     use super::super::tests::header;
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Vec<Event>, Damaged> {
-        let (read, events) = Reader::begin(bytes)?;
-        assert_eq!(read, header());
-        events.collect()
+    fn error(bytes: &[u8]) -> String {
+        Book::read(bytes).unwrap_err().to_string()
     }
 
     #[test]
@@ -145,21 +102,23 @@ mod tests {
         let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
         writer.event(&Event::Drained { at_ns: 5 }).unwrap();
         let bytes = writer.end(&ended).unwrap();
-        assert_eq!(read(&bytes).unwrap(), [Event::Drained { at_ns: 5 }, Event::Ended(ended)]);
-        assert_eq!(read(&bytes[..bytes.len() - 3]).unwrap(), [Event::Drained { at_ns: 5 }]);
+        let book = Book::read(bytes.as_slice()).unwrap();
+        assert_eq!((book.header, book.drained_ns, book.ended), (header(), Some(5), Some(ended)));
+        let torn = Book::read(&bytes[..bytes.len() - 3]).unwrap();
+        assert_eq!((torn.drained_ns, torn.ended), (Some(5), None));
     }
 
     #[test]
-    fn damage_in_midst_is_named_by_its_line() {
+    fn damaged_line_is_named_by_its_number() {
         let writer = Writer::begin(Vec::new(), &header()).unwrap();
         let mut bytes = writer.end(&Ended { at_ns: 7, whole: vec![] }).unwrap();
         bytes.extend(b"{\"drained\":{\"at_ns\":1}}\n");
-        assert!(matches!(read(&bytes), Err(Damaged::AfterTheEnd(3))));
-        assert!(matches!(read(b"{}\n"), Err(Damaged::Line { line: 1, .. })));
+        assert!(error(&bytes).contains("line 3 of the history follows its end"));
+        assert!(error(b"{}\n").contains("line 1 of the history is damaged"));
         let mut bytes = Writer::begin(Vec::new(), &header()).unwrap().to;
         bytes.extend(b"{\"mail\":{}}\n{}\n");
-        assert!(matches!(read(&bytes), Err(Damaged::Line { line: 2, .. })));
+        assert!(error(&bytes).contains("line 2 of the history is damaged"));
         let other = Writer::begin(Vec::new(), &Header { format: 2, ..header() }).unwrap().to;
-        assert!(matches!(read(&other), Err(Damaged::Format(2))));
+        assert!(error(&other).contains("the history has format 2"));
     }
 }

@@ -13,17 +13,14 @@ pub struct Claim {
     /// Name of the node that may work it.
     pub node: String,
     /// Which life of that node; none where that was not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u64>,
     /// Of which run.
     pub run: String,
     /// The granted recipients. Several lines of one fence add up: one for each recipient is as good.
     pub recipients: Vec<String>,
     /// When the entry was committed, where that was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_ns: Option<u64>,
     /// Ledger time of the entry: when its leader proposed it. None where ledger time says nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_ns: Option<u64>,
 }
 
@@ -33,7 +30,6 @@ pub struct Outcome {
     /// Log index of the entry that said so.
     pub index: u64,
     /// The row; none for a step that is no row's doing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// Which run.
     pub run: String,
@@ -43,10 +39,8 @@ pub struct Outcome {
     pub step: Step,
     /// Ledger time of the entry; of the last of them where the ledger tells several as one. None where ledger time says
     /// nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_ns: Option<u64>,
     /// In words: the relay's answer, the cause of a doubt.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
@@ -76,13 +70,9 @@ pub struct Standing {
     /// Address.
     pub recipient: String,
     /// Its number in the run, which crossings name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// Where.
     pub state: Fate,
-    /// Of a doubt, a dead letter: why.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub cause: String,
 }
 
 /// States of a recipient.
@@ -130,6 +120,8 @@ pub struct Run {
     pub audience: u32,
     /// Of those, pending or claimed.
     pub unfinished: u32,
+    /// The run of its schedule that had to finish before this one opened (`overlap`), if the ledger names one.
+    pub waited_for: Option<String>,
 }
 
 /// Why a run opened.
@@ -148,15 +140,6 @@ pub enum RunCause {
     Test,
 }
 
-/// A run whose instant had to wait until another run of its schedule was finished (`overlap`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waited {
-    /// Which run.
-    pub run: String,
-    /// For which run.
-    pub of: String,
-}
-
 /// Instants that opened no run, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
@@ -173,7 +156,6 @@ pub struct Explained {
     /// What became of them.
     pub outcome: PassedOver,
     /// In words.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 

@@ -27,16 +27,12 @@ pub struct Mail {
     /// How it was answered.
     pub answer: Answered,
     /// `Message-ID`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     /// Hash of what follows the header section.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// What the body says of itself; none where it does not say it, or was not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
     /// Identity headers (`Message-ID`, `X-Reveille-Run`, `X-Reveille-Fence`) that this email has more than once.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated_headers: Vec<String>,
 }
 
@@ -56,20 +52,17 @@ impl Content {
     pub const VARIABLE: &str = "code";
 
     /// The text of a schedule, as a template.
-    #[must_use]
     pub fn template(schedule: &str) -> String {
         format!("Schedule: {schedule}\nRecipient: {{{{ recipient }}}}\nCode: {{{{ {} }}}}\n", Content::VARIABLE)
     }
 
     /// Reads a body; none where one of the three lines is missing.
-    #[must_use]
     pub fn read(body: &str) -> Option<Content> {
         let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         Some(Content { schedule: value("Schedule: ")?, recipient: value("Recipient: ")?, code: value("Code: ")? })
     }
 
     /// The value of [`Content::VARIABLE`] for a recipient that a schedule names: 64 bits of both (FNV-1a).
-    #[must_use]
     pub fn code_of(schedule: &str, recipient: &str) -> String {
         let bytes = schedule.bytes().chain([0]).chain(recipient.bytes());
         let hash = bytes
@@ -101,13 +94,11 @@ pub enum Answered {
 
 impl Answered {
     /// It stands in the sink's record: it arrived.
-    #[must_use]
     pub fn is_accepted(self) -> bool {
         matches!(self, Answered::Accepted | Answered::AcceptedUntold)
     }
 
     /// By a fault of the sink's the sender was not told what became of a dot that it may have written.
-    #[must_use]
     pub fn leaves_doubt(self) -> bool {
         matches!(self, Answered::AcceptedUntold | Answered::Nothing | Answered::Cut)
     }
@@ -121,7 +112,6 @@ pub struct Audience {
     /// Addresses, each once.
     pub recipients: Vec<String>,
     /// The value of [`Content::VARIABLE`] of each recipient, in the same order; empty where recipients have none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<String>,
 }
 
@@ -144,15 +134,12 @@ pub struct Life {
     /// Which node.
     pub node: String,
     /// Which life of it, as the node counts; none where that was not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u64>,
     /// When it was started.
     pub started_ns: u64,
     /// When it was gone; none while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ns: Option<u64>,
     /// How it ended; none while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<LifeEnd>,
 }
 
@@ -190,16 +177,6 @@ pub struct GateReading {
     pub incarnation: u64,
     /// How often.
     pub passes: u64,
-}
-
-/// Nodes that died too often and are given no claims (P12), by the word of the leader. Told each time that it was asked
-/// and there were any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backoff {
-    /// When it was asked.
-    pub at_ns: u64,
-    /// How many.
-    pub nodes: u64,
 }
 
 /// A leadership began to act.
@@ -240,12 +217,10 @@ pub struct Limit {
     /// For runs of these tenants.
     pub tenants: Vec<String>,
     /// Of these schedules and campaigns; empty: of all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<String>,
     /// Since when it is in force.
     pub from_ns: u64,
     /// Until when; none: to the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<u64>,
     /// What it says.
     pub bound: Bound,

@@ -6,12 +6,11 @@
 
 use super::identity;
 use crate::book::{Book, Item, rows_of};
-use crate::history::{Answer, Fate, InDoubt, Operation, Part, Step};
-use crate::verdict::{Inquiry, Verdict};
+use crate::history::{Call, Fate, InDoubt, Part, Step};
+use crate::verdict::Inquiry;
 
 /// I9.
-pub fn agree(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn agree(book: &Book, inquiry: &mut Inquiry) {
     let accepts_whole = inquiry.needs(book, &[Part::Accepts]);
     let standings_whole = inquiry.needs(book, &[Part::Standings]);
     if accepts_whole {
@@ -38,14 +37,13 @@ pub fn agree(book: &Book) -> Verdict {
             }
         }
     }
-    identity::of_emails(book, &mut inquiry);
+    identity::of_emails(book, inquiry);
     if book.header.in_doubt != InDoubt::Resend {
-        by_itself(book, &mut inquiry);
+        by_itself(book, inquiry);
     }
     if book.header.in_doubt != InDoubt::AssumeSent {
-        closed_by_itself(book, &mut inquiry);
+        closed_by_itself(book, inquiry);
     }
-    inquiry.verdict()
 }
 
 /// Resend steps beyond those that operators asked for.
@@ -53,7 +51,7 @@ fn by_itself(book: &Book, inquiry: &mut Inquiry) {
     for outcomes in book.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|came| came.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|came| came.item).filter(|_| resent > 0) else { continue };
-        let asked = asked_for(book, item, is_to_be_sent_again);
+        let asked = asked_for(book, item, Call::resends);
         if resent > asked && inquiry.needs(book, &[Part::Calls]) {
             let item = book.describe(item);
             inquiry.offends(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
@@ -64,31 +62,14 @@ fn by_itself(book: &Book, inquiry: &mut Inquiry) {
 /// Who was closed as assumed though no operator asked for it.
 fn closed_by_itself(book: &Book, inquiry: &mut Inquiry) {
     for stands in book.standings.iter().filter(|stands| stands.state == Fate::Assumed) {
-        if asked_for(book, stands.item, is_to_be_closed) == 0 && inquiry.needs(book, &[Part::Calls]) {
+        if asked_for(book, stands.item, Call::assumes) == 0 && inquiry.needs(book, &[Part::Calls]) {
             inquiry.offends(|| format!("{} was closed as assumed without a request", book.describe(stands.item)));
         }
     }
 }
 
-/// A run, and one recipient of it by name or all.
-type Selection<'a> = (&'a str, Option<&'a str>);
-
-fn is_to_be_sent_again(operation: &Operation) -> Option<Selection<'_>> {
-    let Operation::Resend { run, recipient } = operation else { return None };
-    Some((run, recipient.as_deref()))
-}
-
-fn is_to_be_closed(operation: &Operation) -> Option<Selection<'_>> {
-    let Operation::Assume { run, recipient } = operation else { return None };
-    Some((run, recipient.as_deref()))
-}
-
 /// How often operators asked for it in a call that may have succeeded.
-fn asked_for(book: &Book, item: Item, what: fn(&Operation) -> Option<Selection<'_>>) -> usize {
-    let (own_run, own_recipient) = (book.names.text(item.run), book.names.text(item.recipient));
-    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    let is_it = |(run, recipient): &Selection<'_>| {
-        *run == own_run && recipient.is_none_or(|recipient| recipient == own_recipient)
-    };
-    may_be_so.filter_map(|call| what(&call.operation)).filter(is_it).count()
+fn asked_for(book: &Book, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
+    let (run, recipient) = (book.names.text(item.run), book.names.text(item.recipient));
+    book.calls.iter().filter(|call| call.may_be_done() && asks(call, run, recipient)).count()
 }

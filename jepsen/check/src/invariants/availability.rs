@@ -8,25 +8,23 @@ use super::progress;
 use crate::book::Book;
 use crate::history::Part;
 use crate::time::MS;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a busy
 /// machine.
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// I17.
-pub fn available(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn available(book: &Book, inquiry: &mut Inquiry) {
     if !inquiry.needs(book, &[Part::Lives, Part::Faults, Part::Outages]) {
-        return inquiry.verdict();
+        return;
     }
     let majorities = majorities(book);
     let within_ns = book.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
-    led(book, &majorities, within_ns, &mut inquiry);
+    led(book, &majorities, within_ns, inquiry);
     let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::Standings, Part::Runs, Part::Calls];
     if inquiry.needs(book, &of_recipients) {
-        progress::sends(book, &majorities, within_ns, &mut inquiry);
+        progress::sends(book, &majorities, within_ns, inquiry);
     }
-    inquiry.verdict()
 }
 
 fn led(book: &Book, majorities: &[Interval], within_ns: u64, inquiry: &mut Inquiry) {

@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use crate::book::{Book, Dot, Grant, Item, rows_of};
+use crate::book::{Book, Dot, Grant, Item, rows_of, rows_of_run};
 use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// What an answered barrier promises.
 struct Barrier<'a> {
@@ -86,8 +86,7 @@ pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
 }
 
 /// I6.
-pub fn opted_out(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn opted_out(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Runs]);
     let mut barriers: HashMap<(Name, Name), Vec<Barrier>> = HashMap::new();
     for call in &book.calls {
@@ -104,14 +103,12 @@ pub fn opted_out(book: &Book) -> Verdict {
     for dot in &book.dots {
         let tenant = book.run_of(dot.item).and_then(|run| book.names.find(&run.tenant));
         let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, dot.item.recipient))) else { continue };
-        judge(book, dot, forbidding, "the opt-out", &mut inquiry);
+        judge(book, dot, forbidding, "the opt-out", inquiry);
     }
-    inquiry.verdict()
 }
 
 /// I8.
-pub fn paused_or_cancelled(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn paused_or_cancelled(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Claims, Part::Runs]);
     let mut barriers: HashMap<Name, Vec<Barrier>> = HashMap::new();
     for call in &book.calls {
@@ -132,17 +129,16 @@ pub fn paused_or_cancelled(book: &Book) -> Verdict {
         match target {
             Target::Run(run) => {
                 let Some(run) = book.names.find(run) else { continue };
-                no_claim(book, run, &stops, &mut inquiry);
+                no_claim(book, run, &stops, inquiry);
                 barriers.entry(run).or_default().extend(Barrier::of(call, lifted_ns));
             }
-            Target::Schedule { tenant, schedule } => no_run(book, (tenant, schedule), &stops, &mut inquiry),
+            Target::Schedule { tenant, schedule } => no_run(book, (tenant, schedule), &stops, inquiry),
         }
     }
     for dot in &book.dots {
         let forbidding = barriers.get(&dot.item.run).map_or(&[][..], Vec::as_slice);
-        judge(book, dot, forbidding, "the pause or cancel", &mut inquiry);
+        judge(book, dot, forbidding, "the pause or cancel", inquiry);
     }
-    inquiry.verdict()
 }
 
 /// Log indices in which nothing may begin.
@@ -197,9 +193,7 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
 }
 
 fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
-    let from = book.grants.partition_point(|grant| grant.item.run < run);
-    let granted = book.grants.iter().skip(from).take_while(|grant| grant.item.run == run);
-    for grant in granted {
+    for grant in rows_of_run(&book.grants, run) {
         let (item, fence) = (book.describe(grant.item), grant.fence);
         let there_by_ns = there_by(book, grant);
         match stops.holds_at(grant.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {

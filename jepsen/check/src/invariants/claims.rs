@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::book::{Book, Dot, Grant, rows_of};
-use crate::history::{self, FaultStatus, GateReading, Part};
-use crate::verdict::{Inquiry, Verdict};
+use crate::history::{self, GateReading, Part};
+use crate::verdict::Inquiry;
 
 /// I2.
-pub fn covered(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn covered(book: &Book, inquiry: &mut Inquiry) {
     let claims_whole = inquiry.needs(book, &[Part::Accepts, Part::Claims]);
     for dot in book.accepts() {
         let told = || format!("{} at {:.3} s", book.describe(dot.item), dot.at_ns as f64 / 1e9);
@@ -30,7 +29,6 @@ pub fn covered(book: &Book) -> Verdict {
             Some(_) => {}
         }
     }
-    inquiry.verdict()
 }
 
 /// The claim under which a mail came.
@@ -38,29 +36,18 @@ pub fn grant_of<'a>(book: &'a Book, dot: &Dot) -> Option<&'a Grant> {
     rows_of(&book.grants, dot.item).iter().find(|grant| Some(grant.fence) == dot.fence)
 }
 
-/// Accepts without explanation: without a claim, or of an unknown run.
-pub fn unexplained(book: &Book) -> u64 {
-    let claims_whole = book.is_whole(Part::Claims);
-    let known = |dot: &&Dot| match grant_of(book, dot) {
-        Some(_) => true,
-        None => !claims_whole && dot.fence.is_some() && book.run_of(dot.item).is_some(),
-    };
-    book.accepts().filter(|dot| !known(dot)).count() as u64
-}
-
 /// A life: its node, and which of that node's lives.
 type Life<'a> = (&'a str, u64);
 
 /// I14.
-pub fn passed_the_gate(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn passed_the_gate(book: &Book, inquiry: &mut Inquiry) {
     if !inquiry.needs(book, &[Part::Accepts, Part::Gates, Part::Faults]) {
-        return inquiry.verdict();
+        return;
     }
-    let accepts = accepts_by_life(book, &mut inquiry);
+    let accepts = accepts_by_life(book, inquiry);
     let passes = book.gates.iter().map(|gate| ((gate.node.as_str(), gate.incarnation), gate.passes));
     let passes: BTreeMap<Life, u64> = passes.collect();
-    let faultless = book.faults.iter().all(|fault| fault.status == FaultStatus::Skipped);
+    let faultless = book.faults.iter().all(|fault| !fault.may_have_struck());
     let mut lives: Vec<_> = accepts.keys().chain(passes.keys()).copied().collect();
     lives.sort_unstable();
     lives.dedup();
@@ -84,7 +71,6 @@ pub fn passed_the_gate(book: &Book) -> Verdict {
             });
         }
     }
-    inquiry.verdict()
 }
 
 /// When the accepts of each life arrived, in order.

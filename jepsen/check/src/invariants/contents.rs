@@ -6,21 +6,20 @@ use std::collections::BTreeMap;
 use crate::book::{Book, Dot, Says};
 use crate::history::Part;
 use crate::names::Name;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 use super::identity::{is_whole, told};
 use super::loss::triggered;
 
 /// I16.
-pub fn own(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn own(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Runs]);
     let all_read = inquiry.needs(book, &[Part::Contents]);
     let audiences = audiences(book);
     // An email that the relay refused had its content too.
     for dot in book.dots.iter().filter(|dot| is_whole(dot)) {
         match dot.says {
-            Some(says) => compare(book, &audiences, (dot, says), &mut inquiry),
+            Some(says) => compare(book, &audiences, (dot, says), inquiry),
             None if all_read => {
                 inquiry.offends(|| {
                     format!("{} came with a body that names nothing: {}", item(book, dot), told(book, dot))
@@ -29,7 +28,6 @@ pub fn own(book: &Book) -> Verdict {
             None => {}
         }
     }
-    inquiry.verdict()
 }
 
 /// The audience of each run: by its instant, or by the call that triggered it.

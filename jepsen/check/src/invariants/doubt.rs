@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 use super::blame::{self, Suspects};
 use super::held::{claim_cap, unsettled_lives};
 use crate::book::{Book, Grant, Item, rows_of};
-use crate::history::{Answered, Fate, Fault, FaultKind, FaultStatus, Fence, InDoubt, Part};
+use crate::history::{Answered, Fate, Fault, FaultKind, Fence, InDoubt, Part};
 use crate::time::MS;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// What the history says of doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +40,10 @@ pub struct Doubt {
 }
 
 /// I5.
-pub fn bounded(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn bounded(book: &Book, inquiry: &mut Inquiry) {
     let mut whole = inquiry.needs(book, &[Part::Standings, Part::Faults, Part::Accepts, Part::Claims, Part::Lives]);
     // A relay that was left in peace answers every dot.
-    let is_amiss = |fault: &Fault| fault.kind == FaultKind::Relay && fault.status != FaultStatus::Skipped;
+    let is_amiss = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();
     if book.faults.iter().any(is_amiss) {
         whole &= inquiry.needs(book, &[Part::Dots]);
     }
@@ -58,7 +57,6 @@ pub fn bounded(book: &Book) -> Verdict {
             inquiry.offends(|| format!("{item} is in doubt, {node}, {life}, held it, and no fault is left to blame"));
         }
     }
-    inquiry.verdict()
 }
 
 /// Counts.
@@ -103,8 +101,7 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     // Ledger time, which separates one incarnation from the next, may be off by that, and a node that is gone may be
     // granted something until its lease is over.
     let slack_ns = (book.header.lease_ms + book.header.margin_ms + book.header.clock_error_ms).saturating_mul(MS);
-    let lives_again = book.lives.iter().filter(|life| life.node == holder && life.started_ns > fault.from_ns);
-    let lives_again = lives_again.map(|life| life.started_ns).min();
+    let lives_again = book.next_start(holder, fault.from_ns);
     let over_ns = match fault.kind {
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::PowerCut | FaultKind::CrashPoint => lives_again,
         FaultKind::NodeLost => None,
@@ -181,8 +178,7 @@ const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 /// lived again.
 fn under_way(book: &Book, fault: &Fault) -> u64 {
     let of_node = |node: &String| {
-        let lives = book.lives.iter().filter(|life| life.node == *node && life.started_ns > fault.from_ns);
-        let lives_again = lives.map(|life| life.started_ns).min();
+        let lives_again = book.next_start(node, fault.from_ns);
         let goes_on = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
         let until_ns = lives_again.into_iter().chain(goes_on).min().unwrap_or(u64::MAX);
         let node = book.names.find(node);
@@ -209,7 +205,7 @@ fn nameless(book: &Book) -> u64 {
 
 /// How many a fault allows; `cap` is how many a node can hold.
 fn allowed_by(book: &Book, fault: &Fault, cap: u64) -> u64 {
-    if fault.status == FaultStatus::Skipped {
+    if !fault.may_have_struck() {
         return 0;
     }
     let nodes = fault.nodes.len() as u64;

@@ -44,7 +44,7 @@ fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
     let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
     let opts_out = |call: &Call| {
         let own = matches!(&call.operation, Operation::OptOut { tenant, recipient } if is_own(tenant, recipient));
-        own && !matches!(call.answer, Answer::Failed { .. })
+        own && call.may_be_done()
     };
     let takes_back = |call: &Call| {
         let own = matches!(&call.operation, Operation::TakeBack { tenant, recipient } if is_own(tenant, recipient));
@@ -58,7 +58,7 @@ fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
 
 /// The run was cancelled, or its schedule deleted.
 fn was_cancelled(book: &Book, run: &Run) -> bool {
-    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let may_be_so = book.calls.iter().filter(|call| call.may_be_done());
     may_be_so.map(|call| &call.operation).any(|operation| match operation {
         Operation::Cancel { target: Target::Run(of) } => *of == run.run,
         Operation::Cancel { target: Target::Schedule { tenant, schedule } } => {

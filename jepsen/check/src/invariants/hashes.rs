@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::book::Book;
 use crate::history::{Part, StateHash};
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// I11.
-pub fn equal(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn equal(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::StateHashes]);
     let mut by_index: BTreeMap<u64, Vec<&StateHash>> = BTreeMap::new();
     for hash in &book.hashes {
@@ -25,5 +24,4 @@ pub fn equal(book: &Book) -> Verdict {
     if !compared {
         inquiry.lacks("hashes of two nodes at one index");
     }
-    inquiry.verdict()
 }

@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::book::{Book, Dot, Item, rows_of};
-use crate::history::{Answer, Answered, Bound, Fate, FaultKind, FaultStatus, Limit, Operation, Part, Run};
+use crate::history::{Answered, Bound, Fate, Limit, Part, Run};
 use crate::names::Name;
 use crate::time::MS;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// Lengths of intervals in which rates are judged: each second, and longer ones that say more of the rate itself.
 const LENGTHS_NS: [u64; 3] = [1_000 * MS, 10_000 * MS, 60_000 * MS];
@@ -26,8 +26,7 @@ const UNDER_WAY_NS: u64 = 1_000 * MS;
 const DAY_MS: i64 = 86_400_000;
 
 /// I18.
-pub fn within_budgets(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn within_budgets(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Dots, Part::Runs, Part::Lives, Part::Faults]);
     let mut judged = 0_u32;
     for limit in &book.limits {
@@ -41,31 +40,29 @@ pub fn within_budgets(book: &Book) -> Verdict {
             }
             Bound::WarmUp { first_day, caps } => {
                 judged += 1;
-                warms_up(book, limit, (*first_day, caps), &mut inquiry);
+                warms_up(book, limit, (*first_day, caps), inquiry);
                 None
             }
             Bound::MinGap { .. } | Bound::MaxAttempts { .. } => None,
         };
         if let Some(rate) = what {
             judged += 1;
-            keeps_rate(book, limit, rate, &mut inquiry);
+            keeps_rate(book, limit, rate, inquiry);
         }
     }
     if judged == 0 {
         inquiry.lacks("a budget");
     }
-    inquiry.verdict()
 }
 
 /// I19.
-pub fn gaps_and_attempts(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn gaps_and_attempts(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Dots, Part::Runs, Part::Calls]);
     let mut judged = 0_u32;
     for limit in &book.limits {
         match limit.bound {
-            Bound::MinGap { gap_ms } => keeps_gap(book, limit, gap_ms, &mut inquiry),
-            Bound::MaxAttempts { attempts } => gives_up(book, limit, attempts, &mut inquiry),
+            Bound::MinGap { gap_ms } => keeps_gap(book, limit, gap_ms, inquiry),
+            Bound::MaxAttempts { attempts } => gives_up(book, limit, attempts, inquiry),
             Bound::RelayRate { .. } | Bound::TenantRate { .. } | Bound::WarmUp { .. } => continue,
         }
         judged += 1;
@@ -73,7 +70,6 @@ pub fn gaps_and_attempts(book: &Book) -> Verdict {
     if judged == 0 {
         inquiry.lacks("a schedule with a `min_gap` or `max_attempts`");
     }
-    inquiry.verdict()
 }
 
 /// Is this run under the limit?
@@ -137,7 +133,7 @@ fn keeps_rate(
             if count <= budget(ms) {
                 continue;
             }
-            let ms = if has_wrong_clock(book, *from_ns, until_ns) { ms.div_ceil(9) * 10 } else { ms };
+            let ms = if book.has_wrong_clock(*from_ns, until_ns) { ms.div_ceil(9) * 10 } else { ms };
             let most = budget(ms) + processes(book, *from_ns, until_ns) * u64::from(sessions);
             if count > most {
                 let (at, seconds) = (*from_ns as f64 / 1e9, length_ns / (1_000 * MS));
@@ -156,15 +152,6 @@ fn processes(book: &Book, from_ns: u64, until_ns: u64) -> u64 {
         life.started_ns < until_ns && from_ns <= over_ns
     });
     ran.count() as u64
-}
-
-fn has_wrong_clock(book: &Book, from_ns: u64, until_ns: u64) -> bool {
-    let mut clocks = book.faults.iter().filter(|fault| fault.kind == FaultKind::Clock);
-    clocks.any(|fault| {
-        fault.status != FaultStatus::Skipped
-            && fault.from_ns <= until_ns
-            && fault.until_ns.unwrap_or(u64::MAX) >= from_ns
-    })
 }
 
 fn warms_up(book: &Book, limit: &Limit, (first_day, caps): (i64, &[u32]), inquiry: &mut Inquiry) {
@@ -222,13 +209,6 @@ fn gives_up(book: &Book, limit: &Limit, attempts: u32, inquiry: &mut Inquiry) {
 
 /// How often an operator sent it again, or may have.
 fn sent_again(book: &Book, item: Item) -> u64 {
-    let is_own = |operation: &Operation| match operation {
-        Operation::Resend { run, recipient } => {
-            run == book.names.text(item.run)
-                && recipient.as_deref().is_none_or(|recipient| recipient == book.names.text(item.recipient))
-        }
-        _ => false,
-    };
-    let asked = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    asked.filter(|call| is_own(&call.operation)).count() as u64
+    let (run, recipient) = (book.names.text(item.run), book.names.text(item.recipient));
+    book.calls.iter().filter(|call| call.may_be_done() && call.resends(run, recipient)).count() as u64
 }

@@ -9,23 +9,22 @@ use std::collections::BTreeMap;
 use super::ends::{self, Cause};
 use crate::book::{Book, Instant, Item};
 use crate::history::{
-    Answer, Call, Explained, Fate, Fault, FaultKind, FaultStatus, Operation, Part, PassedOver, Run, RunCause, Target,
+    Answer, Call, Explained, Fate, Fault, FaultKind, Operation, Part, PassedOver, Run, RunCause, Target,
 };
 use crate::names::Name;
 use crate::time::MS;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// I4.
-pub fn nothing_lost(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn nothing_lost(book: &Book, inquiry: &mut Inquiry) {
     let parts = [Part::Due, Part::Calls, Part::Runs, Part::Instants, Part::Standings];
     if !inquiry.needs(book, &parts) {
-        return inquiry.verdict();
+        return;
     }
     let by_instant = runs_by_instant(book);
     for (instant, audience) in &book.due {
         match by_instant.get(instant) {
-            Some(runs) => runs.iter().for_each(|run| account(book, run, *audience, &mut inquiry)),
+            Some(runs) => runs.iter().for_each(|run| account(book, run, *audience, inquiry)),
             None if is_explained(book, instant) => {}
             None => inquiry.offends(|| format!("{} neither opened nor is it explained", describe(book, instant))),
         }
@@ -43,11 +42,10 @@ pub fn nothing_lost(book: &Book) -> Verdict {
     }
     for (run, audience) in triggered(book) {
         match book.runs.get(&run) {
-            Some(run) => account(book, run, audience, &mut inquiry),
+            Some(run) => account(book, run, audience, inquiry),
             None => inquiry.offends(|| format!("{} was answered to a trigger and is no run", book.names.text(run))),
         }
     }
-    inquiry.verdict()
 }
 
 /// Each recipient of a run that was due has a final state.
@@ -171,8 +169,7 @@ fn deadline_ns(book: &Book) -> Option<u64> {
 }
 
 /// I13.
-pub fn drains(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn drains(book: &Book, inquiry: &mut Inquiry) {
     match (deadline_ns(book), book.drained_ns) {
         _ if book.ended.is_none() => inquiry.lacks("the end of the history"),
         (None, _) => inquiry.lacks("a healing"),
@@ -189,12 +186,11 @@ pub fn drains(book: &Book) -> Verdict {
     for run in book.paused.iter().filter(|run| !may_be_paused(book, run)) {
         inquiry.offends(|| format!("{run} is paused, and nothing in the history pauses it"));
     }
-    inquiry.verdict()
 }
 
 /// A run is paused by an operator, whatever the answer was, or because relays refused: by a guard (P6).
 fn may_be_paused(book: &Book, run: &str) -> bool {
     let asked = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(of) } if of == run);
-    let refused = |fault: &Fault| fault.kind == FaultKind::Relay && fault.status != FaultStatus::Skipped;
+    let refused = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();
     book.calls.iter().any(asked) || book.faults.iter().any(refused)
 }

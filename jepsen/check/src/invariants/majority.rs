@@ -7,7 +7,7 @@
 //! next start.
 
 use crate::book::Book;
-use crate::history::{Fault, FaultKind, FaultStatus};
+use crate::history::{Fault, FaultKind};
 use crate::time::MS;
 
 /// A node with a torn log waits so long for a leader.
@@ -69,13 +69,13 @@ pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -
 }
 
 fn is_network(fault: &Fault) -> bool {
-    fault.status != FaultStatus::Skipped && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
+    fault.may_have_struck() && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
 }
 
 /// Can it keep the nodes that it names from leading and voting?
 fn disturbs(fault: &Fault) -> bool {
     let not_the_node = matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer);
-    fault.status != FaultStatus::Skipped && !not_the_node
+    fault.may_have_struck() && !not_the_node
 }
 
 /// While it is in force, and until what it struck can vote again.
@@ -117,9 +117,6 @@ fn has_waited(book: &Book, node: &str, since_ns: u64) -> u64 {
 
 /// When the last of the nodes that a fault struck was started again; the beginning of the fault for one that was not.
 fn starts_again(book: &Book, fault: &Fault) -> u64 {
-    let of_node = |node: &String| {
-        let later = book.lives.iter().filter(|life| life.node == *node && life.started_ns > fault.from_ns);
-        later.map(|life| life.started_ns).min()
-    };
-    fault.nodes.iter().filter_map(of_node).max().unwrap_or(fault.from_ns)
+    let starts = fault.nodes.iter().filter_map(|node| book.next_start(node, fault.from_ns));
+    starts.max().unwrap_or(fault.from_ns)
 }

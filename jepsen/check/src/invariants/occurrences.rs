@@ -5,31 +5,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
-use crate::book::{Book, Instant};
+use crate::book::{Book, Instant, rows_of_run};
 use crate::history::{Answer, Call, Operation, Part, PassedOver, Run, RunCause, Target};
 use crate::names::Name;
 use crate::time::seconds;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// A local time may come again so much later: wider than any change of the clocks. Milliseconds.
 const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10.
-pub fn kept(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn kept(book: &Book, inquiry: &mut Inquiry) {
     let parts = [Part::Due, Part::Runs, Part::Instants, Part::Calls, Part::Accepts, Part::Outages];
     if !inquiry.needs(book, &parts) {
-        return inquiry.verdict();
+        return;
     }
-    once_each(book, &mut inquiry);
-    as_many_as_triggers(book, &mut inquiry);
-    backfilled(book, &mut inquiry);
+    once_each(book, inquiry);
+    as_many_as_triggers(book, inquiry);
+    backfilled(book, inquiry);
     for run in book.runs.values() {
-        on_time(book, run, &mut inquiry);
+        on_time(book, run, inquiry);
     }
-    passed_over(book, &mut inquiry);
-    emails(book, &mut inquiry);
-    inquiry.verdict()
+    passed_over(book, inquiry);
+    emails(book, inquiry);
 }
 
 fn once_each(book: &Book, inquiry: &mut Inquiry) {
@@ -52,7 +50,7 @@ fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
     let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for (place, call) in book.calls.iter().enumerate() {
         if let Operation::Trigger { tenant, schedule, .. } = &call.operation
-            && !matches!(call.answer, Answer::Failed { .. })
+            && call.may_be_done()
         {
             let id = call.request_id.clone().unwrap_or_else(|| format!("call {place}"));
             asked.entry((tenant, schedule)).or_default().insert(id);
@@ -74,11 +72,9 @@ fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
 /// it is no second run of its instant. Its opening is recorded in ledger time, which may be behind.)
 fn backfilled(book: &Book, inquiry: &mut Inquiry) {
     for (name, own) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
-        let from = book.dots.partition_point(|dot| dot.item.run < *name);
-        let dots = book.dots.iter().skip(from).take_while(|dot| dot.item.run == *name);
-        let first_ns = dots.map(|dot| dot.data_ns).min().unwrap_or(u64::MAX);
+        let first_ns = rows_of_run(&book.dots, *name).iter().map(|dot| dot.data_ns).min().unwrap_or(u64::MAX);
         let is_asked = book.calls.iter().any(|call| {
-            let may_be_so = !matches!(call.answer, Answer::Failed { .. }) && call.invoked_ns < first_ns;
+            let may_be_so = call.may_be_done() && call.invoked_ns < first_ns;
             may_be_so
                 && matches!(&call.operation, Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms }
                     if (tenant, schedule) == (&own.tenant, &own.schedule)
@@ -115,8 +111,8 @@ fn is_excused(book: &Book, run: &Run, from_ms: i64, to_ms: i64) -> bool {
 /// Does the ledger name a run of the same schedule, opened before, for which this one waited; and was that one still at
 /// work when this one was due?
 fn had_to_wait(book: &Book, run: &Run) -> bool {
-    let of = book.names.find(&run.run).and_then(|name| book.waited.get(&name));
-    let Some((name, of)) = of.and_then(|name| Some((*name, book.runs.get(name)?))) else { return false };
+    let of = run.waited_for.as_ref().and_then(|of| book.names.find(of));
+    let Some((name, of)) = of.and_then(|name| Some((name, book.runs.get(&name)?))) else { return false };
     let is_earlier = (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index;
     is_earlier && was_at_work(book, name, run.due_unix_ms)
 }
@@ -125,9 +121,9 @@ fn had_to_wait(book: &Book, run: &Run) -> bool {
 /// which it is known that it was before?
 fn was_at_work(book: &Book, run: Name, at_ms: i64) -> bool {
     let before = book.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
-    let dots = book.dots.iter().filter(|dot| dot.item.run == run);
-    let steps = book.outcomes.iter().filter(|came| came.item.run == run);
-    dots.map(|dot| dot.at_ns).any(|at_ns| book.civil_ms(at_ns) >= at_ms) || steps.map(|came| came.index).max() > before
+    let steps = rows_of_run(&book.outcomes, run).iter();
+    rows_of_run(&book.dots, run).iter().map(|dot| dot.at_ns).any(|at_ns| book.civil_ms(at_ns) >= at_ms)
+        || steps.map(|came| came.index).max() > before
 }
 
 /// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused
@@ -140,7 +136,7 @@ pub(super) fn was_stopped(book: &Book, tenant: &str, schedule: &str, from_ms: i6
         let in_time = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < from_ms);
         is_so && in_time && call.invoked_ns >= after_ns && matches!(call.answer, Answer::Ok { .. })
     };
-    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let may_be_so = book.calls.iter().filter(|call| call.may_be_done());
     may_be_so.filter(|call| book.civil_ms(call.invoked_ns) <= to_ms).any(|call| match &call.operation {
         Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } } if is_own(of, name) => {
             !book.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))

@@ -7,14 +7,13 @@
 //! does what came when the recipient was not in doubt: a dead letter that was requeued had no mail to be doubled.
 
 use crate::book::{Book, Came, Dot, Item, rows_of};
-use crate::history::{Answer, Answered, Call, InDoubt, Operation, Part, Step};
-use crate::verdict::{Inquiry, Verdict};
+use crate::history::{Answer, Answered, Call, InDoubt, Part, Step};
+use crate::verdict::Inquiry;
 
 /// I1.
-pub fn accepted_once(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn accepted_once(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts]);
-    needs_outcomes(book, &mut inquiry);
+    needs_outcomes(book, inquiry);
     for (item, dots) in book.dots_by_item() {
         let accepts: Vec<&Dot> = dots.iter().filter(|dot| dot.answer.is_accepted()).collect();
         let times = accepts.len();
@@ -22,14 +21,12 @@ pub fn accepted_once(book: &Book) -> Verdict {
             inquiry.offends(|| format!("{} was accepted {times} times: {}", book.describe(item), fences(dots)));
         }
     }
-    inquiry.verdict()
 }
 
 /// I3.
-pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn one_fence_past_the_gate(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Dots]);
-    needs_outcomes(book, &mut inquiry);
+    needs_outcomes(book, inquiry);
     for (item, dots) in book.dots_by_item() {
         let mut all: Vec<_> = dots.iter().filter_map(|dot| dot.fence).collect();
         all.sort_unstable();
@@ -45,7 +42,6 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
             inquiry.offends(|| format!("{} passed the gate again: {}", book.describe(item), fences(dots)));
         }
     }
-    inquiry.verdict()
 }
 
 /// Emails beyond the first of their items.
@@ -132,15 +128,13 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
     }
     let (own_run, own_recipient) = (book.names.text(item.run), book.names.text(item.recipient));
     let decision = |call: &Call| {
-        let Operation::Resend { run, recipient } = &call.operation else { return None };
         let index = match call.answer {
             Answer::Ok { index, .. } => index,
             Answer::Unknown => None,
             Answer::Failed { .. } | Answer::Found { .. } => return None,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
-        let is_own = run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient);
-        is_own.then_some(Decision { index, invoked_ns, answered_ns, is_step: false })
+        call.resends(own_run, own_recipient).then_some(Decision { index, invoked_ns, answered_ns, is_step: false })
     };
     book.calls.iter().filter_map(decision).collect()
 }

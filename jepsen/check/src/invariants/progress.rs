@@ -16,8 +16,8 @@
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
-use crate::book::{Book, Grant, Item, rows_of};
-use crate::history::{Answer, Answered, Fate, Fault, FaultKind, FaultStatus, Operation, Run, Step, Target};
+use crate::book::{Book, Grant, Item, rows_of, rows_of_run};
+use crate::history::{Answered, Fate, Fault, FaultKind, Operation, Run, Step, Target};
 use crate::time::MS;
 use crate::verdict::Inquiry;
 
@@ -61,9 +61,8 @@ pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: 
 
 /// No recipient stays claimed for longer than this without a hand-off, or an entry that gives it back.
 fn begins(book: &Book, quiet: &[Interval], within_ns: u64, inquiry: &mut Inquiry) {
-    let relay =
-        book.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.status != FaultStatus::Skipped);
-    let over_ns = |fault: &Fault| fault.until_ns.unwrap_or(u64::MAX).saturating_add(PREPARED_WITHIN_NS);
+    let relay = book.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.may_have_struck());
+    let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.
     let held_up: Vec<Interval> = relay.map(|fault| (fault.from_ns, over_ns(fault))).collect();
     let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &held_up)).collect();
@@ -104,7 +103,7 @@ fn quiet(book: &Book, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> 
     let starts = book.lives.iter().flat_map(|life| [Some(life.started_ns), life.ended_ns]).flatten();
     let epochs = book.epochs.iter().map(|epoch| epoch.at_ns);
     breaks.extend(starts.chain(epochs).map(|at_ns| (at_ns, at_ns)));
-    let faults = book.faults.iter().filter(|fault| fault.status != FaultStatus::Skipped);
+    let faults = book.faults.iter().filter(|fault| fault.may_have_struck());
     for fault in faults.clone().filter(|fault| !matches!(fault.kind, FaultKind::Relay | FaultKind::Operator)) {
         let (from_ns, until_ns) = in_force(book, fault);
         // What a node that never comes back leaves undone others do.
@@ -132,7 +131,7 @@ fn quiet(book: &Book, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> 
 /// While the relay is broken, and until its circuits are closed again.
 fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) -> Vec<Interval> {
     let mut disturbed: Vec<Interval> = Vec::new();
-    let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.until_ns.unwrap_or(u64::MAX))).collect();
+    let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
     struck.sort_unstable();
     for (from_ns, until_ns) in struck {
         // Where no email came between two faults, the circuits know of no end of the first.
@@ -151,8 +150,7 @@ fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) 
 fn waiting(book: &Book) -> Vec<Interval> {
     let of_run = |run: &Run| {
         let name = book.names.find(&run.run)?;
-        let from = book.standings.partition_point(|stands| stands.item.run < name);
-        let own = book.standings.iter().skip(from).take_while(|stands| stands.item.run == name);
+        let own = rows_of_run(&book.standings, name).iter();
         let last_ns = own.filter_map(|stands| waited_until(book, stands.item, stands.state)).max()?;
         let opened_ns = book.ns_of(run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms));
         (opened_ns < last_ns).then_some((opened_ns, last_ns))
@@ -189,6 +187,6 @@ fn may_go_on(book: &Book, run: &Run) -> bool {
         }
         _ => false,
     };
-    let mut asked = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let mut asked = book.calls.iter().filter(|call| call.may_be_done());
     !book.paused.contains(&run.run) && !limits::holds_back(book, run) && !asked.any(|call| pauses(&call.operation))
 }

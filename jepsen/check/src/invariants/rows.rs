@@ -10,16 +10,15 @@
 use crate::book::Book;
 use crate::history::{FaultKind, FaultStatus, OpenRow, Part};
 use crate::time::MS;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// What a row may stay open beyond lease and margin: for the revocation to be committed.
 const REVOKED_WITHIN_MS: u64 = 1_000;
 
 /// I15.
-pub fn revoked(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn revoked(book: &Book, inquiry: &mut Inquiry) {
     if !inquiry.needs(book, &[Part::OpenRows, Part::Lives, Part::Outages]) {
-        return inquiry.verdict();
+        return;
     }
     let lease_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
     let majorities = majorities_began(book);
@@ -29,7 +28,7 @@ pub fn revoked(book: &Book) -> Verdict {
         let majority_ns = majority_ns.and_then(|last| majorities.get(last)).copied().unwrap_or(0);
         let from_ns = alone_ns.max(able_since(book, row.at_ns)).max(majority_ns);
         let stayed = row.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(book, from_ns, row.at_ns) / 2);
-        let slow_clock_ns = if has_wrong_clock(book, from_ns, row.at_ns) { lease_ns / 9 } else { 0 };
+        let slow_clock_ns = if book.has_wrong_clock(from_ns, row.at_ns) { lease_ns / 9 } else { 0 };
         if stayed > lease_ns + slow_clock_ns + REVOKED_WITHIN_MS * MS {
             let OpenRow { fence, node, incarnation, claimed, .. } = row;
             let stayed = stayed as f64 / 1e9;
@@ -38,15 +37,6 @@ pub fn revoked(book: &Book) -> Verdict {
             });
         }
     }
-    inquiry.verdict()
-}
-
-/// Was a clock wrong at some time of an interval?
-fn has_wrong_clock(book: &Book, from_ns: u64, to_ns: u64) -> bool {
-    let mut clocks = book.faults.iter().filter(|fault| fault.kind == FaultKind::Clock);
-    clocks.any(|fault| {
-        fault.status != FaultStatus::Skipped && fault.from_ns <= to_ns && fault.until_ns.unwrap_or(u64::MAX) >= from_ns
-    })
 }
 
 /// How much of an interval passed while links were slow or lost messages.
@@ -54,8 +44,8 @@ fn disturbed(book: &Book, from_ns: u64, to_ns: u64) -> u64 {
     let (mut reached, mut passed) = (from_ns, 0);
     // Sorted by their beginnings.
     for fault in &book.faults {
-        if fault.kind == FaultKind::Link && fault.status != FaultStatus::Skipped {
-            let (first, last) = (fault.from_ns.max(reached), fault.until_ns.unwrap_or(u64::MAX).min(to_ns));
+        if fault.kind == FaultKind::Link && fault.may_have_struck() {
+            let (first, last) = (fault.from_ns.max(reached), fault.over_ns().min(to_ns));
             passed += last.saturating_sub(first);
             reached = reached.max(last);
         }

@@ -5,19 +5,18 @@
 use std::collections::HashMap;
 
 use super::{limits, occurrences};
-use crate::book::Book;
-use crate::history::{Answer, Fate, Operation, Part, Run, RunCause, Target};
+use crate::book::{Book, rows_of_run};
+use crate::history::{Fate, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
 use crate::time::seconds;
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// I12.
-pub fn apart(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
+pub fn apart(book: &Book, inquiry: &mut Inquiry) {
     inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Runs, Part::Outages]);
     let Some(bound) = book.header.start_bound_ms else {
         inquiry.lacks("a bound");
-        return inquiry.verdict();
+        return;
     };
     let first = starts(book);
     let mut judged = 0_u32;
@@ -33,7 +32,7 @@ pub fn apart(book: &Book) -> Verdict {
         }
         // If no recipient was tried until the end, it is as late as that.
         let first_ns = first.get(name).copied();
-        if first_ns.is_none() && is_granted(book, *name) {
+        if first_ns.is_none() && !rows_of_run(&book.grants, *name).is_empty() {
             // Its holders died before the sink saw anything of them, and when they were granted it is unknown.
             continue;
         }
@@ -49,7 +48,6 @@ pub fn apart(book: &Book) -> Verdict {
     if judged == 0 {
         inquiry.lacks("a run of one tenant beside the overload of another");
     }
-    inquiry.verdict()
 }
 
 fn starts(book: &Book) -> HashMap<Name, u64> {
@@ -62,17 +60,12 @@ fn starts(book: &Book) -> HashMap<Name, u64> {
     first
 }
 
-fn is_granted(book: &Book, run: Name) -> bool {
-    let from = book.grants.partition_point(|grant| grant.item.run < run);
-    book.grants.get(from).is_some_and(|grant| grant.item.run == run)
-}
-
 /// The run, or its schedule over its instant, was paused or may have been: then it starts when that is resumed.
 fn may_be_paused(book: &Book, run: &Run) -> bool {
     if occurrences::was_stopped(book, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
         return true;
     }
-    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let may_be_so = book.calls.iter().filter(|call| call.may_be_done());
     may_be_so
         .map(|call| &call.operation)
         .any(|operation| matches!(operation, Operation::Pause { target: Target::Run(of) } if *of == run.run))
@@ -80,6 +73,6 @@ fn may_be_paused(book: &Book, run: &Run) -> bool {
 
 /// No recipient of the run was to get a mail in the end: all have opted out, or it was cancelled.
 fn wants_no_mail(book: &Book, run: Name) -> bool {
-    let mut own = book.standings.iter().filter(|stands| stands.item.run == run).peekable();
-    own.peek().is_some() && own.all(|stands| matches!(stands.state, Fate::Suppressed | Fate::Cancelled))
+    let own = rows_of_run(&book.standings, run);
+    !own.is_empty() && own.iter().all(|stands| matches!(stands.state, Fate::Suppressed | Fate::Cancelled))
 }

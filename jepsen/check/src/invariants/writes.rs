@@ -10,16 +10,15 @@ use std::collections::HashMap;
 use super::registers::{Key, Read, Register, Wrong, registers};
 use crate::book::Book;
 use crate::history::{Answer, Call, Part};
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::Inquiry;
 
 /// I7.
-pub fn survive(book: &Book) -> Verdict {
-    let mut inquiry = Inquiry::default();
-    same_answer(book, &mut inquiry);
+pub fn survive(book: &Book, inquiry: &mut Inquiry) {
+    same_answer(book, inquiry);
     let calls_whole = inquiry.needs(book, &[Part::Calls]);
     let objects_whole = inquiry.needs(book, &[Part::Objects]);
     if !calls_whole {
-        return inquiry.verdict();
+        return;
     }
     let found = book.found.iter();
     let found = found.map(|found| ((found.noun, found.tenant.as_str(), found.name.as_str()), found.value.as_str()));
@@ -29,10 +28,9 @@ pub fn survive(book: &Book) -> Verdict {
             inquiry.offends(|| told(key, &read, wrong));
         }
         if objects_whole {
-            at_the_end(key, &register, found.get(&key).copied(), &mut inquiry);
+            at_the_end(key, &register, found.get(&key).copied(), inquiry);
         }
     }
-    inquiry.verdict()
 }
 
 fn at_the_end((noun, tenant, name): Key, register: &Register, held: Option<&str>, inquiry: &mut Inquiry) {

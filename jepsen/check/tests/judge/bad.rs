@@ -101,7 +101,6 @@ fn i2_accept_without_its_claim() {
     rejected(&with(|history| history.drop_first(|event| is_claim(event, "r120.0", "m7"))), &[2]);
     rejected(&with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = None)), &[2]);
     rejected(&with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = Some(fence(10, 139)))), &[2]);
-    assert_eq!(with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = None)).judge().unexplained, 1);
 }
 
 #[test]
@@ -573,8 +572,10 @@ fn i10_early_late_passed_over_and_to_nobody() {
     rejected(&open(4_000), &[10]);
     let waited = |of: &str| {
         with(|history| {
-            history.alter_run("r250.0", |run| run.opened_unix_ms += 4_000);
-            history.events.push(Event::Waited(Waited { run: "r250.0".to_owned(), of: of.to_owned() }));
+            history.alter_run("r250.0", |run| {
+                run.opened_unix_ms += 4_000;
+                run.waited_for = Some(of.to_owned());
+            });
         })
     };
     assert!(waited("r230.0").judge().valid, "late since it waited for an earlier run");

@@ -67,6 +67,7 @@ impl History {
             opened_unix_ms: ms(due_s) + 100,
             audience,
             unfinished: 0,
+            waited_for: None,
         }));
     }
 
@@ -121,13 +122,7 @@ impl History {
 
     pub fn stands(&mut self, run: &str, who: &str, number: u32, state: Fate) {
         let (run, recipient) = (run.to_owned(), who.to_owned());
-        self.events.push(Event::Standing(Standing {
-            run,
-            recipient,
-            number: Some(number),
-            state,
-            cause: String::new(),
-        }));
+        self.events.push(Event::Standing(Standing { run, recipient, number: Some(number), state }));
     }
 
     /// Claimed, accepted, settled.

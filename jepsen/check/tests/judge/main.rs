@@ -13,7 +13,7 @@ mod unknown;
 use std::collections::BTreeSet;
 
 use good::{History, good, ns};
-use reveille_check::history::{Backoff, Event, FaultKind};
+use reveille_check::history::FaultKind;
 use reveille_check::{Judgement, Verdict};
 
 /// Numbers of the invariants that are false.
@@ -47,22 +47,13 @@ fn with(change: impl FnOnce(&mut History)) -> History {
 }
 
 #[test]
-fn backoff_after_deaths_is_summed_over_nodes_and_time() {
-    let seen = |at_s: f64, nodes: u64| Event::Backoff(Backoff { at_ns: ns(at_s), nodes });
-    let history = with(|history| history.events.extend([seen(20.0, 1), seen(10.0, 2), seen(10.5, 1)]));
-    let judgement = history.judge();
-    assert!(judgement.valid, "\n{}", judgement.table());
-    assert_eq!(judgement.backoff_node_seconds, 3, "two for half a second, one for a second, twice");
-}
-
-#[test]
 fn good_history_is_accepted_and_counted() {
     let judgement = good().judge();
     assert!(judgement.valid, "\n{}", judgement.table());
     assert_eq!(judgement.invariants.len(), 19);
     assert_eq!((judgement.recipients, judgement.accepted), (106, 103));
-    assert_eq!((judgement.duplicates, judgement.lost, judgement.unexplained), (0, Some(0), 0));
-    assert_eq!((judgement.duplicates_decided, judgement.reads), (0, 19));
+    assert_eq!((judgement.duplicates, judgement.lost), (0, Some(0)));
+    assert_eq!(judgement.duplicates_decided, 0);
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (2, 2, 2));
     let failovers = &judgement.failovers;
     assert_eq!((failovers.leader_ms.max, failovers.email_ms.max), (Some(2_000.0), Some(3_000.0)));
@@ -87,11 +78,7 @@ fn failover_counts_from_when_majority_is_up() {
     let found = &judgement.failovers;
     assert_eq!((found.leader_ms.max, found.email_ms.max), (Some(500.0), Some(1_500.0)), "two of three from 22.5 s on");
     let later = paused(23.5).judge();
-    assert_eq!(
-        (later.failovers.leader_ms.count, later.failovers.each.len()),
-        (0, 1),
-        "no majority, and told all the same"
-    );
+    assert_eq!(later.failovers.leader_ms.count, 0, "no majority");
     let twice = with(|history| history.fault(FaultKind::Clock, &["n2"], 20.0).led_epoch = Some(10));
     assert_eq!(twice.judge().failovers.leader_ms.max, Some(2_000.0), "the leader went on after the first fault");
 }

@@ -11,7 +11,7 @@ use reveille_harness::CallResult;
 use reveille_harness::measure::unix_us;
 use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 
-use super::operator::{Operator, nothing_to_do, now_ms, word};
+use super::operator::{Operator, now_ms};
 use crate::run::observe::answer_of;
 use crate::run::workload::{Item, Kind, PAUSED_PERIOD_MS, TENANT};
 
@@ -62,7 +62,7 @@ pub async fn pause_all(operator: &Operator) -> Result<()> {
 
 impl Operator {
     /// Releases a paused schedule, or backfills an instant that ran.
-    pub(super) async fn backfill(&self) -> (bool, String) {
+    pub(super) async fn backfill(&self) -> bool {
         match self.coordination.take_paused(now_ms() as i64) {
             Some(item) => self.release(item).await,
             None => self.backfill_again().await,
@@ -76,10 +76,7 @@ impl Operator {
                 && let Some(item) = self.coordination.take_paused(i64::MAX)
             {
                 self.number += 1;
-                let name = item.name.clone();
-                let (done, words) = self.release(item).await;
-                eprintln!("  {name} is released: {words}");
-                if !done {
+                if !self.release(item).await {
                     break;
                 }
             }
@@ -87,14 +84,13 @@ impl Operator {
     }
 
     /// Resumes a schedule, and backfills its instants.
-    async fn release(&self, item: Item) -> (bool, String) {
+    async fn release(&self, item: Item) -> bool {
         let invoked = self.recorder.now_ns();
         let resumed = self.admin.resume_schedule(&item.name).await;
-        let mut words = format!("{} resumes: {}", item.name, word(&resumed));
         self.record(None, invoked, Operation::Resume { target: target(&item) }, at(resumed));
         if !self.is_over(&item).await {
             self.coordination.keep_paused(item);
-            return (false, format!("{words}; some instants are left"));
+            return false;
         }
         let instants = item.instants_ms();
         let [from, until] = [instants.first(), instants.last()].map(|ms| ms.copied().unwrap_or_default());
@@ -104,16 +100,14 @@ impl Operator {
             self.backfill_as("second", &same, &item.name, (from, until)),
             self.backfill_as("third", &other, &item.name, (from, until))
         );
-        let all = [first, second, third];
-        let opened = all.iter().any(|result| {
+        let opened = [first, second, third].iter().any(|result| {
             matches!(result, CallResult::Done(answer)
                 if i64::from(answer.opened) + i64::from(answer.opened_before) == INSTANTS)
         });
-        words.push_str(&format!("; backfilled: {}", all.iter().map(counted).collect::<Vec<_>>().join(", ")));
         if !opened {
             self.coordination.keep_paused(item);
         }
-        (opened, words)
+        opened
     }
 
     /// Waits until no instant of it is left.
@@ -129,7 +123,7 @@ impl Operator {
         false
     }
 
-    async fn backfill_again(&self) -> (bool, String) {
+    async fn backfill_again(&self) -> bool {
         let over_ms = now_ms().saturating_sub(OVER_FOR_MS);
         let item = {
             let items = self.workload.items();
@@ -137,10 +131,9 @@ impl Operator {
                 items.iter().filter(|item| item.kind == Kind::Once && item.due_ms < over_ms).collect();
             ran.get(self.number * 7 % ran.len().max(1)).map(|item| (*item).clone())
         };
-        let Some(item) = item else { return nothing_to_do() };
+        let Some(item) = item else { return false };
         let range = (item.due_ms as i64 - 1_000, item.due_ms as i64 + 1_000);
-        let result = self.backfill_as("operator", &format!("backfill-{}", self.number), &item.name, range).await;
-        (result.is_done(), format!("backfill {}, which ran: {}", item.name, counted(&result)))
+        self.backfill_as("operator", &format!("backfill-{}", self.number), &item.name, range).await.is_done()
     }
 
     async fn backfill_as(
@@ -171,13 +164,6 @@ fn target(item: &Item) -> Target {
 
 fn at(result: CallResult<u64>) -> Answer {
     answer_of(result, |index| Answer::at(Some(index)))
-}
-
-fn counted(result: &CallResult<BackfillScheduleResponse>) -> String {
-    match result {
-        CallResult::Done(answer) => format!("{} opened, {} before", answer.opened, answer.opened_before),
-        other => word(other),
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use reveille_harness::CallResult;
 use reveille_harness::admin::{DecisionAnswer, RecipientOfRun};
 use reveille_proto::admin::v1::Resolution;
 
-use super::operator::{Operator, nothing_to_do, word};
+use super::operator::Operator;
 use crate::run::observe::answer_of;
 use crate::run::workload::TENANTS;
 
@@ -30,14 +30,14 @@ struct Case {
 
 impl Operator {
     /// Decides doubts of one run.
-    pub(super) async fn decide(&self) -> (bool, String) {
-        let Some(Case { node, tenant, run, recipients }) = self.case(false).await else { return nothing_to_do() };
+    pub(super) async fn decide(&self) -> bool {
+        let Some(Case { node, tenant, run, recipients }) = self.case(false).await else { return false };
         let resends = self.number.is_multiple_of(3) && !self.coordination.was_paused(&run);
-        let (resolution, what, most) = match (resends, self.number.is_multiple_of(2)) {
-            (true, _) => (Resolution::Resend, "resend", RESENT_MAX),
-            (false, true) => (Resolution::Sent, "assume", CLOSED_MAX),
+        let (resolution, most) = match (resends, self.number.is_multiple_of(2)) {
+            (true, _) => (Resolution::Resend, RESENT_MAX),
+            (false, true) => (Resolution::Sent, CLOSED_MAX),
             // Without names: all of them.
-            (false, false) => (Resolution::Sent, "assume all", 0),
+            (false, false) => (Resolution::Sent, 0),
         };
         let named: Vec<String> = recipients.into_iter().take(most).collect();
         let invoked = self.recorder.now_ns();
@@ -47,17 +47,17 @@ impl Operator {
             Resolution::Sent | Resolution::Unspecified => Operation::Assume { run: run.clone(), recipient },
         };
         self.record_decision(invoked, &named, &result, operation);
-        described(&format!("{what} {} of {run}", named.join(" ")), &result)
+        changed_any(&result)
     }
 
     /// Requeues dead letters of one run.
-    pub(super) async fn requeue(&self) -> (bool, String) {
-        let Some(Case { node, tenant, run, recipients }) = self.case(true).await else { return nothing_to_do() };
+    pub(super) async fn requeue(&self) -> bool {
+        let Some(Case { node, tenant, run, recipients }) = self.case(true).await else { return false };
         let named: Vec<String> = recipients.into_iter().take(REQUEUED_MAX).collect();
         let invoked = self.recorder.now_ns();
         let result = self.admin.of_tenant(tenant).requeue_by(node, &run, named.clone()).await;
         self.record_decision(invoked, &named, &result, |recipient| Operation::Resend { run: run.clone(), recipient });
-        described(&format!("requeue {} of {run}", named.join(" ")), &result)
+        changed_any(&result)
     }
 
     /// Recipients of some run that are in doubt, or dead letters; waits for some.
@@ -99,9 +99,6 @@ impl Operator {
     }
 }
 
-fn described(what: &str, result: &CallResult<DecisionAnswer>) -> (bool, String) {
-    match result {
-        CallResult::Done(DecisionAnswer { changed, .. }) => (*changed > 0, format!("{what}: {changed} changed")),
-        other => (false, format!("{what}: {}", word(other))),
-    }
+fn changed_any(result: &CallResult<DecisionAnswer>) -> bool {
+    matches!(result, CallResult::Done(DecisionAnswer { changed: 1.., .. }))
 }

@@ -33,8 +33,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Performs an action; returns whether any call was done, and a description.
-    pub async fn perform(self, action: OperatorAction, pause: Duration) -> (bool, String) {
+    /// Performs an action; returns whether any call was done. The history has the calls.
+    pub async fn perform(self, action: OperatorAction, pause: Duration) -> bool {
         match action {
             OperatorAction::OptOut => self.opt_out().await,
             OperatorAction::PauseAndResume => self.pause_and_resume(pause).await,
@@ -51,11 +51,10 @@ impl Operator {
     }
 
     /// A recipient whose email becomes due, one whose email is due later, and one of the campaign.
-    async fn opt_out(&self) -> (bool, String) {
-        let Some(next) = self.workload.next_after(now_ms()) else { return nothing_to_do() };
+    async fn opt_out(&self) -> bool {
+        let Some(next) = self.workload.next_after(now_ms()) else { return false };
         wait_until(next.due_ms).await;
         let later = OPT_OUTS_AHEAD_MS.map(|ahead| self.workload.next_after(next.due_ms - 1 + ahead));
-        let (mut is_done, mut words) = (false, Vec::new());
         let own = later.into_iter().flatten().enumerate();
         let own = own.map(|(more, item)| (item.tenant(), item.address((self.number + more) as u32 % item.recipients)));
         // A late recipient of the campaign.
@@ -63,53 +62,51 @@ impl Operator {
             let number = campaign.recipients - 1 - self.number as u32 % campaign.recipients;
             (campaign.tenant(), campaign.address(number))
         });
+        let mut is_done = false;
         for (number, (tenant, recipient)) in own.chain(late).enumerate() {
             let id = format!("opt-out-{}-{number}", self.number);
             self.coordination.writes(tenant, Noun::OptOut, &recipient);
             let admin = self.admin.of_tenant(tenant);
             let (invoked, result) = (self.recorder.now_ns(), admin.opt_out(&id, &recipient).await);
-            let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient: recipient.clone() };
+            let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient };
             is_done |= result.is_done();
-            words.push(format!("{recipient}: {}", word(&result)));
             self.record(Some(id), invoked, operation, barrier(result));
         }
-        (is_done, words.join("; "))
+        is_done
     }
 
-    async fn pause_and_resume(&self, pause: Duration) -> (bool, String) {
-        let Some((tenant, run)) = self.campaign_or_next_run().await else { return nothing_to_do() };
+    async fn pause_and_resume(&self, pause: Duration) -> bool {
+        let Some((tenant, run)) = self.campaign_or_next_run().await else { return false };
         self.coordination.pauses(&run);
         let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).pause_run(&run).await);
-        let (is_done, word) = (result.is_done(), word(&result));
+        let is_done = result.is_done();
         self.record(None, invoked, Operation::Pause { target: Target::Run(run.clone()) }, barrier(result));
         tokio::time::sleep(pause).await;
-        (is_done, format!("pause {run}: {word}; {}", self.resume(tenant, &run).await))
+        self.resume(tenant, &run).await;
+        is_done
     }
 
     /// Resumes a run that was or may have been paused.
-    pub async fn resume(&self, tenant: &str, run: &str) -> String {
+    pub async fn resume(&self, tenant: &str, run: &str) {
         let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).resume_run(run).await);
-        let word = format!("resume: {}", word(&result));
         let answer = answer_of(result, |index| Answer::at(Some(index)));
         self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, answer);
-        word
     }
 
-    async fn cancel(&self) -> (bool, String) {
-        let Some(run) = self.next_schedules_run().await else { return nothing_to_do() };
+    async fn cancel(&self) -> bool {
+        let Some(run) = self.next_schedules_run().await else { return false };
         let (invoked, result) = (self.recorder.now_ns(), self.admin.cancel_run(&run).await);
-        let (is_done, word) = (result.is_done(), word(&result));
-        self.record(None, invoked, Operation::Cancel { target: Target::Run(run.clone()) }, barrier(result));
-        (is_done, format!("cancel {run}: {word}"))
+        let is_done = result.is_done();
+        self.record(None, invoked, Operation::Cancel { target: Target::Run(run) }, barrier(result));
+        is_done
     }
 
     /// Two clients with one request id, and a third with another: two runs, never three.
-    async fn trigger(&self) -> (bool, String) {
+    async fn trigger(&self) -> bool {
         let [same, other] = ["same", "other"].map(|which| format!("trigger-{}-{which}", self.number));
         let (first, second) = tokio::join!(self.trigger_as(&same, "first"), self.trigger_as(&same, "second"));
         let third = self.trigger_as(&other, "third").await;
-        let is_done = [&first, &second, &third].into_iter().any(CallResult::is_done);
-        (is_done, format!("trigger: {}, {}, {}", word(&first), word(&second), word(&third)))
+        [first, second, third].iter().any(CallResult::is_done)
     }
 
     async fn trigger_as(&self, id: &str, client: &str) -> CallResult<String> {
@@ -125,7 +122,7 @@ impl Operator {
     }
 
     /// Creates one schedule, twice with one request id and once with another.
-    async fn create_again(&self) -> (bool, String) {
+    async fn create_again(&self) -> bool {
         let item = Item::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
         self.coordination.writes(TENANT, Noun::Schedule, &item.name);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
@@ -139,7 +136,7 @@ impl Operator {
         } else if results.contains(&&CallResult::Unknown) {
             self.workload.keep_unknown(&same, item.clone());
         }
-        (is_done, format!("create {}: {}, {}, {}", item.name, word(&first), word(&second), word(&third)))
+        is_done
     }
 
     /// A run and its tenant: every other time the campaign's while it is sent, else the run that opens next.
@@ -195,18 +192,6 @@ fn barrier(result: CallResult<Barrier>) -> Answer {
         let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
         Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
     })
-}
-
-pub(super) fn word<T>(result: &CallResult<T>) -> String {
-    match result {
-        CallResult::Done(_) => "done".to_owned(),
-        CallResult::Refused(reason) => format!("refused ({reason})"),
-        CallResult::Unknown => "unknown".to_owned(),
-    }
-}
-
-pub(super) fn nothing_to_do() -> (bool, String) {
-    (false, "there was no target".to_owned())
 }
 
 pub(super) fn now_ms() -> u64 {

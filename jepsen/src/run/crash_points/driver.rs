@@ -288,9 +288,7 @@ impl<'a> Driver<'a> {
             let mut fault = self.fault(FaultKind::Kill, &format!("kill -9: {why}"));
             (fault.nodes, fault.past_gate, fault.led_epoch) = (vec![node.to_owned()], Some(past_gate), led_epoch);
             fault.inside_data = Some(past_gate > 0);
-            let role = self.nemesis.role(node, past_gate > 0);
             self.nemesis.processes.kill(node)?;
-            self.nemesis.kills.count(role, past_gate > 0, past_gate);
             self.nemesis.processes.recorder.event(&Event::Fault(fault));
         }
         self.plan_start(node.to_owned(), if led_epoch.is_some() { ELECTION } else { Duration::ZERO });

@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use reveille_check::history::{Coverage, FaultKind, Header, PhaseName};
+use reveille_check::history::{Coverage, FaultKind, Header, InDoubt, PhaseName};
 use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
-use serde::Serialize;
+use reveille_proto::admin::v1 as api;
+use serde_json::json;
 
 use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
 use super::clients::Coordination;
-use super::faults::KillCounts;
 use super::header::{asks, plain_header};
-use super::options::{Policy, Seed, seed};
+use super::options::{Seed, seed};
 use super::scenario::{Ending, HarnessErrors, Scenario};
 use super::version::Version;
 use super::workload::Workload;
@@ -45,9 +45,6 @@ pub struct Args {
     /// How often processes have to die at each
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     hits: u32,
-    /// Nodes in the cluster; more of them die in the same time
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
-    nodes: u8,
     /// It gives up after so long; draining and judging come on top
     #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=86_400))]
     seconds: u64,
@@ -62,28 +59,6 @@ pub struct Args {
     append: Option<PathBuf>,
 }
 
-/// What the last line contains beside the judgement.
-#[derive(Serialize)]
-struct Particulars {
-    nemesis: &'static str,
-    in_doubt_policy: &'static str,
-    nodes: u8,
-    fault_seconds: u64,
-    /// Processes that were killed on purpose; the others died at a point.
-    ends: KillCounts,
-    /// Deaths at each point.
-    points: BTreeMap<String, u32>,
-    deaths: u32,
-    wanted_hits: u32,
-    /// Points with fewer deaths.
-    not_reached: Vec<String>,
-    seconds: u64,
-    drained: bool,
-    ended_by_themselves: Vec<String>,
-    errors: Vec<String>,
-    at: String,
-}
-
 /// Runs it. The appended line is valid if every invariant holds; the command fails also if a point was reached too seldom.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
@@ -91,7 +66,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let points = chosen(points(&binary)?, &args.name)?;
     eprintln!("seed {}: {} points, {} times each", args.seed.0, points.len(), args.hits);
     let needs = Needs { snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
-    let cluster = Cluster::start(start, args.nodes, needs).await?;
+    let cluster = Cluster::start(start, 3, needs).await?;
     let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
 
     let began_us = monotonic_us();
@@ -99,7 +74,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (scenario, sink) =
         Scenario::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), true).await?;
     let recorder = scenario.recorder.clone();
-    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, Policy::Hold.wire());
+    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, api::InDoubt::Hold);
     workload.create(&admin, &recorder).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), Coordination::default(), args.seed.0);
     let traffic = Traffic::start(&admin, &recorder, &workload, &binary, &folder)?;
@@ -117,31 +92,30 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let not_reached: Vec<String> = missed.collect();
     let holds = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
     let all_reached = not_reached.is_empty();
-    let particulars = Particulars {
-        nemesis: "crash-points",
-        in_doubt_policy: Policy::Hold.word(),
-        nodes: args.nodes,
-        fault_seconds,
-        ends: nemesis.kills,
-        deaths: hits.values().sum(),
-        points: hits,
-        wanted_hits: args.hits,
-        not_reached,
-        seconds: began.elapsed().as_secs(),
-        drained,
-        ended_by_themselves: surprises,
-        errors: errors.0,
-        at: report::now(),
-    };
-    let report = report::report(&judgement, &particulars, holds, args.append.as_deref())?;
+    let particulars = json!({
+        "nemesis": "crash-points",
+        "in_doubt_policy": "hold",
+        "fault_seconds": fault_seconds,
+        "deaths": hits.values().sum::<u32>(),
+        // Deaths at each point.
+        "points": hits,
+        "wanted_hits": args.hits,
+        // Points with fewer deaths.
+        "not_reached": not_reached,
+        "seconds": began.elapsed().as_secs(),
+        "drained": drained,
+        "ended_by_themselves": surprises,
+        "errors": errors.0,
+        "at": report::now(),
+    });
+    let report = report::report(&judgement, particulars, holds, args.append.as_deref())?;
     Ok(Report { valid: holds && all_reached, ..report })
 }
 
 fn header(args: &Args, cluster: &Cluster) -> Header {
     let names = if args.name.is_empty() { String::new() } else { format!(" --name {}", args.name.join(",")) };
-    let Args { seed: Seed(seed), nodes, hits, seconds, .. } = args;
-    let command =
-        format!("reveille-jepsen crash-points --seed {seed} --nodes {nodes} --hits {hits} --seconds {seconds}{names}");
+    let Args { seed: Seed(seed), hits, seconds, .. } = args;
+    let command = format!("reveille-jepsen crash-points --seed {seed} --hits {hits} --seconds {seconds}{names}");
     Header {
         // I15 is timed to the second, which a build without optimization does not keep.
         asks: asks(false, false),
@@ -152,7 +126,7 @@ fn header(args: &Args, cluster: &Cluster) -> Header {
             kills_inside_data: 0,
             faults: BTreeMap::from([(FaultKind::CrashPoint, 1)]),
         },
-        ..plain_header(args.seed.0, command, Policy::Hold, cluster)
+        ..plain_header(args.seed.0, command, InDoubt::Hold, cluster)
     }
 }
 

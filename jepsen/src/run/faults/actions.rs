@@ -33,20 +33,10 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them.
-    pub const ALL: [Family; 11] = [
-        Family::Kill,
-        Family::Pause,
-        Family::Partition,
-        Family::Link,
-        Family::Clock,
-        Family::Disk,
-        Family::Power,
-        Family::Relay,
-        Family::Roll,
-        Family::Operator,
-        Family::Upgrade,
-    ];
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 /// The node that a fault is for.

@@ -49,8 +49,7 @@ impl Nemesis {
                 let recorder = self.processes.recorder.clone();
                 self.operator.number += 1;
                 self.operations.spawn(async move {
-                    let (is_done, word) = Box::pin(operator.perform(action, pause)).await;
-                    (fault.observed, fault.word) = (Some(is_done), word);
+                    fault.observed = Some(Box::pin(operator.perform(action, pause)).await);
                     fault.until_ns = Some(recorder.now_ns());
                     fault
                 });

@@ -1,7 +1,6 @@
 //! What the injection of a fault results in.
 
 use reveille_check::history::Fault;
-use serde::{Deserialize, Serialize};
 
 use super::actions::LinkFault;
 use super::syscall_trace::SyncTrace;
@@ -84,46 +83,5 @@ impl NotInjected {
 impl From<anyhow::Error> for NotInjected {
     fn from(error: anyhow::Error) -> NotInjected {
         NotInjected::NotNow(format!("{error:#}"))
-    }
-}
-
-/// Processes that were killed on purpose, by what the node did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KillCounts {
-    /// `kill -9` of the leader.
-    pub leader: u64,
-    /// Of a node that did not lead and was sending an email, as the sink saw it.
-    pub sender: u64,
-    /// Of a node that did neither.
-    pub other: u64,
-    /// Of all these, between a final dot and its 250.
-    pub between_dot_and_250: u64,
-    /// Power cuts, of one node or of all.
-    pub power_cuts: u64,
-    /// Hand-offs past the gate at all of these, as the sink saw them.
-    pub past_gate: u64,
-}
-
-/// What a node did when it was killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VictimRole {
-    /// It led, as its page said a moment ago.
-    Leader,
-    /// It did not lead, and was sending an email, as the sink saw it.
-    Sender,
-    /// Neither.
-    Other,
-}
-
-impl KillCounts {
-    /// Counts a kill.
-    pub fn count(&mut self, victim: VictimRole, inside: bool, past_gate: u64) {
-        *match victim {
-            VictimRole::Leader => &mut self.leader,
-            VictimRole::Sender => &mut self.sender,
-            VictimRole::Other => &mut self.other,
-        } += 1;
-        self.between_dot_and_250 += u64::from(inside);
-        self.past_gate += past_gate;
     }
 }

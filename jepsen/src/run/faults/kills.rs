@@ -9,7 +9,7 @@ use reveille_sink::{Held, HoldPoint, HoldRequest};
 
 use super::actions::FaultTarget;
 use super::disk;
-use super::injection::{Injected, NotInjected, Repair, VictimRole};
+use super::injection::{Injected, NotInjected, Repair};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 
@@ -32,10 +32,8 @@ impl Nemesis {
         let (victim, held) = self.catch(target, inside).await?;
         let mut fault = self.fault(planned, &format!("kill -9 of {target}"), std::slice::from_ref(&victim));
         // Counted after the instant of the fault: a dot that is read from then on was in transit.
-        let (is_inside, past_gate) = self.count_past_gate(&victim, &held, &mut fault);
-        let role = self.role(&victim, is_inside);
+        let past_gate = self.count_past_gate(&victim, &held, &mut fault);
         self.processes.kill(&victim)?;
-        self.kills.count(role, is_inside, past_gate);
         // Now the sink answers a dead process.
         drop(held);
         fault.observed = Some(true);
@@ -51,7 +49,7 @@ impl Nemesis {
     ) -> Result<Injected, NotInjected> {
         let (victim, held) = self.catch(target, inside).await?;
         let mut fault = self.fault(planned, &format!("SIGSTOP of {target}"), std::slice::from_ref(&victim));
-        let (_, past_gate) = self.count_past_gate(&victim, &held, &mut fault);
+        let past_gate = self.count_past_gate(&victim, &held, &mut fault);
         self.processes.pause(&victim)?;
         // The answer comes while the process is stopped. It reads it when it resumes, perhaps long after its lease.
         drop(held);
@@ -74,12 +72,12 @@ impl Nemesis {
         Ok((victim, held))
     }
 
-    /// Whether an email of the victim is between dot and 250, and how many are.
-    pub(super) fn count_past_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> (bool, u64) {
+    /// Counts the emails of the victim between dot and 250.
+    pub(super) fn count_past_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> u64 {
         let past_gate = self.processes.past_gate(victim);
         let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
         (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
-        (is_inside, past_gate)
+        past_gate
     }
 
     /// Holds answers to emails of the target, or of any node if the target is a sender.
@@ -104,36 +102,30 @@ impl Nemesis {
     pub(super) fn kill_all(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
         self.note_ends()?;
         let mut fault = self.fault(planned, "kill -9 of all", &self.processes.running());
-        let mut past_gate = 0;
-        for (role, of_node) in self.kill_each(&mut fault)? {
-            self.kills.count(role, of_node > 0, of_node);
-            past_gate += of_node;
-        }
+        let past_gate = self.kill_each(&mut fault)?;
         fault.observed = Some(true);
         fault.word = format!("{past_gate} past the gate");
         let victims = fault.nodes.clone();
         Ok(Injected { fault, repair: Repair::start(victims) })
     }
 
-    /// Kills the nodes of a fault; returns the role of each, and its emails past the gate. A node that just ended by itself
-    /// is removed from the fault.
-    fn kill_each(&mut self, fault: &mut Fault) -> Result<Vec<(VictimRole, u64)>, NotInjected> {
+    /// Kills the nodes of a fault; returns how many of their emails were past the gate. A node that just ended by itself is
+    /// removed from the fault.
+    fn kill_each(&mut self, fault: &mut Fault) -> Result<u64, NotInjected> {
         let each = fault.nodes.iter().map(|name| (name.clone(), self.processes.past_gate(name)));
         let each: Vec<(String, u64)> = each.collect();
-        let mut killed = Vec::new();
-        for (name, past_gate) in each {
-            let role = self.role(&name, past_gate > 0);
+        let mut past_gate = 0;
+        for (name, of_node) in each {
             match self.processes.kill(&name) {
-                Ok(()) => killed.push((role, past_gate)),
+                Ok(()) => past_gate += of_node,
                 Err(_) => fault.nodes.retain(|known| *known != name),
             }
         }
-        if killed.is_empty() {
+        if fault.nodes.is_empty() {
             return Err(NotInjected::no_node_runs());
         }
-        let past_gate = killed.iter().map(|(_, past_gate)| past_gate).sum();
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
-        Ok(killed)
+        Ok(past_gate)
     }
 
     pub(super) async fn power(
@@ -158,7 +150,7 @@ impl Nemesis {
         let traces = if torn { self.hold_syncs(&victims).await } else { Vec::new() };
         self.note_ends()?;
         let mut fault = self.fault(planned, name, &victims);
-        let past_gate: u64 = self.kill_each(&mut fault)?.iter().map(|(_, past_gate)| past_gate).sum();
+        let past_gate = self.kill_each(&mut fault)?;
         // A node that ended by itself keeps its disk.
         let victims = fault.nodes.clone();
         // The processes are dead, whatever happens to their disks.
@@ -178,7 +170,7 @@ impl Nemesis {
             trace.end().await;
         }
         (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
-        (self.kills.power_cuts, self.kills.past_gate) = (self.kills.power_cuts + 1, self.kills.past_gate + past_gate);
+        self.power_cuts += 1;
         fault.word = words.into_iter().chain(failed).collect::<Vec<_>>().join("; ");
         Ok(Injected { fault, repair: Repair::Start { nodes: victims, torn: torn_logs } })
     }
@@ -195,7 +187,7 @@ impl Nemesis {
         let volumes = cluster.environment_mut().volumes.as_mut().ok();
         let volume = volumes.and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
         tokio::task::block_in_place(|| volume.cut_power())?;
-        let chance = self.seed.wrapping_add(self.kills.power_cuts);
+        let chance = self.seed.wrapping_add(self.power_cuts);
         let kept = written.map(|(written, segment)| disk::keep_part(&segment, &written, chance)).transpose()?;
         Ok(kept.flatten().map(|word| format!("{name}: {word}")))
     }

@@ -17,6 +17,5 @@ mod upgrade;
 
 pub use actions::{Family, FaultAction, FaultTarget, OperatorAction};
 pub use inject::status_of;
-pub use injection::KillCounts;
 pub use nemesis::Nemesis;
 pub use plan::{PlannedFault, draw, kills_per_minute};

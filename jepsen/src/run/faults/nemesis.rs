@@ -10,7 +10,7 @@ use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
 use tokio::task::JoinSet;
 
 use super::actions::{DiskFault, FaultAction, FaultTarget};
-use super::injection::{BrokenLink, Injected, KillCounts, NotInjected, Repair, UpgradeProgress, VictimRole};
+use super::injection::{BrokenLink, Injected, NotInjected, Repair, UpgradeProgress};
 use super::plan::PlannedFault;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
@@ -38,8 +38,8 @@ pub struct Nemesis {
     pub operator: Operator,
     /// Operators' actions in progress; each returns its fault.
     pub operations: JoinSet<Fault>,
-    /// Kills so far.
-    pub kills: KillCounts,
+    /// Power cuts so far.
+    pub(super) power_cuts: u64,
     pub(super) broken_links: Vec<BrokenLink>,
     /// The fault plan of the relay when nothing is broken.
     pub(super) pace: &'static str,
@@ -66,7 +66,7 @@ impl Nemesis {
             processes,
             operator,
             operations: JoinSet::new(),
-            kills: KillCounts::default(),
+            power_cuts: 0,
             broken_links: Vec::new(),
             pace,
             seed,
@@ -221,17 +221,6 @@ impl Nemesis {
         let led_epoch = self.processes.leads_now().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
         let from_ns = self.processes.recorder.now_ns();
         Fault { led_epoch, ..Fault::installed(planned.action.kind(), name.to_owned(), nodes.to_vec(), from_ns) }
-    }
-
-    /// What the node does that is about to be killed.
-    pub fn role(&self, name: &str, inside: bool) -> VictimRole {
-        if self.processes.leads_now().is_some_and(|(leader, _)| leader == name) {
-            VictimRole::Leader
-        } else if inside || self.processes.is_sending(name) {
-            VictimRole::Sender
-        } else {
-            VictimRole::Other
-        }
     }
 
     /// The node that a target means now. Another running node replaces one that is down or unknown.

@@ -63,10 +63,8 @@ impl Nemesis {
     fn install(&mut self, planned: &PlannedFault, victim: String, level: u32) -> Result<Injected, NotInjected> {
         let name = format!("kill -9, then a release of level {level}");
         let mut fault = self.fault(planned, &name, std::slice::from_ref(&victim));
-        let (is_inside, past_gate) = self.count_past_gate(&victim, &[], &mut fault);
-        let role = self.role(&victim, is_inside);
+        let past_gate = self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
-        self.kills.count(role, is_inside, past_gate);
         self.processes.cluster.node_mut(&victim)?.set_level(level);
         self.upgrade.went_back |= level == FORMER_LEVEL;
         fault.observed = Some(true);

@@ -45,6 +45,7 @@ mod tests {
             "message_id": null, "recipient": recipient, "sender": "", "fence": null, "data_unix_us": 0,
             "data_monotonic_us": 0, "accept_unix_us": 0, "accept_monotonic_us": 0, "connection": 1,
             "peer": "127.0.0.1:25", "ehlo": "n1", "body_blake3": "0".repeat(64), "size": 1,
+            "headers": {}, "repeated": [], "excerpt": null,
         });
         serde_json::from_value(line).unwrap()
     }

@@ -69,7 +69,7 @@ fn mail(recorder: &Recorder, accept: &Accepted, answer: Answered) -> Event {
         connection: accept.connection,
         answer,
         message_id: accept.message_id.clone(),
-        body: Some(accept.body_blake3.to_string()),
+        body: Some(accept.body_blake3.clone()),
         content: accept.excerpt.as_deref().and_then(Content::read),
         repeated_headers: accept.repeated.clone(),
     })

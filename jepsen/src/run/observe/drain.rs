@@ -24,7 +24,8 @@ pub async fn drain(operator: &mut Operator, until: Instant, mut look: impl FnMut
         let runs = all_runs(&operator.admin).await?;
         for run in runs.iter().filter(|run| run.state() == api::RunState::Paused) {
             operator.recorder.event(&Event::Paused { run: run.run.clone() });
-            eprintln!("  {} is paused ({}): {}", run.run, run.reason, operator.resume(&run.tenant, &run.run).await);
+            eprintln!("  {} is paused ({}) and is resumed", run.run, run.reason);
+            operator.resume(&run.tenant, &run.run).await;
         }
         let counts: Vec<api::RunCounts> = runs.iter().filter_map(|run| run.counts).collect();
         let left: u32 = counts.iter().map(|counts| counts.pending + counts.claimed).sum();

@@ -96,6 +96,7 @@ fn of_run(run: &api::Run) -> Option<Run> {
         opened_unix_ms: millis(run.opened_at.as_ref()?),
         audience: run.audience,
         unfinished: counts.pending + counts.claimed,
+        waited_for: None,
     })
 }
 

@@ -1,11 +1,10 @@
 //! Reads each node's counter of hand-offs that passed its gate (I14). It polls, because a killed process loses its counter.
-//! The same page of the leader shows how many nodes get no claims after crashes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reveille_check::history::{Backoff, Event, GatePasses, GateReading};
+use reveille_check::history::{Event, GatePasses, GateReading};
 use tokio::task::JoinSet;
 
 use super::lifetimes::Lifetimes;
@@ -13,9 +12,8 @@ use super::recorder::Recorder;
 use reveille_harness::Cluster;
 use reveille_harness::http;
 
-/// Their names in docs/reference/monitoring.md.
+/// Its name in docs/reference/monitoring.md.
 const COUNTER: &str = "reveille_gate_passes_total";
-const BACKING_OFF: &str = "reveille_nodes_in_crash_backoff";
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Tries at the end, for a busy node.
 const TRIES_MAX: u32 = 5;
@@ -71,10 +69,7 @@ impl GateReader {
 async fn poll(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mutex<Vec<Reading>>>) {
     loop {
         let asked_ns = recorder.now_ns();
-        if let Some([passes, nodes]) = http::counters(http, [COUNTER, BACKING_OFF]).await {
-            if nodes > 0 {
-                recorder.event(&Event::Backoff(Backoff { at_ns: asked_ns, nodes }));
-            }
+        if let Some(passes) = http::counter(http, COUNTER).await {
             let reading = Reading { node: node.clone(), asked_ns, answered_ns: recorder.now_ns(), passes };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
         }

@@ -152,13 +152,8 @@ fn record(
             }));
         }
     }
-    let of_doubt = history.events.iter().rev().find(|event| matches!(event.what.as_str(), "in doubt" | "dead"));
-    let cause = match state {
-        Fate::InDoubt | Fate::Dead => of_doubt.map(|event| event.detail.clone()).unwrap_or_default(),
-        _ => String::new(),
-    };
     let (run, recipient, number) = (run.to_owned(), recipient.to_owned(), Some(history.number));
-    recorder.event(&Event::Standing(Standing { run, recipient, number, state, cause }));
+    recorder.event(&Event::Standing(Standing { run, recipient, number, state }));
 }
 
 /// Until when the recipient was claimed under this fence: until the first step that ended the claim. `None` if that has no
