@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use reveille_harness::Report;
-use reveille_sink::{FaultPlan, Sink, SinkOptions};
-use serde::Serialize;
+use reveille_sink::{FaultPlan, FaultTally, Sink, SinkOptions};
+use serde_json::{Value, json};
 
 /// Options of `sink`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,19 +27,6 @@ pub struct Args {
     pub lenient: bool,
 }
 
-#[derive(Serialize)]
-struct Counts {
-    accepted: u64,
-    faults: Vec<Struck>,
-    valid: bool,
-}
-
-#[derive(Serialize)]
-struct Struck {
-    rule: String,
-    times: u64,
-}
-
 /// Serves until `stopped` returns.
 pub async fn run(args: &Args, stopped: impl Future<Output = Result<()>>) -> Result<Report> {
     let options = SinkOptions {
@@ -56,9 +43,7 @@ pub async fn run(args: &Args, stopped: impl Future<Output = Result<()>>) -> Resu
     stopped.await?;
     let (accepted, tallies) = (sink.accepted_count(), sink.fault_tally());
     sink.stop().await;
-    let rule = |tally: reveille_sink::FaultTally| {
-        let plan = FaultPlan { seed: 0, rules: vec![tally.rule] };
-        Struck { rule: plan.to_string(), times: tally.struck }
-    };
-    Report::new(&Counts { accepted, faults: tallies.into_iter().map(rule).collect(), valid: true }, true)
+    let fault = |tally: FaultTally| json!({"rule": format!("{:?}", tally.rule), "times": tally.struck});
+    let faults: Vec<Value> = tallies.into_iter().map(fault).collect();
+    Report::new(&json!({"accepted": accepted, "faults": faults, "valid": true}), true)
 }

@@ -9,10 +9,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::accepted::Accepted;
-use crate::options::Watcher;
-
-/// Accepts are kept in segments of this many, so that a snapshot copies pointers to segments, not to accepts.
-const SEGMENT: usize = 1_024;
 
 /// What one final dot brought: an accept for each recipient, and the text they share when it is kept.
 #[derive(Debug, Clone)]
@@ -24,7 +20,6 @@ pub(crate) struct Delivery {
 /// Accepts by number, counted from 1 in each life of the sink.
 pub(crate) struct Archive {
     keep: Keep,
-    watcher: Option<Watcher>,
     kept: Mutex<Kept>,
     count: watch::Sender<u64>,
 }
@@ -40,8 +35,7 @@ pub(crate) struct Keep {
 #[derive(Default)]
 struct Kept {
     count: u64,
-    sealed: VecDeque<Arc<[Arc<Accepted>]>>,
-    open: Vec<Arc<Accepted>>,
+    accepts: VecDeque<Arc<Accepted>>,
     texts: VecDeque<Text>,
     text_bytes: usize,
 }
@@ -64,8 +58,8 @@ pub struct StillWaiting {
 }
 
 impl Archive {
-    pub(crate) fn new(keep: Keep, watcher: Option<Watcher>) -> Self {
-        Self { keep, watcher, kept: Mutex::default(), count: watch::Sender::new(0) }
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self { keep, kept: Mutex::default(), count: watch::Sender::new(0) }
     }
 
     /// Whether a text is worth copying.
@@ -77,9 +71,6 @@ impl Archive {
     pub(crate) fn add(&self, deliveries: impl IntoIterator<Item = Delivery>) {
         let mut kept = self.kept.lock();
         for delivery in deliveries {
-            if let Some(watcher) = &self.watcher {
-                delivery.accepts.iter().for_each(|accept| watcher.tell(accept));
-            }
             kept.add(delivery, self.keep);
         }
         self.count.send_replace(kept.count);
@@ -91,10 +82,8 @@ impl Archive {
 
     pub(crate) fn emails(&self) -> Emails {
         let kept = self.kept.lock();
-        let mut segments: Vec<_> = kept.sealed.iter().cloned().collect();
-        segments.push(kept.open.as_slice().into());
-        let len = kept.sealed.len() * SEGMENT + kept.open.len();
-        Emails { first: kept.count + 1 - u64::try_from(len).unwrap_or(0), len, segments }
+        let accepts: Vec<_> = kept.accepts.iter().cloned().collect();
+        Emails { first: kept.count + 1 - accepts.len() as u64, accepts }
     }
 
     /// The whole text of an accept, when it is still kept.
@@ -117,16 +106,9 @@ impl Archive {
 impl Kept {
     fn add(&mut self, delivery: Delivery, keep: Keep) {
         let first = self.count + 1;
-        for accept in delivery.accepts {
-            self.count += 1;
-            self.open.push(accept);
-            if self.open.len() == SEGMENT {
-                self.sealed.push_back(std::mem::take(&mut self.open).into());
-            }
-        }
-        while self.sealed.len() * SEGMENT >= keep.records.max(1) + SEGMENT {
-            self.sealed.pop_front();
-        }
+        self.count += delivery.accepts.len() as u64;
+        self.accepts.extend(delivery.accepts);
+        self.accepts.drain(..self.accepts.len().saturating_sub(keep.records));
         if let Some(bytes) = delivery.text {
             self.text_bytes += bytes.len();
             self.texts.push_back(Text { first, last: self.count, bytes });
@@ -142,49 +124,28 @@ impl Kept {
     }
 }
 
-/// The accepts that were in memory at one moment, oldest first; cheap to take and to keep.
+/// The accepts that were in memory at one moment, oldest first.
 #[derive(Debug, Clone)]
 pub struct Emails {
     first: u64,
-    len: usize,
-    segments: Vec<Arc<[Arc<Accepted>]>>,
+    accepts: Vec<Arc<Accepted>>,
 }
 
 impl Emails {
-    /// How many there are.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Each accept with its number, oldest first; `.rev()` for the newest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Arc<Accepted>)> + '_ {
-        (0..self.len).filter_map(|place| self.at(place))
+        self.accepts.iter().enumerate().map(|(place, accept)| (self.first + place as u64, accept))
     }
 
     /// The accept of that number, when it is among them.
-    #[must_use]
     pub fn get(&self, number: u64) -> Option<&Arc<Accepted>> {
-        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.at(place).map(|(_, accept)| accept)
-    }
-
-    fn at(&self, place: usize) -> Option<(u64, &Arc<Accepted>)> {
-        let accept = self.segments.get(place / SEGMENT)?.get(place % SEGMENT)?;
-        Some((self.first + u64::try_from(place).ok()?, accept))
+        self.accepts.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accepted::BodyHash;
 
     fn delivery(recipients: &[String], text: Option<&[u8]>) -> Delivery {
         let accept = |recipient: &String| {
@@ -203,7 +164,7 @@ mod tests {
                 connection: 1,
                 peer: ([127, 0, 0, 1], 25).into(),
                 ehlo: String::new(),
-                body_blake3: BodyHash::of(b""),
+                body_blake3: String::new(),
                 size: 0,
             })
         };
@@ -211,24 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn watcher_is_told_of_all_mails_in_order() {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
-        let watcher = Watcher::new(move |accept| hears.lock().push(accept.recipient.clone()));
-        let archive = Archive::new(Keep { records: 0, texts: 0, text_bytes: 0 }, Some(watcher));
-        archive.add((0..2_000).map(|number| delivery(&[number.to_string(), format!("{number}b")], None)));
-        let expected = (0..2_000).flat_map(|number| [number.to_string(), format!("{number}b")]);
-        assert!(heard.lock().iter().cloned().eq(expected));
-        assert!(archive.emails().len() <= 2 * SEGMENT);
-    }
-
-    #[test]
-    fn numbers_stay_when_oldest_segments_go() {
-        let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 }, None);
+    fn numbers_stay_when_oldest_accepts_go() {
+        let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 });
         archive.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
         let emails = archive.emails();
         assert_eq!(archive.count(), 5_000);
-        assert!((2_000..=2_000 + 2 * SEGMENT).contains(&emails.len()), "{} are kept", emails.len());
+        assert_eq!(emails.iter().count(), 2_000);
         assert!(emails.iter().all(|(number, accept)| accept.recipient == number.to_string()));
         assert_eq!(emails.iter().next_back().map(|(number, _)| number), Some(5_000));
         assert_eq!(emails.get(4_999).map(|accept| accept.recipient.as_str()), Some("4999"));
@@ -237,7 +186,7 @@ mod tests {
 
     #[test]
     fn text_belongs_to_all_its_recipients_and_oldest_goes_first() {
-        let archive = Archive::new(Keep { records: 10, texts: 2, text_bytes: 10 }, None);
+        let archive = Archive::new(Keep { records: 10, texts: 2, text_bytes: 10 });
         let pair = ["a".to_owned(), "b".to_owned()];
         archive.add([delivery(&pair, Some(b"first")), delivery(&["c".to_owned()], None)]);
         archive.add([delivery(&pair, Some(b"later"))]);

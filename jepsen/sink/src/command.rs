@@ -1,4 +1,4 @@
-//! One line of a client, understood or refused (RFC 5321 4.1, 1870, 6152, 6531, 3030). Pure; `dialogue.rs`
+//! One line of a client, understood or refused (RFC 5321 4.1, 1870, 6152, 6531). Pure; `dialogue.rs`
 //! decides whether the command fits the moment.
 
 /// What a client asks.
@@ -9,12 +9,9 @@ pub(crate) enum SmtpCommand<'a> {
     Mail(Mail<'a>),
     Rcpt(&'a str),
     Data,
-    Bdat { size: usize, last: bool },
     Rset,
     Noop,
     Quit,
-    Vrfy,
-    Help,
 }
 
 /// The parts of a MAIL command.
@@ -46,13 +43,10 @@ impl<'a> SmtpCommand<'a> {
             "MAIL" => mail(rest).map(Self::Mail),
             "RCPT" => recipient(rest).map(Self::Rcpt),
             "DATA" => alone(rest, Self::Data),
-            "BDAT" => chunk(rest),
             "RSET" => alone(rest, Self::Rset),
             "QUIT" => alone(rest, Self::Quit),
             "NOOP" => Ok(Self::Noop),
-            "VRFY" => Ok(Self::Vrfy),
-            "HELP" => Ok(Self::Help),
-            "EXPN" | "TURN" | "AUTH" | "STARTTLS" => Err((502, "5.5.1 not offered here")),
+            "BDAT" | "VRFY" | "HELP" | "EXPN" | "AUTH" | "STARTTLS" => Err((502, "5.5.1 not offered here")),
             _ => Err((500, "5.5.2 no such command")),
         }
     }
@@ -87,16 +81,6 @@ fn recipient(rest: &str) -> Result<&str, Misread> {
         return Err((501, "5.1.3 empty recipient"));
     }
     if parameters.is_empty() { Ok(recipient) } else { Err((555, "5.5.4 unknown parameter of RCPT")) }
-}
-
-fn chunk(rest: &str) -> Result<SmtpCommand<'_>, Misread> {
-    let (digits, last) = rest.split_once(' ').unwrap_or((rest, ""));
-    let size = digits.parse().map_err(|_| SYNTAX)?;
-    match last.trim() {
-        "" => Ok(SmtpCommand::Bdat { size, last: false }),
-        word if word.eq_ignore_ascii_case("LAST") => Ok(SmtpCommand::Bdat { size, last: true }),
-        _ => Err(SYNTAX),
-    }
 }
 
 fn after_keyword<'a>(rest: &'a str, keyword: &str) -> Result<&'a str, Misread> {
@@ -143,14 +127,13 @@ mod tests {
         );
         assert_eq!(read("MAIL FROM:<>"), Ok(SmtpCommand::Mail(Mail::default())));
         assert_eq!(read(r#"rcpt to:<"odd > \" one"@b.test>"#), Ok(SmtpCommand::Rcpt(r#""odd > \" one"@b.test"#)));
-        assert_eq!(read("BDAT 12 last"), Ok(SmtpCommand::Bdat { size: 12, last: true }));
         assert_eq!(read("noop anything"), Ok(SmtpCommand::Noop));
     }
 
     #[test]
     fn invalid_command_is_refused_with_matching_code() {
         let code = |line: &'static str| SmtpCommand::parse(line.as_bytes()).map_err(|(code, _)| code);
-        for line in ["MAIL FROM:a@b", "MAIL FROM:<a@b>SIZE=1", "RCPT TO:<>", "RCPT", "EHLO", "DATA now", "BDAT x"] {
+        for line in ["MAIL FROM:a@b", "MAIL FROM:<a@b>SIZE=1", "RCPT TO:<>", "RCPT", "EHLO", "DATA now"] {
             assert_eq!(code(line), Err(501), "{line}");
         }
         assert_eq!(code("MAIL FROM:<a@b> RET=FULL"), Err(555));

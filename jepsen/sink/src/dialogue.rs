@@ -40,8 +40,6 @@ pub(crate) struct Envelope {
     pub(crate) sender: String,
     pub(crate) recipients: Vec<String>,
     smtputf8: bool,
-    /// When the first chunk of the message came, for a message that comes in chunks.
-    pub(crate) first_chunk: Option<SinkInstant>,
 }
 
 /// Serves a connection to its end.
@@ -125,15 +123,11 @@ impl Dialogue {
             SmtpCommand::Mail(mail) => self.mail(mail).await?,
             SmtpCommand::Rcpt(recipient) => self.recipient(recipient).await?,
             SmtpCommand::Data => self.data().await?,
-            SmtpCommand::Bdat { size, last } if self.sink.options.chunking => self.receive_chunk(size, last).await?,
-            SmtpCommand::Bdat { .. } => self.mistake(502, "5.5.1 not offered here")?,
             SmtpCommand::Rset => {
                 self.forget_envelope();
                 self.wire.say(250, "2.0.0 forgotten");
             }
             SmtpCommand::Noop => self.wire.say(250, "2.0.0 ok"),
-            SmtpCommand::Help => self.wire.say(214, "2.0.0 see RFC 5321"),
-            SmtpCommand::Vrfy => self.wire.say(252, "2.5.2 send some mail, I will try"),
             SmtpCommand::Quit => return Err(self.last_words(221, "2.0.0 goodbye")),
         }
         Ok(())
@@ -154,14 +148,9 @@ impl Dialogue {
 
     fn offer(&mut self) {
         let options = &self.sink.options;
-        self.wire.put(format_args!("250-{}\r\n", options.name));
-        let offers = [("PIPELINING", options.pipelining), ("CHUNKING", options.chunking)];
-        for (offer, _) in offers.into_iter().filter(|(_, offered)| *offered) {
-            self.wire.put(format_args!("250-{offer}\r\n"));
-        }
         self.wire.put(format_args!(
-            "250-8BITMIME\r\n250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES\r\n250 SIZE {}\r\n",
-            options.max_message_bytes
+            "250-{}\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES\r\n250 SIZE {}\r\n",
+            options.name, options.max_message_bytes
         ));
     }
 
@@ -193,9 +182,6 @@ impl Dialogue {
         let Some(envelope) = &self.envelope else {
             return self.mistake(503, "5.5.1 MAIL first");
         };
-        if envelope.first_chunk.is_some() {
-            return self.mistake(503, "5.5.1 the message has begun");
-        }
         if envelope.recipients.len() >= self.sink.options.max_recipients {
             return self.refuse(452, "4.5.3 too many recipients");
         }
@@ -215,9 +201,6 @@ impl Dialogue {
         match &self.envelope {
             None => return self.mistake(503, "5.5.1 MAIL first"),
             Some(envelope) if envelope.recipients.is_empty() => return self.mistake(554, "5.5.1 no valid recipients"),
-            Some(envelope) if envelope.first_chunk.is_some() => {
-                return self.mistake(503, "5.5.1 this email comes in chunks");
-            }
             Some(_) => {}
         }
         let go_on = self.reply(FaultStage::Data, 354, "end with <CR><LF>.<CR><LF>").await?;

@@ -1,7 +1,4 @@
-//! Decides at each occasion whether a fault strikes. One for a sink; asked by every dialogue at every stage,
-//! so the usual answer (no rule for this stage) costs one atomic load.
-
-use std::sync::atomic::{AtomicU16, Ordering};
+//! Decides at each occasion whether a fault strikes. One for a sink; asked by every dialogue at every stage.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -20,8 +17,6 @@ pub struct FaultTally {
 
 /// The plan in force, with the dice of each rule.
 pub(crate) struct Dice {
-    /// One bit a stage: whether the plan has a rule for it.
-    stages: AtomicU16,
     armed: Mutex<Vec<Armed>>,
 }
 
@@ -33,19 +28,12 @@ struct Armed {
 
 impl Dice {
     pub(crate) fn new(plan: FaultPlan) -> Self {
-        let dice = Self { stages: AtomicU16::new(0), armed: Mutex::new(Vec::new()) };
-        dice.set(plan);
-        dice
+        Self { armed: Mutex::new(arm(plan)) }
     }
 
     /// Puts a plan in force, its dice at their start; answers how the former one did.
     pub(crate) fn set(&self, plan: FaultPlan) -> Vec<FaultTally> {
-        let stages = plan.rules.iter().fold(0, |bits, rule| bits | bit(rule.stage));
-        let arm = |(place, rule)| Armed { random: dice_of(plan.seed, place), rule, struck: 0 };
-        let armed: Vec<Armed> = plan.rules.into_iter().enumerate().map(arm).collect();
-        let mut current = self.armed.lock();
-        let former = std::mem::replace(&mut *current, armed);
-        self.stages.store(stages, Ordering::Release);
+        let former = std::mem::replace(&mut *self.armed.lock(), arm(plan));
         former.into_iter().map(|armed| FaultTally { rule: armed.rule, struck: armed.struck }).collect()
     }
 
@@ -57,9 +45,6 @@ impl Dice {
 
     /// What strikes at this occasion; `emails` were accepted on this connection so far.
     pub(crate) fn roll(&self, stage: FaultStage, emails: u32) -> Option<FaultKind> {
-        if self.stages.load(Ordering::Acquire) & bit(stage) == 0 {
-            return None;
-        }
         let mut rules = self.armed.lock();
         let armed = rules.iter_mut().find_map(|armed| armed.strikes(stage, emails).then_some(armed))?;
         armed.struck += 1;
@@ -86,8 +71,9 @@ fn dice_of(seed: u64, place: usize) -> StdRng {
     StdRng::seed_from_u64(seed ^ place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-const fn bit(stage: FaultStage) -> u16 {
-    1 << (stage as u16)
+fn arm(plan: FaultPlan) -> Vec<Armed> {
+    let arm = |(place, rule)| Armed { random: dice_of(plan.seed, place), rule, struck: 0 };
+    plan.rules.into_iter().enumerate().map(arm).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Fault plans as text; the grammar stands on [`FaultPlan`]. An error names the part that is wrong.
+//! Reads fault plans from text; the grammar is at [`FaultPlan`]. An error names the part that is wrong.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,50 +6,27 @@ use std::time::Duration;
 
 use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 
-/// A fault plan that cannot be read: which part, and why.
+/// Every stage with its name, in the order of a dialogue.
+const STAGES: [(FaultStage, &str); 11] = [
+    (FaultStage::Connect, "connect"),
+    (FaultStage::Banner, "banner"),
+    (FaultStage::Ehlo, "ehlo"),
+    (FaultStage::Mail, "mail"),
+    (FaultStage::Rcpt, "rcpt"),
+    (FaultStage::Data, "data"),
+    (FaultStage::Body, "body"),
+    (FaultStage::BeforeCommit, "before-commit"),
+    (FaultStage::AfterCommit, "after-commit"),
+    (FaultStage::Answer, "answer"),
+    (FaultStage::Between, "between"),
+];
+
+/// A fault plan that cannot be read: the item between two commas, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("fault plan, in `{part}`: {reason}")]
 pub struct FaultSpecError {
-    /// The item between two commas.
-    pub part: String,
-    /// What is wrong with it.
-    pub reason: FaultSpecReason,
-}
-
-/// What is wrong with a part of a fault plan.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FaultSpecReason {
-    /// Neither `seed=N` nor `STAGE:KIND`.
-    #[error("expected `seed=N` or `STAGE:KIND`, with `@RATE` or `#COUNT` behind it")]
-    Shape,
-    /// The seed is no number below 2^64.
-    #[error("`{0}` is no seed: a whole number below 2^64 is")]
-    Seed(String),
-    /// No such stage.
-    #[error(
-        "`{0}` is no stage: connect, banner, ehlo, mail, rcpt, data, body, before-commit, after-commit, answer, between are"
-    )]
-    Stage(String),
-    /// No such kind.
-    #[error("`{0}` is no kind: a code from 400 to 599, close, reset, stall, huge, bare, close-after are")]
-    Kind(String),
-    /// The value behind `=` does not fit the kind.
-    #[error("`{0}` is no value for this kind")]
-    Value(String),
-    /// The kind makes no sense at that stage.
-    #[error("`{kind}` cannot strike at `{stage}`")]
-    Misplaced {
-        /// The stage.
-        stage: FaultStage,
-        /// The kind.
-        kind: String,
-    },
-    /// A rate outside 0 to 1, or no number.
-    #[error("`{0}` is no rate: a number from 0 to 1 is")]
-    Rate(String),
-    /// No count.
-    #[error("`{0}` is no count: a whole number from 1 to 4294967295 is")]
-    Count(String),
+    part: String,
+    reason: String,
 }
 
 impl FromStr for FaultPlan {
@@ -64,54 +41,56 @@ impl FromStr for FaultPlan {
     }
 }
 
-fn read_part(part: &str, plan: &mut FaultPlan) -> Result<(), FaultSpecReason> {
+fn read_part(part: &str, plan: &mut FaultPlan) -> Result<(), String> {
     if let Some(seed) = part.strip_prefix("seed=") {
-        plan.seed = seed.parse().map_err(|_| FaultSpecReason::Seed(seed.to_owned()))?;
+        plan.seed = seed.parse().map_err(|_| format!("`{seed}` is no seed: a whole number below 2^64 is"))?;
         return Ok(());
     }
-    let (stage, rest) = part.split_once(':').ok_or(FaultSpecReason::Shape)?;
+    let (stage, rest) =
+        part.split_once(':').ok_or("expected `seed=N` or `STAGE:KIND`, with `@RATE` or `#COUNT` behind it")?;
     let stage: FaultStage = stage.parse()?;
     let (kind, amount) = read_amount(rest)?;
-    let kind: FaultKind = kind.parse()?;
-    if !stage.fits(&kind) {
-        return Err(FaultSpecReason::Misplaced { stage, kind: kind.to_string() });
+    let parsed: FaultKind = kind.parse()?;
+    if !stage.fits(&parsed) {
+        return Err(format!("`{kind}` cannot strike at `{stage}`"));
     }
-    plan.rules.push(FaultRule { stage, kind, amount });
+    plan.rules.push(FaultRule { stage, kind: parsed, amount });
     Ok(())
 }
 
-fn read_amount(rest: &str) -> Result<(&str, Amount), FaultSpecReason> {
+fn read_amount(rest: &str) -> Result<(&str, Amount), String> {
     let Some(mark) = rest.rfind(['@', '#']) else {
         return Ok((rest, Amount::Rate(1.0)));
     };
     let (kind, amount) = rest.split_at(mark);
     if let Some(rate) = amount.strip_prefix('@') {
-        let wrong = || FaultSpecReason::Rate(rate.to_owned());
+        let wrong = || format!("`{rate}` is no rate: a number from 0 to 1 is");
         let share: f64 = rate.parse().map_err(|_| wrong())?;
         return if (0.0..=1.0).contains(&share) { Ok((kind, Amount::Rate(share))) } else { Err(wrong()) };
     }
     let count = amount.trim_start_matches('#');
     match count.parse() {
         Ok(next) if next > 0 => Ok((kind, Amount::Next(next))),
-        _ => Err(FaultSpecReason::Count(count.to_owned())),
+        _ => Err(format!("`{count}` is no count: a whole number from 1 to 4294967295 is")),
     }
 }
 
 impl FromStr for FaultStage {
-    type Err = FaultSpecReason;
+    type Err = String;
 
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let stage = Self::ALL.into_iter().find(|stage| stage.name() == name);
-        stage.ok_or_else(|| FaultSpecReason::Stage(name.to_owned()))
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let stage = STAGES.into_iter().find(|(_, name)| *name == text);
+        let names = || STAGES.map(|(_, name)| name).join(", ");
+        stage.map(|(stage, _)| stage).ok_or_else(|| format!("`{text}` is no stage: {} are", names()))
     }
 }
 
 impl FromStr for FaultKind {
-    type Err = FaultSpecReason;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let wrong = || FaultSpecReason::Value(value.unwrap_or_default().to_owned());
+        let wrong = || format!("`{}` is no value for this kind", value.unwrap_or_default());
         match (name, value) {
             ("close", None) => Ok(Self::Close),
             ("reset", None) => Ok(Self::Reset),
@@ -129,7 +108,9 @@ impl FromStr for FaultKind {
             },
             _ => match name.parse() {
                 Ok(code @ 400..=599) => reply_text(value).map(|text| Self::Refuse { code, text }).ok_or_else(wrong),
-                _ => Err(FaultSpecReason::Kind(text.to_owned())),
+                _ => Err(format!(
+                    "`{text}` is no kind: a code from 400 to 599, close, reset, stall, huge, bare, close-after are"
+                )),
             },
         }
     }
@@ -158,61 +139,10 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(u64::from(count) * unit_ms))
 }
 
-impl FaultStage {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Banner => "banner",
-            Self::Ehlo => "ehlo",
-            Self::Mail => "mail",
-            Self::Rcpt => "rcpt",
-            Self::Data => "data",
-            Self::Body => "body",
-            Self::BeforeCommit => "before-commit",
-            Self::AfterCommit => "after-commit",
-            Self::Answer => "answer",
-            Self::Between => "between",
-        }
-    }
-}
-
 impl fmt::Display for FaultStage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-impl fmt::Display for FaultKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refuse { code, text: None } => write!(formatter, "{code}"),
-            Self::Refuse { code, text: Some(text) } => write!(formatter, "{code}={text}"),
-            Self::Close => formatter.write_str("close"),
-            Self::Reset => formatter.write_str("reset"),
-            Self::Stall(None) => formatter.write_str("stall"),
-            Self::Stall(Some(length)) => write!(formatter, "stall={}ms", length.as_millis()),
-            Self::Huge { bytes } => write!(formatter, "huge={bytes}"),
-            Self::Bare => formatter.write_str("bare"),
-            Self::CloseAfter { emails } => write!(formatter, "close-after={emails}"),
-        }
-    }
-}
-
-impl fmt::Display for FaultRule {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}", self.stage, self.kind)?;
-        match self.amount {
-            Amount::Rate(1.0) => Ok(()),
-            Amount::Rate(rate) => write!(formatter, "@{rate}"),
-            Amount::Next(count) => write!(formatter, "#{count}"),
-        }
-    }
-}
-
-impl fmt::Display for FaultPlan {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "seed={}", self.seed)?;
-        self.rules.iter().try_for_each(|rule| write!(formatter, ",{rule}"))
+        let named = STAGES.iter().find(|(stage, _)| stage == self);
+        formatter.write_str(named.map_or("", |(_, name)| name))
     }
 }
 
@@ -221,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plan_says_same_as_text_and_as_data() {
+    fn plan_is_read_from_text() {
         let spec = "seed=7,rcpt:450@0.05,mail:454=4.7.0 too fast: Daily quota@0.2,after-commit:close#3,\
                     answer:bare,banner:huge=4096,between:close-after=20,body:stall=2m,data:stall,connect:reset";
         let plan: FaultPlan = spec.parse().unwrap();
@@ -232,7 +162,6 @@ mod tests {
             FaultRule { stage: FaultStage::AfterCommit, kind: FaultKind::Close, amount: Amount::Next(3) }
         );
         assert_eq!(plan.rules[6].kind, FaultKind::Stall(Some(Duration::from_secs(120))));
-        assert_eq!(plan.to_string().parse::<FaultPlan>().unwrap(), plan);
         assert_eq!("".parse::<FaultPlan>().unwrap(), FaultPlan::default());
     }
 
@@ -248,7 +177,7 @@ mod tests {
             ("rcpt", "expected `seed=N` or `STAGE:KIND`"),
             ("seed=x", "`x` is no seed"),
             ("after-commit:450", "`450` cannot strike at `after-commit`"),
-            ("mail:huge", "`huge=10000000` cannot strike at `mail`"),
+            ("mail:huge", "`huge` cannot strike at `mail`"),
             ("data:stall=5", "`5` is no value for this kind"),
             ("between:close-after=0", "`0` is no value"),
             ("rcpt:550=a@b@1", "`a@b` is no value"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// # As text
 ///
-/// `FromStr` and `Display` agree on this form, items separated by commas:
+/// Items separated by commas:
 ///
 /// ```text
 /// seed=7,rcpt:450@0.05,after-commit:close#3,banner:huge=10000000@0.01,mail:454=4.7.0 too fast@0.2
@@ -70,23 +70,7 @@ pub enum FaultStage {
 }
 
 impl FaultStage {
-    /// Every stage, in the order of a dialogue.
-    pub const ALL: [Self; 11] = [
-        Self::Connect,
-        Self::Banner,
-        Self::Ehlo,
-        Self::Mail,
-        Self::Rcpt,
-        Self::Data,
-        Self::Body,
-        Self::BeforeCommit,
-        Self::AfterCommit,
-        Self::Answer,
-        Self::Between,
-    ];
-
     /// Whether a fault of this kind can be carried out here.
-    #[must_use]
     pub const fn fits(self, kind: &FaultKind) -> bool {
         match kind {
             FaultKind::Close | FaultKind::Reset | FaultKind::Stall(_) => true,

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,18 +11,16 @@ use tokio::sync::{mpsc, oneshot};
 use crate::accepted::Accepted;
 
 /// One request may hold at most so many emails.
-pub const MAX_HELD_BY_ONE_REQUEST: usize = 1_024;
+const MAX_HELD_BY_ONE_REQUEST: usize = 1_024;
 
 /// Which emails to hold, where and for how long.
 #[derive(Debug, Clone)]
 pub struct HoldRequest {
-    /// Only emails to a recipient that contains this text (ASCII case is ignored).
-    pub recipient: Option<String>,
     /// Only emails from a client that called itself exactly so in EHLO.
     pub ehlo: Option<String>,
     /// Where in the dialogue.
     pub point: HoldPoint,
-    /// How many emails, 1 to [`MAX_HELD_BY_ONE_REQUEST`]; other values are moved to the nearest of these.
+    /// How many emails, 1 to 1,024; other values are moved to the nearest of these.
     pub count: usize,
     /// A held mail lets go by itself after this long.
     pub limit: Duration,
@@ -31,7 +28,7 @@ pub struct HoldRequest {
 
 impl Default for HoldRequest {
     fn default() -> Self {
-        Self { recipient: None, ehlo: None, point: HoldPoint::AfterCommit, count: 1, limit: Duration::from_secs(30) }
+        Self { ehlo: None, point: HoldPoint::AfterCommit, count: 1, limit: Duration::from_secs(30) }
     }
 }
 
@@ -61,8 +58,7 @@ impl Hold {
 /// An email whose answer is held back until this is released, dropped, or its limit is over.
 #[derive(Debug)]
 pub struct Held {
-    /// What was (or will be) recorded: message id, recipient, fence, peer, EHLO name and the rest. For an email
-    /// with several recipients, the one that matched the request.
+    /// What was (or will be) recorded, for the first recipient of the email.
     pub accepted: Arc<Accepted>,
     release: oneshot::Sender<()>,
 }
@@ -79,8 +75,6 @@ impl Held {
 #[derive(Default)]
 pub(crate) struct HoldBoard {
     requests: Mutex<VecDeque<Posted>>,
-    /// How many there are, so that a dialogue without any looks at nothing else.
-    posted: AtomicUsize,
 }
 
 struct Posted {
@@ -99,23 +93,15 @@ impl HoldBoard {
     pub(crate) fn post(&self, request: HoldRequest) -> Hold {
         let left = request.count.clamp(1, MAX_HELD_BY_ONE_REQUEST);
         let (tell, held) = mpsc::channel(left);
-        let mut requests = self.requests.lock();
-        requests.push_back(Posted { request, left, tell });
-        self.posted.store(requests.len(), Ordering::Release);
+        self.requests.lock().push_back(Posted { request, left, tell });
         Hold { held }
     }
 
     /// Whether one of these emails is to be held at this point; if so, its requester knows already.
     pub(crate) fn catch(&self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
-        if self.posted.load(Ordering::Acquire) == 0 {
-            return None;
-        }
         let mut requests = self.requests.lock();
         requests.retain(|posted| posted.left > 0 && !posted.tell.is_closed());
-        let caught = requests.iter_mut().find_map(|posted| posted.catch(point, accepts));
-        requests.retain(|posted| posted.left > 0);
-        self.posted.store(requests.len(), Ordering::Release);
-        caught
+        requests.iter_mut().find_map(|posted| posted.catch(point, accepts))
     }
 }
 
@@ -124,23 +110,12 @@ impl Posted {
         if self.request.point != point {
             return None;
         }
-        let accepted = Arc::clone(accepts.iter().find(|accept| self.request.wants(accept))?);
+        let wanted = self.request.ehlo.as_ref();
+        let accepted = Arc::clone(accepts.iter().find(|accept| wanted.is_none_or(|ehlo| accept.ehlo == *ehlo))?);
         let (release, released) = oneshot::channel();
         // The channel has room for every email of the request, so only a withdrawn request refuses.
         self.tell.try_send(Held { accepted, release }).ok()?;
         self.left -= 1;
         Some(Caught { released, limit: self.request.limit })
     }
-}
-
-impl HoldRequest {
-    fn wants(&self, accept: &Accepted) -> bool {
-        let recipient = self.recipient.as_deref().is_none_or(|part| contains(&accept.recipient, part));
-        recipient && self.ehlo.as_deref().is_none_or(|name| accept.ehlo == name)
-    }
-}
-
-/// Whether `text` contains `part`, ASCII case ignored, without copying either.
-pub(crate) fn contains(text: &str, part: &str) -> bool {
-    part.is_empty() || text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
 }

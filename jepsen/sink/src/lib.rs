@@ -40,13 +40,13 @@ mod sink;
 mod strike;
 mod wire;
 
-pub use accepted::{Accepted, BodyHash};
+pub use accepted::Accepted;
 pub use archive::{Emails, StillWaiting};
 pub use connections::{DialogueState, OpenDialogue};
 pub use dice::FaultTally;
-pub use fault_spec::{FaultSpecError, FaultSpecReason};
+pub use fault_spec::FaultSpecError;
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
-pub use hold::{Held, Hold, HoldPoint, HoldRequest, MAX_HELD_BY_ONE_REQUEST};
-pub use options::{DotAnswer, DotWatcher, SinkOptions, Watcher};
-pub use record::{RecordError, RecordFile, TornTail};
+pub use hold::{Held, Hold, HoldPoint, HoldRequest};
+pub use options::{DotAnswer, DotWatcher, SinkOptions};
+pub use record::{RecordFile, TornTail};
 pub use sink::{Handle, Sink};

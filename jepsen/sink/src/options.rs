@@ -23,12 +23,9 @@ pub struct SinkOptions {
     pub sync: bool,
     /// What goes wrong on purpose, from the first connection on.
     pub faults: FaultPlan,
-    /// How many accepts memory holds for `emails()`, `find()` and the page (some 400 bytes each, rounded up to
-    /// a multiple of 1,024); older ones stay in the record, and in the count.
+    /// How many accepts memory holds for `emails()`, `find()` and the page (some 400 bytes each);
+    /// older ones stay in the record, and in the count.
     pub keep_records: usize,
-    /// Called for each accept, in the order of the record and after it has it: for a caller that counts more than
-    /// memory should hold. It is called in turn, and the answer waits for it.
-    pub watcher: Option<Watcher>,
     /// Called for each final dot once its answer is known, and for each message that a fault cut off before its
     /// dot was read: for a caller that must know those that were not accepted, too. The dialogue waits for it.
     pub dots: Option<DotWatcher>,
@@ -49,10 +46,6 @@ pub struct SinkOptions {
     /// How long a silent client is kept (RFC 5321 4.5.3.2.7 asks for five minutes), and how long a client may
     /// take to read a reply.
     pub idle: Duration,
-    /// Whether EHLO offers PIPELINING. Commands that come in one packet are understood either way.
-    pub pipelining: bool,
-    /// Whether EHLO offers CHUNKING and BDAT is understood.
-    pub chunking: bool,
     /// The host name in the banner and in EHLO.
     pub name: String,
 }
@@ -65,7 +58,6 @@ impl Default for SinkOptions {
             sync: true,
             faults: FaultPlan::default(),
             keep_records: 250_000,
-            watcher: None,
             dots: None,
             keep_bodies: 1_000,
             keep_body_bytes: 64 << 20,
@@ -75,31 +67,8 @@ impl Default for SinkOptions {
             max_recipients: 1_000,
             max_connections: 10_000,
             idle: Duration::from_secs(300),
-            pipelining: true,
-            chunking: true,
             name: "sink.test".to_owned(),
         }
-    }
-}
-
-/// A callback for each accept.
-#[derive(Clone)]
-pub struct Watcher(Arc<dyn Fn(&Accepted) + Send + Sync>);
-
-impl Watcher {
-    /// Calls `told` for each accept.
-    pub fn new(told: impl Fn(&Accepted) + Send + Sync + 'static) -> Watcher {
-        Watcher(Arc::new(told))
-    }
-
-    pub(crate) fn tell(&self, accept: &Accepted) {
-        (self.0)(accept);
-    }
-}
-
-impl fmt::Debug for Watcher {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Watcher")
     }
 }
 

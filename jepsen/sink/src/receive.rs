@@ -1,4 +1,4 @@
-//! From DATA (or BDAT) to the answer: where an email becomes an accept. Continues `dialogue.rs`.
+//! From DATA to the answer: where an email becomes an accept. Continues `dialogue.rs`.
 //!
 //! The order is the promise: message read -> (held) -> line in the record, on disk when asked -> (held) ->
 //! answer. Each arrow is a place where a fault can strike.
@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::accepted::{Accepted, BodyHash};
+use crate::accepted::Accepted;
 use crate::archive::Delivery;
-use crate::body::{BodyReader, Progress, Violation};
+use crate::body::{BodyReader, Progress};
 use crate::clock::SinkInstant;
 use crate::connections::DialogueState;
 use crate::dialogue::{Dialogue, Envelope};
@@ -58,66 +58,6 @@ impl Dialogue {
             return self.refuse(552, "5.3.4 message too big");
         }
         self.finish(envelope, started).await
-    }
-
-    /// Reads a chunk (RFC 3030); the last one is answered as a final dot is. The bytes of a chunk that is
-    /// refused are read all the same, otherwise they would be taken for commands.
-    pub(crate) async fn receive_chunk(&mut self, size: usize, last: bool) -> Result<(), DialogueEnd> {
-        let (now, limit) = (SinkInstant::now(), self.sink.options.max_message_bytes);
-        if size > limit.saturating_mul(OVERSIZE_FACTOR) {
-            return Err(self.last_words(552, "5.3.4 message too big"));
-        }
-        let expected = self.envelope.as_mut().filter(|envelope| !envelope.recipients.is_empty());
-        let (begins, started) = match expected {
-            None => (false, None),
-            Some(envelope) => (envelope.first_chunk.is_none(), Some(*envelope.first_chunk.get_or_insert(now))),
-        };
-        if begins {
-            self.begin_message();
-            if let Err(end) = self.strike_body().await {
-                return Err(match (self.envelope.take(), started) {
-                    (Some(envelope), Some(started)) => self.cut_off(end, envelope, started),
-                    _ => end,
-                });
-            }
-        }
-        let fits = self.message.len().saturating_add(size) <= limit;
-        self.read_exactly(size, started.is_some() && fits).await?;
-        let Some(started) = started else {
-            return self.mistake(503, "5.5.1 a recipient first");
-        };
-        if !fits {
-            self.forget_envelope();
-            return self.refuse(552, "5.3.4 message too big");
-        }
-        match self.envelope.take_if(|_| last) {
-            None => self.wire.put(format_args!("250 2.0.0 {size} octets received\r\n")),
-            Some(envelope) if !self.sink.options.lenient_line_ends && has_bare_line_feed(&self.message) => {
-                self.tell(&self.accepts(envelope, started), DotAnswer::Malformed);
-                self.forget_envelope();
-                return self.refuse(554, Violation::BareLineFeed.text());
-            }
-            Some(envelope) => self.finish(envelope, started).await?,
-        }
-        Ok(())
-    }
-
-    async fn read_exactly(&mut self, size: usize, keep: bool) -> Result<(), DialogueEnd> {
-        let mut left = size;
-        while left > 0 {
-            let unread = self.wire.unread();
-            let part = unread.get(..left).unwrap_or(unread);
-            if keep {
-                self.message.extend_from_slice(part);
-            }
-            left -= part.len();
-            let taken = part.len();
-            self.wire.consume(taken);
-            if left > 0 {
-                self.wire.fill().await?;
-            }
-        }
-        Ok(())
     }
 
     fn begin_message(&mut self) {
@@ -268,7 +208,7 @@ impl Dialogue {
             connection: self.entry.connection,
             peer: self.peer,
             ehlo: self.ehlo.clone().unwrap_or_default(),
-            body_blake3: BodyHash::of(body),
+            body_blake3: blake3::hash(body).to_string(),
             size: u64::try_from(self.message.len()).unwrap_or(u64::MAX),
         };
         read_marks(head, &mut accept);
@@ -302,9 +242,4 @@ fn is_ours(name: &str) -> bool {
 fn kept(mut value: String) -> String {
     value.truncate(value.floor_char_boundary(MAX_KEPT_VALUE));
     value
-}
-
-fn has_bare_line_feed(message: &[u8]) -> bool {
-    let before = std::iter::once(&0).chain(message);
-    before.zip(message).any(|(before, byte)| *byte == b'\n' && *before != b'\r')
 }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::accepted::Accepted;
 
@@ -28,54 +28,24 @@ pub struct TornTail {
     pub bytes: u64,
 }
 
-/// Why a record file gives no truth.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// The file cannot be read.
-    #[error("the record {path} cannot be read", path = .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A line that is not the last one is no accept.
-    #[error("the record {path} is damaged in line {line}, at byte {offset}", path = .path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: u64,
-        /// Where the line begins, in bytes.
-        offset: u64,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-}
-
 impl RecordFile {
     /// Reads a whole file into memory.
     ///
     /// # Errors
-    /// [`RecordError`]; a torn last line is none.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, RecordError> {
+    /// The file cannot be read, or is damaged before its last line (`InvalidData`).
+    pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut accepts = Vec::new();
-        let torn = Self::visit(path, |accept| accepts.push(accept))?;
+        let torn = Self::visit(path.as_ref(), |accept| accepts.push(accept))?;
         Ok(Self { accepts, torn })
     }
 
-    /// Reads a file accept by accept, for records that are larger than memory; answers with the torn last line.
-    ///
-    /// # Errors
-    /// [`RecordError`]; a torn last line is none. What was visited before stays visited.
-    pub fn visit(path: impl AsRef<Path>, mut each: impl FnMut(Accepted)) -> Result<Option<TornTail>, RecordError> {
-        let path = path.as_ref();
-        let unreadable = |source| RecordError::Unreadable { path: path.to_owned(), source };
-        let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?);
+    /// Reads a file accept by accept; returns the torn last line.
+    pub(crate) fn visit(path: &Path, mut each: impl FnMut(Accepted)) -> io::Result<Option<TornTail>> {
+        let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
         let (mut line, mut bytes, mut offset) = (0, Vec::new(), 0_u64);
         loop {
             bytes.clear();
-            let length = u64::try_from(file.read_until(b'\n', &mut bytes).map_err(unreadable)?).unwrap_or(u64::MAX);
+            let length = file.read_until(b'\n', &mut bytes)? as u64;
             if length == 0 {
                 return Ok(None);
             }
@@ -84,8 +54,12 @@ impl RecordFile {
             let Some(text) = bytes.strip_suffix(b"\n") else { return Ok(torn) };
             match serde_json::from_slice(text) {
                 Ok(accept) => each(accept),
-                Err(_) if file.fill_buf().map_err(unreadable)?.is_empty() => return Ok(torn),
-                Err(source) => return Err(RecordError::Damaged { path: path.to_owned(), line, offset, source }),
+                Err(_) if file.fill_buf()?.is_empty() => return Ok(torn),
+                Err(error) => {
+                    let path = path.display();
+                    let what = format!("the record {path} is damaged in line {line}, at byte {offset}: {error}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
             }
             offset += length;
         }

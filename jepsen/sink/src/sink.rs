@@ -54,7 +54,7 @@ impl Sink {
         let listener = listen(options.listen)?;
         let keep =
             Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: options.keep_body_bytes };
-        let archive = Arc::new(Archive::new(keep, options.watcher.clone()));
+        let archive = Arc::new(Archive::new(keep));
         let inner = Arc::new(Inner {
             address: listener.local_addr()?,
             recorder: AcceptRecorder::start(options.record.as_deref(), options.sync, Arc::clone(&archive))?,
@@ -71,7 +71,6 @@ impl Sink {
     }
 
     /// A handle for others.
-    #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -113,19 +112,16 @@ impl std::fmt::Debug for Handle {
 
 impl Handle {
     /// Where the sink listens, with the port that the system chose.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.inner.address
     }
 
     /// Accepts since the sink started: one for each recipient of each email, duplicates included.
-    #[must_use]
     pub fn accepted_count(&self) -> u64 {
         self.inner.archive.count()
     }
 
     /// The accepts in memory ([`SinkOptions::keep_records`] of them), as they are now.
-    #[must_use]
     pub fn emails(&self) -> Emails {
         self.inner.archive.emails()
     }
@@ -138,7 +134,6 @@ impl Handle {
 
     /// The whole text of an accept by its number (counted from 1, as [`Emails::iter`] gives it), while it is
     /// kept ([`SinkOptions::keep_bodies`]): headers and body, CR LF line ends, dot-stuffing undone.
-    #[must_use]
     pub fn text(&self, number: u64) -> Option<Arc<[u8]>> {
         self.inner.archive.text(number)
     }
@@ -153,7 +148,6 @@ impl Handle {
 
     /// The open dialogues; those in [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) name the email
     /// whose sender cannot know whether it was accepted.
-    #[must_use]
     pub fn connections(&self) -> Vec<OpenDialogue> {
         self.inner.connections.open()
     }
@@ -172,7 +166,6 @@ impl Handle {
     }
 
     /// How often each rule of the plan in force has struck, in the order of the plan.
-    #[must_use]
     pub fn fault_tally(&self) -> Vec<FaultTally> {
         self.inner.dice.tally()
     }

@@ -95,7 +95,6 @@ impl Kills {
                     point: HoldPoint::AfterCommit,
                     count: 1,
                     limit: HOLD_FOR,
-                    ..HoldRequest::default()
                 };
                 planned.step = Step::Holding { victim, hold: sink.hold_next_answer(request) };
             }

@@ -80,7 +80,7 @@ fn look_up(sink: &Handle, asked: &Asked) -> Found {
     let page = asked.page.unwrap_or(1).max(1);
     let emails = sink.emails();
     let fitting = || emails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &asked.recipient));
-    let total = if asked.recipient.is_empty() { emails.len() } else { fitting().count() };
+    let total = fitting().count();
     let shown = fitting().skip((page - 1).saturating_mul(per_page)).take(per_page);
     let rows = shown.map(|(number, accept)| row(sink, number, accept)).collect();
     Found { rows, total, page, pages: total.div_ceil(per_page) }

@@ -12,7 +12,7 @@ fn sink(options: SinkOptions) -> Sink {
 
 #[tokio::test]
 async fn ehlo_offers_what_options_say() {
-    let sink = sink(SinkOptions { chunking: false, max_message_bytes: 5_000, ..SinkOptions::default() });
+    let sink = sink(SinkOptions { max_message_bytes: 5_000, ..SinkOptions::default() });
     let mut client = Client::connect(sink.address()).await;
     assert!(client.reply().await.unwrap().starts_with("220 sink.test ESMTP"));
     client.say("EHLO node-1.test\r\n").await;
@@ -23,7 +23,6 @@ async fn ehlo_offers_what_options_say() {
     assert!(!offer.contains("CHUNKING"));
     assert_eq!(client.ask("BDAT 1 LAST\r\n").await, 502);
     assert_eq!(client.ask("NOOP\r\n").await, 250);
-    assert_eq!(client.ask("VRFY someone\r\n").await, 252);
     assert_eq!(client.ask("QUIT\r\n").await, 221);
     assert_eq!(client.rest().await, "");
     sink.stop().await;
@@ -51,7 +50,7 @@ async fn pipelined_dialogue_is_answered_in_order_and_each_recipient_is_accept() 
     assert_eq!(first.fence.as_deref(), Some("1.17.99.3"));
     assert_eq!(first.headers.get("x-reveille-run").map(String::as_str), Some("7"));
     assert_eq!((first.sender.as_str(), first.ehlo.as_str(), first.connection), ("", "node-1.test", 1));
-    assert_eq!(first.body_blake3, reveille_sink::BodyHash::of(b"Hello a\r\n"));
+    assert_eq!(first.body_blake3, blake3::hash(b"Hello a\r\n").to_string());
     assert!(first.data_monotonic_us <= first.accept_monotonic_us);
     assert_eq!(sink.find(|mail| mail.recipient == "a@x.test").len(), 2);
     sink.wait_for(3, PATIENCE).await.unwrap();
@@ -127,31 +126,6 @@ async fn commands_out_of_order_and_too_large_things_are_refused() {
     assert_eq!(client.ask(&format!("NOOP {}\r\n", "x".repeat(2_000))).await, 521);
     assert_eq!(client.rest().await, "");
     assert_eq!(sink.accepted_count(), 0);
-    sink.stop().await;
-}
-
-#[tokio::test]
-async fn chunks_make_mail_and_refused_chunks_are_not_taken_for_commands() {
-    let sink = sink(SinkOptions::default());
-    let mut client = Client::greeted(sink.address()).await;
-    assert_eq!(client.ask("BDAT 6 LAST\r\nQUIT\r\n").await, 503);
-    client
-        .say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nBDAT 14\r\nSubject: x\r\n\r\nBDAT 7 LAST\r\n.\r\nhi\r\n")
-        .await;
-    for expected in [250, 250, 250, 250] {
-        assert_eq!(client.code().await, expected);
-    }
-    assert_eq!(&*sink.text(1).unwrap(), b"Subject: x\r\n\r\n.\r\nhi\r\n");
-    client.say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nBDAT 4 LAST\r\na\nb\n").await;
-    assert_eq!([client.code().await, client.code().await, client.code().await], [250, 250, 554]);
-    client.say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nBDAT 1\r\naRCPT TO:<b@x.test>\r\nDATA\r\n").await;
-    let mut codes = Vec::new();
-    for _ in 0..5 {
-        codes.push(client.code().await);
-    }
-    assert_eq!(codes, [250, 250, 250, 503, 503], "a message that has begun takes neither recipients nor DATA");
-    assert_eq!(client.ask("NOOP\r\n").await, 250);
-    assert_eq!(sink.accepted_count(), 1);
     sink.stop().await;
 }
 

@@ -13,12 +13,12 @@ fn sink() -> Sink {
 #[tokio::test]
 async fn held_mail_is_named_and_answered_only_when_released() {
     let sink = sink();
-    let request = HoldRequest { recipient: Some("VICTIM".to_owned()), limit: PATIENCE, ..HoldRequest::default() };
-    let mut hold = sink.hold_next_answer(request);
+    let request = HoldRequest { limit: PATIENCE, ..HoldRequest::default() };
     let mut other = Client::greeted(sink.address()).await;
     other.send_mail("other@x.test").await;
     assert_eq!(other.code().await, 250);
 
+    let mut hold = sink.hold_next_answer(request);
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("victim@x.test").await;
     let held = hold.next(PATIENCE).await.unwrap();

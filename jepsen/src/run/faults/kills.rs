@@ -89,7 +89,7 @@ impl Nemesis {
         // Alternately before and after the sink's commit: the email has not arrived then, or has.
         self.holds += 1;
         let point = if self.holds.is_multiple_of(2) { HoldPoint::BeforeCommit } else { HoldPoint::AfterCommit };
-        let request = HoldRequest { ehlo, point, count: HELD_AT_ONCE, limit: HOLD_FOR, ..HoldRequest::default() };
+        let request = HoldRequest { ehlo, point, count: HELD_AT_ONCE, limit: HOLD_FOR };
         let mut hold = self.processes.sink.hold_next_answer(request);
         let mut held: Vec<Held> = hold.next(HELD_WITHIN).await.into_iter().collect();
         while !held.is_empty() && held.len() < HELD_AT_ONCE {
