@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use reveille_check::{Book, Judgement};
+use reveille_check::{HistoryIndex, Judgement};
 use reveille_harness::Report;
 
 /// Options of `check`.
@@ -26,9 +26,10 @@ pub fn run(args: &Args) -> Result<Report> {
 pub fn judge(history: &Path) -> Result<Judgement> {
     let path = history.display();
     let file = File::open(history).with_context(|| format!("the history {path} cannot be opened"))?;
-    let book = Book::read(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("the history {path}"))?;
-    eprintln!("{} at {}", book.header.command, book.header.commit);
-    let judgement = book.judge();
+    let history =
+        HistoryIndex::read(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("the history {path}"))?;
+    eprintln!("{} at {}", history.header.command, history.header.commit);
+    let judgement = history.judge();
     eprintln!("{}", judgement.table());
     Ok(judgement)
 }
@@ -38,7 +39,7 @@ mod tests {
     use std::fs;
 
     use reveille_check::history::{
-        Answered, Claim, Ended, Event, FORMAT, Fate, Fence, Header, Mail, Part, Standing, Writer,
+        Answered, Claim, Ended, Event, FORMAT, Fence, FinalState, Header, Mail, Part, RecipientState, Writer,
     };
 
     use super::*;
@@ -87,12 +88,12 @@ mod tests {
                 repeated_headers: Vec::new(),
             })
         }));
-        events.push(Event::Standing(Standing { run, recipient, number: None, state: Fate::Sent }));
+        events.push(Event::FinalState(FinalState { run, recipient, number: None, state: RecipientState::Sent }));
         let history = folder.join("history.jsonl");
         let mut writer = Writer::begin(fs::File::create(&history).unwrap(), &header()).unwrap();
         events.iter().for_each(|event| writer.event(event).unwrap());
-        use Part::{Accepts, Calls, Claims, Due, Faults, Instants, Runs, Standings};
-        let whole = vec![Accepts, Calls, Claims, Due, Faults, Instants, Runs, Standings];
+        use Part::{Accepts, Calls, Claims, Due, Faults, FinalStates, Instants, Runs};
+        let whole = vec![Accepts, Calls, Claims, Due, Faults, Instants, Runs, FinalStates];
         writer.end(&Ended { at_ns: 10, whole }).unwrap();
         Args { history }
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::book::Book;
 use crate::history::{Fault, FaultKind, FaultStatus, Part};
-use crate::verdict::Inquiry;
+use crate::history_index::HistoryIndex;
+use crate::verdict::Findings;
 
 /// What became of the faults of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct FaultCounts {
     /// They came about.
     pub installed: u32,
     /// And an effect was seen.
@@ -27,27 +27,27 @@ pub struct Tally {
 }
 
 /// Faults by kind.
-pub fn tallies(book: &Book) -> BTreeMap<FaultKind, Tally> {
-    let mut tallies: BTreeMap<FaultKind, Tally> = BTreeMap::new();
-    for fault in &book.faults {
-        let tally = tallies.entry(fault.kind).or_default();
+pub fn fault_counts(history: &HistoryIndex) -> BTreeMap<FaultKind, FaultCounts> {
+    let mut fault_counts: BTreeMap<FaultKind, FaultCounts> = BTreeMap::new();
+    for fault in &history.faults {
+        let counts = fault_counts.entry(fault.kind).or_default();
         match fault.status {
-            FaultStatus::Installed => tally.installed += 1,
-            FaultStatus::Skipped => tally.skipped += 1,
-            FaultStatus::Indeterminate => tally.indeterminate += 1,
+            FaultStatus::Installed => counts.installed += 1,
+            FaultStatus::Skipped => counts.skipped += 1,
+            FaultStatus::Indeterminate => counts.indeterminate += 1,
         }
         let installed = fault.status == FaultStatus::Installed;
-        tally.cannot += u32::from(!fault.may_have_struck() && fault.cannot);
-        tally.observed += u32::from(installed && fault.observed == Some(true));
-        tally.inside_data += u32::from(installed && fault.inside_data == Some(true));
+        counts.cannot += u32::from(!fault.may_have_struck() && fault.cannot);
+        counts.observed += u32::from(installed && fault.observed == Some(true));
+        counts.inside_data += u32::from(installed && fault.inside_data == Some(true));
     }
-    tallies
+    fault_counts
 }
 
 /// How often each fault had an effect that was seen, by the name that it was given.
-pub fn by_name(book: &Book) -> BTreeMap<String, u32> {
+pub fn by_name(history: &HistoryIndex) -> BTreeMap<String, u32> {
     let mut seen = BTreeMap::new();
-    let installed = book.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
+    let installed = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
     for fault in installed.filter(|fault| fault.observed == Some(true)) {
         *seen.entry(fault.name.clone()).or_default() += 1;
     }
@@ -58,54 +58,56 @@ pub fn by_name(book: &Book) -> BTreeMap<String, u32> {
 ///
 /// A kind of fault that this machine cannot inject is reported and ignored, as long as another kind that was asked for
 /// came about. A fault that found no target makes the run invalid.
-pub fn exercised(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::Faults, Part::Accepts]);
-    let tallies = tallies(book);
-    let asked = &book.header.coverage;
+pub fn exercised(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::Faults, Part::Accepts]);
+    let fault_counts = fault_counts(history);
+    let asked = &history.header.coverage;
     for (kind, wanted) in &asked.faults {
-        let tally = tallies.get(kind).copied().unwrap_or_default();
-        if tally.observed >= *wanted || (tally.cannot > 0 && tally.installed + tally.indeterminate == 0) {
+        let counts = fault_counts.get(kind).copied().unwrap_or_default();
+        if counts.observed >= *wanted || (counts.cannot > 0 && counts.installed + counts.indeterminate == 0) {
             continue;
         }
-        let unseen =
-            book.faults.iter().any(|fault| fault.kind == *kind && fault.may_have_struck() && fault.observed.is_none());
-        let Tally { installed, observed, skipped, cannot, indeterminate, .. } = tally;
+        let unseen = history
+            .faults
+            .iter()
+            .any(|fault| fault.kind == *kind && fault.may_have_struck() && fault.observed.is_none());
+        let FaultCounts { installed, observed, skipped, cannot, indeterminate, .. } = counts;
         let told = format!(
             "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped \
              ({cannot} that this machine cannot do), {indeterminate} indeterminate"
         );
-        if unseen { inquiry.lacks(told) } else { inquiry.offends(|| told) }
+        if unseen { findings.missing(told) } else { findings.violation(|| told) }
     }
-    let came_about = tallies.values().any(|tally| tally.installed + tally.indeterminate > 0);
-    if (came_about || !asked.faults.is_empty()) && tallies.values().all(|tally| tally.observed == 0) {
+    let came_about = fault_counts.values().any(|counts| counts.installed + counts.indeterminate > 0);
+    if (came_about || !asked.faults.is_empty()) && fault_counts.values().all(|counts| counts.observed == 0) {
         let unseen = |fault: &Fault| fault.may_have_struck() && fault.observed.is_none();
         let told = "no fault at all was seen to have an effect".to_owned();
-        if book.faults.iter().any(unseen) { inquiry.lacks(told) } else { inquiry.offends(|| told) }
+        if history.faults.iter().any(unseen) { findings.missing(told) } else { findings.violation(|| told) }
     }
-    kills_inside(book, &tallies, inquiry);
-    emails(book, inquiry);
+    kills_inside(history, &fault_counts, findings);
+    emails(history, findings);
 }
 
-fn kills_inside(book: &Book, tallies: &BTreeMap<FaultKind, Tally>, inquiry: &mut Inquiry) {
-    let wanted = book.header.coverage.kills_inside_data;
+fn kills_inside(history: &HistoryIndex, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
+    let wanted = history.header.coverage.kills_inside_data;
     // A process that is stopped for a while, or asked to end, loses nothing.
     let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
-    let inside: u32 = ends.iter().filter_map(|kind| tallies.get(kind)).map(|tally| tally.inside_data).sum();
+    let inside: u32 = ends.iter().filter_map(|kind| fault_counts.get(kind)).map(|counts| counts.inside_data).sum();
     if inside < wanted {
-        inquiry.offends(|| format!("{inside} lives ended between a final dot and its 250; {wanted} were asked for"));
+        findings.violation(|| format!("{inside} lives ended between a final dot and its 250; {wanted} were asked for"));
     }
 }
 
-fn emails(book: &Book, inquiry: &mut Inquiry) {
-    let wanted = f64::from(book.header.coverage.mails_per_second);
+fn emails(history: &HistoryIndex, findings: &mut Findings) {
+    let wanted = f64::from(history.header.coverage.mails_per_second);
     if wanted == 0.0 {
         return;
     }
-    let Some(from_ns) = book.faults_from_ns else { return inquiry.lacks("when the faults began") };
-    let until_ns = book.healed_ns.unwrap_or(book.ended_ns());
-    let accepts = book.accepts().filter(|dot| (from_ns..until_ns).contains(&dot.at_ns)).count();
+    let Some(from_ns) = history.faults_from_ns else { return findings.missing("when the faults began") };
+    let until_ns = history.healed_ns.unwrap_or(history.ended_ns());
+    let accepts = history.accepts().filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count();
     let rate = accepts as f64 / (until_ns.saturating_sub(from_ns).max(1) as f64 / 1e9);
     if rate < wanted {
-        inquiry.offends(|| format!("{rate:.1} emails a second while faults were in force; {wanted} were asked for"));
+        findings.violation(|| format!("{rate:.1} emails a second while faults were in force; {wanted} were asked for"));
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::book::Book;
 use crate::history::FaultStatus;
+use crate::history_index::HistoryIndex;
 use crate::invariants::majority::majorities;
 
 /// The fail-overs of a run.
@@ -46,13 +46,13 @@ impl Times {
 }
 
 /// Measures them.
-pub fn failovers(book: &Book) -> Failovers {
-    let majorities = majorities(book);
+pub fn failovers(history: &HistoryIndex) -> Failovers {
+    let majorities = majorities(history);
     // The last fault of each epoch that had a successor, and the successor.
     let mut ended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    let struck = book.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
+    let struck = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
     for (epoch, struck_ns) in struck.filter_map(|fault| Some((fault.led_epoch?, fault.from_ns))) {
-        let next = book.epochs.iter().filter(|next| next.epoch > epoch).map(|next| next.at_ns).min();
+        let next = history.epochs.iter().filter(|next| next.epoch > epoch).map(|next| next.at_ns).min();
         if let Some(leader_ns) = next.filter(|leader_ns| *leader_ns >= struck_ns) {
             let last = ended.entry(epoch).or_insert((struck_ns, leader_ns));
             last.0 = last.0.max(struck_ns);
@@ -64,8 +64,8 @@ pub fn failovers(book: &Book) -> Failovers {
         let Some((from_ns, until_ns)) = majority else { continue };
         let from_ns = struck_ns.max(*from_ns);
         leader.push(ms(leader_ns - from_ns));
-        let emails = book.accepts().filter(|dot| dot.fence.is_some_and(|fence| fence.epoch > epoch));
-        let first_ns = emails.map(|dot| dot.at_ns).filter(|at_ns| *at_ns >= struck_ns).min();
+        let emails = history.accepts().filter(|handoff| handoff.fence.is_some_and(|fence| fence.epoch > epoch));
+        let first_ns = emails.map(|handoff| handoff.at_ns).filter(|at_ns| *at_ns >= struck_ns).min();
         email.extend(first_ns.filter(|at_ns| at_ns < until_ns).map(|at_ns| ms(at_ns.saturating_sub(from_ns))));
     }
     Failovers { leader_ms: Times::of(leader), email_ms: Times::of(email) }

@@ -20,16 +20,17 @@ mod file;
 mod ledger;
 mod world;
 
-pub use calls::{Answer, Call, Crossing, Noun, OPTED_OUT, Operation, Target};
+pub use calls::{Answer, Call, Crossing, OPTED_OUT, ObjectKind, Operation, Target};
 pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::Writer;
 pub use ledger::{
-    Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Resumption, Run, RunCause, Standing, StateHash, Step,
+    Claim, Explained, FinalState, Found, OpenClaim, Outcome, PassedOver, RecipientState, Resumption, Run, RunCause,
+    StateHash, Step,
 };
 pub use world::{
-    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Life, LifeEnd, Limit, Mail, Outage,
-    Overload,
+    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lifetime, LifetimeEnd, Limit, Mail,
+    Outage, Overload,
 };
 
 /// The format that this crate writes and reads.
@@ -147,7 +148,7 @@ pub enum Event {
     /// An instant that is due by a model that shares nothing with the product.
     Due(Due),
     /// One life of a node.
-    Life(Life),
+    Lifetime(Lifetime),
     /// The gate passes of one whole life.
     GatePasses(GatePasses),
     /// The gate passes of a life, while it went on.
@@ -176,7 +177,7 @@ pub enum Event {
         run: String,
     },
     /// A row that was seen open.
-    OpenRow(OpenRow),
+    OpenClaim(OpenClaim),
     /// A node's hash of its state.
     StateHash(StateHash),
     /// Read at the end: a run.
@@ -184,7 +185,7 @@ pub enum Event {
     /// Read at the end: instants that opened no run.
     Explained(Explained),
     /// Read at the end: where a recipient of a run stands.
-    Standing(Standing),
+    FinalState(FinalState),
     /// Read at the end: an object that an administrator may have made.
     Found(Found),
     /// Nothing was pending and nothing claimed any more, as was first seen then.
@@ -231,15 +232,15 @@ pub enum Part {
     /// Every accept of the sink is a [`Mail`].
     Accepts,
     /// And every other final dot: refused, or left without an answer; and every message that the sink cut off.
-    Dots,
+    Handoffs,
     /// Every whole message among them has its [`Content`], if its body has one.
     Contents,
     /// Every claim of every run is a [`Claim`].
     Claims,
     /// Every step of every recipient is an [`Outcome`].
     Outcomes,
-    /// Every recipient of every run has a [`Standing`].
-    Standings,
+    /// Every recipient of every run has a [`FinalState`].
+    FinalStates,
     /// Every run is a [`Run`].
     Runs,
     /// Every instant without a run is [`Explained`].
@@ -250,8 +251,8 @@ pub enum Part {
     Calls,
     /// Every object that is there at the end is [`Found`].
     Objects,
-    /// Every life of every node is a [`Life`].
-    Lives,
+    /// Every life of every node is a [`Lifetime`].
+    Lifetimes,
     /// Every life that ran at the end has its [`GatePasses`]. One that is over has them too, or a [`GateReading`] for
     /// each second of it: the last counter of a killed process cannot be read.
     Gates,
@@ -259,9 +260,9 @@ pub enum Part {
     Faults,
     /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
     Outages,
-    /// Open rows were read at least once a second; or each row that was closed has an [`OpenRow`] with the time
+    /// Open rows were read at least once a second; or each row that was closed has an [`OpenClaim`] with the time
     /// when it was open for the last time.
-    OpenRows,
+    OpenClaims,
     /// State hashes were read of several nodes at equal indices.
     StateHashes,
 }

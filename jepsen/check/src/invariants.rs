@@ -1,27 +1,27 @@
 //! The invariants of docs/protocol.md, one function each, from a history to a verdict.
 
-use crate::book::Book;
-use crate::verdict::Inquiry;
+use crate::history_index::HistoryIndex;
+use crate::verdict::Findings;
 
 pub mod accounts;
+pub mod attribution;
 pub mod availability;
 pub mod barriers;
-pub mod blame;
+pub mod claim_cap;
 pub mod claims;
 pub mod contents;
 pub mod doubt;
 pub mod ends;
 pub mod hashes;
-pub mod held;
 pub mod identity;
 pub mod limits;
 pub mod loss;
 pub mod majority;
 pub mod occurrences;
 pub mod once;
+pub mod open_claims;
 pub mod progress;
 pub mod registers;
-pub mod rows;
 pub mod tenants;
 pub mod writes;
 
@@ -30,10 +30,10 @@ pub mod writes;
 pub struct Invariant {
     /// The number in `I1`, `I2` …
     pub number: u8,
-    /// What it says, in short.
-    pub says: &'static str,
+    /// What it title, in short.
+    pub title: &'static str,
     /// The judge.
-    pub judge: fn(&Book, &mut Inquiry),
+    pub judge: fn(&HistoryIndex, &mut Findings),
 }
 
 /// These are judged whatever a run asks.
@@ -55,13 +55,13 @@ pub const ALL: [Invariant; 19] = [
     invariant(12, "tenants do not delay each other", tenants::apart),
     invariant(13, "the backlog drains after healing", loss::drains),
     invariant(14, "accepts are at most gate passes", claims::passed_the_gate),
-    invariant(15, "no row stays with a holder that is gone", rows::revoked),
+    invariant(15, "no row stays with a holder that is gone", open_claims::revoked),
     invariant(16, "the content is the recipient's own", contents::own),
     invariant(17, "a majority that is up has a leader and sends", availability::available),
     invariant(18, "no budget is exceeded across fail-overs", limits::within_budgets),
     invariant(19, "gaps and attempts are kept to", limits::gaps_and_attempts),
 ];
 
-const fn invariant(number: u8, says: &'static str, judge: fn(&Book, &mut Inquiry)) -> Invariant {
-    Invariant { number, says, judge }
+const fn invariant(number: u8, title: &'static str, judge: fn(&HistoryIndex, &mut Findings)) -> Invariant {
+    Invariant { number, title, judge }
 }

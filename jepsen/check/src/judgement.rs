@@ -6,12 +6,12 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use serde::Serialize;
 
-use crate::book::Book;
-use crate::coverage::{self, Tally};
+use crate::coverage::{self, FaultCounts};
 use crate::failover::{Failovers, failovers};
 use crate::history::{FaultKind, Part};
+use crate::history_index::HistoryIndex;
 use crate::invariants::{ALL, ALWAYS, doubt, loss, once};
-use crate::verdict::{Inquiry, Verdict};
+use crate::verdict::{Findings, Verdict};
 
 /// The judgement of one run. As JSON it is the last line of `reveille-jepsen run` and `check`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,7 +41,7 @@ pub struct Judgement {
     /// So many may be in doubt after these faults.
     pub in_doubt_allowed: u64,
     /// What became of the faults.
-    pub faults: BTreeMap<FaultKind, Tally>,
+    pub faults: BTreeMap<FaultKind, FaultCounts>,
     /// How often each had an effect that was seen, by name.
     pub seen: BTreeMap<String, u32>,
     /// How long there was no leader, and no email, after one was unseated.
@@ -62,17 +62,17 @@ impl Serialize for Name {
     }
 }
 
-impl Book {
+impl HistoryIndex {
     /// Judges.
     pub fn judge(&self) -> Judgement {
         let asked = |number: &u8| ALWAYS.contains(number) || self.header.asks.contains(number);
         let asked = ALL.iter().filter(|invariant| asked(&invariant.number));
         let invariants: BTreeMap<Name, Verdict> =
-            asked.map(|invariant| (Name(invariant.number), Inquiry::hold(self, invariant.judge))).collect();
-        let coverage = Inquiry::hold(self, coverage::exercised);
+            asked.map(|invariant| (Name(invariant.number), Findings::verdict(self, invariant.judge))).collect();
+        let coverage = Findings::verdict(self, coverage::exercised);
         let doubt = doubt::doubt(self);
         let duplicates = once::duplicates(self);
-        let known = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::Standings, Part::Calls];
+        let known = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::FinalStates, Part::Calls];
         let known = known.into_iter().all(|part| self.is_whole(part));
         Judgement {
             seed: self.header.seed,
@@ -87,7 +87,7 @@ impl Book {
             in_doubt: doubt.in_doubt,
             in_doubt_arrived: doubt.arrived,
             in_doubt_allowed: doubt.allowed,
-            faults: coverage::tallies(self),
+            faults: coverage::fault_counts(self),
             seen: coverage::by_name(self),
             failovers: failovers(self),
             invariants,
@@ -116,7 +116,7 @@ impl Judgement {
         };
         for invariant in &ALL {
             let verdict = self.invariants.get(&Name(invariant.number)).map_or("not asked".to_owned(), told);
-            table.add_row([format!("I{}", invariant.number), invariant.says.to_owned(), verdict]);
+            table.add_row([format!("I{}", invariant.number), invariant.title.to_owned(), verdict]);
         }
         table.add_row(["".to_owned(), "the run exercised the system".to_owned(), told(&self.coverage)]);
         let counts = format!(

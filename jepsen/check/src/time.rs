@@ -1,12 +1,12 @@
 //! Civil time and the clock of the history, and who could act when.
 
-use crate::book::Book;
 use crate::history::FaultKind;
+use crate::history_index::HistoryIndex;
 
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
-impl Book {
+impl HistoryIndex {
     /// Civil time of the cluster at an instant of the history.
     pub fn civil_ms(&self, at_ns: u64) -> i64 {
         let moves = self.clock_moves.partition_point(|(moved_ns, _)| *moved_ns <= at_ns);
@@ -43,8 +43,8 @@ impl Book {
 
     /// When the next process of a node started after this instant.
     pub fn next_start(&self, node: &str, after_ns: u64) -> Option<u64> {
-        let later = self.lives.iter().filter(|life| life.node == node && life.started_ns > after_ns);
-        later.map(|life| life.started_ns).min()
+        let later = self.lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns > after_ns);
+        later.map(|lifetime| lifetime.started_ns).min()
     }
 
     /// How much of an interval of civil time is left when those are taken off in which no quorum could act, or over

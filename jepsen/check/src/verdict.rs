@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::book::Book;
 use crate::history::Part;
+use crate::history_index::HistoryIndex;
 
 /// So many offences are printed; all are counted.
-const TOLD: usize = 10;
+const LISTED_MAX: usize = 10;
 
 /// What an invariant comes to. Only [`Verdict::True`] is a pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,7 +19,7 @@ pub enum Verdict {
         /// How many offences there are.
         count: u64,
         /// The first of them, readable.
-        offences: Vec<String>,
+        violations: Vec<String>,
     },
     /// No offence was seen, and not everything that it needs was.
     Unknown {
@@ -43,9 +43,9 @@ impl Verdict {
     pub fn reasons(&self) -> Vec<String> {
         match self {
             Verdict::True => Vec::new(),
-            Verdict::False { count, offences } => {
-                let more = count - offences.len() as u64;
-                offences.iter().cloned().chain((more > 0).then(|| format!("and {more} more"))).collect()
+            Verdict::False { count, violations } => {
+                let more = count - violations.len() as u64;
+                violations.iter().cloned().chain((more > 0).then(|| format!("and {more} more"))).collect()
             }
             Verdict::Unknown { missing } => missing.iter().map(|gap| format!("unknown: {gap}")).collect(),
         }
@@ -55,48 +55,48 @@ impl Verdict {
 /// An inquiry into one invariant: offences and gaps as they are found.
 ///
 /// An offence that rests on the *absence* of something may be raised only where its part is whole:
-/// [`Inquiry::needs`] answers that.
+/// [`Findings::requires`] answers that.
 #[derive(Debug, Default)]
-pub struct Inquiry {
+pub struct Findings {
     count: u64,
-    offences: Vec<String>,
+    violations: Vec<String>,
     missing: Vec<String>,
 }
 
-impl Inquiry {
+impl Findings {
     /// The verdict that this judge comes to.
-    pub fn hold(book: &Book, judge: fn(&Book, &mut Inquiry)) -> Verdict {
-        let mut inquiry = Inquiry::default();
-        judge(book, &mut inquiry);
-        match inquiry {
-            Inquiry { count: count @ 1.., offences, .. } => Verdict::False { count, offences },
-            Inquiry { missing, .. } if !missing.is_empty() => Verdict::Unknown { missing },
-            Inquiry { .. } => Verdict::True,
+    pub fn verdict(history: &HistoryIndex, judge: fn(&HistoryIndex, &mut Findings)) -> Verdict {
+        let mut findings = Findings::default();
+        judge(history, &mut findings);
+        match findings {
+            Findings { count: count @ 1.., violations, .. } => Verdict::False { count, violations },
+            Findings { missing, .. } if !missing.is_empty() => Verdict::Unknown { missing },
+            Findings { .. } => Verdict::True,
         }
     }
 
     /// Notes which of these parts are not whole; true where all are.
-    pub fn needs(&mut self, book: &Book, parts: &[Part]) -> bool {
+    pub fn requires(&mut self, history: &HistoryIndex, parts: &[Part]) -> bool {
         let mut whole = true;
-        for part in parts.iter().filter(|part| !book.is_whole(**part)) {
+        for part in parts.iter().filter(|part| !history.is_whole(**part)) {
             whole = false;
-            self.lacks(format!("{part:?} not observed completely"));
+            self.missing(format!("{part:?} not observed completely"));
         }
         whole
     }
 
     /// An offence.
-    pub fn offends(&mut self, what: impl FnOnce() -> String) {
+    pub fn violation(&mut self, what: impl FnOnce() -> String) {
         self.count += 1;
-        if self.offences.len() < TOLD {
-            self.offences.push(what());
+        if self.violations.len() < LISTED_MAX {
+            self.violations.push(what());
         }
     }
 
     /// Something that would have to be known; told once.
-    pub fn lacks(&mut self, what: impl Into<String>) {
+    pub fn missing(&mut self, what: impl Into<String>) {
         let what = what.into();
-        if self.missing.len() < TOLD && !self.missing.contains(&what) {
+        if self.missing.len() < LISTED_MAX && !self.missing.contains(&what) {
             self.missing.push(what);
         }
     }

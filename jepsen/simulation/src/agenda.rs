@@ -2,25 +2,25 @@
 
 use reveille_ledger::{LEVEL, level};
 
-use crate::faults::{Fault, Mood, NodeIndex};
+use crate::faults::{Fault, NodeIndex, RelayBehavior};
 
 /// A step of the run.
 #[derive(Clone, Debug)]
 pub(crate) enum AgendaStep {
     NextFault,
     /// Installs a fault.
-    Break(Fault),
+    InstallFault(Fault),
     Start(NodeIndex),
     HealNetwork,
     Thaw(NodeIndex),
-    Mood(Mood),
+    RelayBehavior(RelayBehavior),
     SetClock(NodeIndex),
     Create(usize),
     Operate,
     Look,
     Observe,
     /// An entry of a former leadership arrives.
-    Late,
+    StaleEntry,
     /// A release that applies this level is installed, and the node restarts.
     Install(NodeIndex, u32),
     /// The operator finishes the upgrade, if that is possible.
@@ -31,7 +31,7 @@ pub(crate) enum AgendaStep {
 
 /// Faults of one scope end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Thing {
+pub(crate) enum FaultScope {
     Network,
     Relay,
     Clock(NodeIndex),

@@ -1,8 +1,8 @@
 //! Campaigns: drafted, launched by several callers before and after the instant, and sent once (P7). What the checker
-//! cannot ask is recorded in [`Known::wrong`](crate::clients::Known): a campaign that does not get its schedule, and a
+//! cannot ask is recorded in [`Known::violations`](crate::clients::Known): a campaign that does not get its schedule, and a
 //! campaign that a trigger opens.
 
-use reveille_check::history::{Answer, Noun, Operation};
+use reveille_check::history::{Answer, ObjectKind, Operation};
 use reveille_ledger::campaign::CampaignStage;
 use reveille_ledger::command::{CampaignCreate, CampaignLaunch, CampaignName, Command};
 use reveille_ledger::ids::Time;
@@ -11,12 +11,12 @@ use tokio::time::Duration;
 
 use crate::clients::{Clients, Created};
 use crate::history::CLOCK_ERROR_MS;
-use crate::schedule::{LaunchKind, Planned};
+use crate::schedule::{LaunchKind, PlannedSchedule};
 
 /// It is launched once more so long after its instant, when its run is open or finished.
 const LAUNCHED_AFTER_MS: i64 = 5_000;
 
-impl Planned {
+impl PlannedSchedule {
     /// The only instant of a campaign.
     fn instant(&self) -> Time {
         self.rule.instants(i64::MIN, self.end.0).unwrap_or_default().first().map_or(self.end, |at| Time(*at))
@@ -56,14 +56,14 @@ impl Planned {
 
 impl Clients {
     /// Drafts a campaign, launches it by two callers at once, and once more after its instant.
-    pub(crate) async fn campaign(&self, planned: Planned, launch: LaunchKind) {
+    pub(crate) async fn campaign(&self, planned: PlannedSchedule, launch: LaunchKind) {
         let operation = Operation::Write {
-            noun: Noun::Campaign,
+            kind: ObjectKind::Campaign,
             tenant: planned.tenant.to_owned(),
             name: planned.name.clone(),
             value: Some(planned.value()),
         };
-        let asked = self.chronicle.asked("marketer", None, operation);
+        let asked = self.recorder.call_began("marketer", None, operation);
         let propose = async |what: &str, command: Command| self.ask(what, None, |_| Some(command.clone())).await;
         propose("draft", Command::CampaignCreate(Box::new(planned.draft()))).await;
         if launch == LaunchKind::Cancelled {
@@ -82,7 +82,7 @@ impl Clients {
             return;
         }
         let Some(stage) = self.settled(&planned.campaign_name()).await else { return };
-        self.chronicle.answered(asked, Answer::at(None));
+        self.recorder.call_answered(asked, Answer::at(None));
         self.note_stage(&planned, &stage, ready);
         if !matches!(stage, CampaignStage::Armed(_)) {
             return;
@@ -95,9 +95,9 @@ impl Clients {
     /// The stage of a campaign that no longer waits for its audience.
     async fn settled(&self, named: &CampaignName) -> Option<CampaignStage> {
         for number in 0_usize.. {
-            if let Some(site) = self.fresh_site(number).await
+            if let Some(context) = self.fresh_context(number).await
                 && let Some(stage) =
-                    site.replica.read(|ledger| Some(ledger.campaigns().get(&named.place())?.stage.clone()))
+                    context.replica.read(|ledger| Some(ledger.campaigns().get(&named.place())?.stage.clone()))
                 && !matches!(stage, CampaignStage::Waiting(_))
             {
                 return Some(stage);
@@ -108,7 +108,7 @@ impl Clients {
     }
 
     /// `ready`: by then it was launched and its audience sealed. Whether its schedule fires is judged by the history.
-    fn note_stage(&self, planned: &Planned, stage: &CampaignStage, ready: Time) {
+    fn note_stage(&self, planned: &PlannedSchedule, stage: &CampaignStage, ready: Time) {
         let is_cancelled = planned.launch == Some(LaunchKind::Cancelled);
         let is_late = planned.instant().since_ms(ready) < CLOCK_ERROR_MS as i64;
         let mut known = self.known.lock();
@@ -122,7 +122,7 @@ impl Clients {
             CampaignStage::Cancelled { .. } if is_cancelled => known.never += 1,
             CampaignStage::Draft | CampaignStage::Missed { .. } if is_late && !is_cancelled => known.never += 1,
             other => known
-                .wrong
+                .violations
                 .push(format!("P7: campaign {} was planned {:?} and is {other:?}", planned.name, planned.launch)),
         }
     }

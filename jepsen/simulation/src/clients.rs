@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use reveille_check::history::{Answer, Crossing, Noun, Operation};
+use reveille_check::history::{Answer, Crossing, ObjectKind, Operation};
 use reveille_cluster::leader::barrier;
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
@@ -21,14 +21,14 @@ use reveille_raft::ProposeError;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use crate::chronicle::{Chronicle, name};
 use crate::observer::fence_of;
 use crate::plan::SeedPlan;
-use crate::schedule::{Lists, Planned};
+use crate::recorder::{HistoryRecorder, name};
+use crate::schedule::{AddressLists, PlannedSchedule};
 use crate::trace::Trace;
 
 /// The nodes that can be asked, for the clients.
-pub type Sites = Arc<Mutex<Vec<Option<Arc<NodeContext>>>>>;
+pub type NodeContexts = Arc<Mutex<Vec<Option<Arc<NodeContext>>>>>;
 
 /// How long one try waits for its answer.
 pub const TRY_FOR: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(700);
 #[derive(Clone)]
 pub struct Created {
     /// As it was planned.
-    pub planned: Planned,
+    pub planned: PlannedSchedule,
     /// What it became.
     pub id: ScheduleId,
     /// It fires after this instant at the earliest: that of the first try, which may have been the one that counted.
@@ -58,7 +58,7 @@ pub struct Known {
     /// Planned ones that fire no more when they are created, and campaigns that are not launched in time.
     pub never: u64,
     /// Broken rules that no history shows.
-    pub wrong: Vec<String>,
+    pub violations: Vec<String>,
     /// Opt-outs: tenant and address.
     pub opted_out: Vec<(String, String)>,
     /// Paused runs that their client will resume.
@@ -70,17 +70,17 @@ pub struct Known {
 /// All clients.
 #[derive(Clone)]
 pub struct Clients {
-    pub(crate) sites: Sites,
+    pub(crate) contexts: NodeContexts,
     pub(crate) trace: Trace,
-    pub(crate) chronicle: Chronicle,
+    pub(crate) recorder: HistoryRecorder,
     pub(crate) known: Arc<Mutex<Known>>,
-    pub(crate) lists: Arc<Lists>,
+    pub(crate) lists: Arc<AddressLists>,
     begins: Time,
     stop: CancellationToken,
 }
 
 /// An answered call, with the command that was answered.
-pub(crate) struct Told {
+pub(crate) struct AnsweredCall {
     pub reply: CommandReply,
     pub command: Command,
     /// Of a barrier: what it proved.
@@ -106,9 +106,9 @@ impl fmt::Display for NoResult {
 
 impl Clients {
     /// Clients of these nodes.
-    pub fn new(sites: Sites, plan: &SeedPlan, trace: Trace, chronicle: Chronicle) -> Clients {
+    pub fn new(contexts: NodeContexts, plan: &SeedPlan, trace: Trace, recorder: HistoryRecorder) -> Clients {
         let (lists, begins) = (Arc::new(plan.lists()), plan.begins);
-        Clients { sites, trace, chronicle, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
+        Clients { contexts, trace, recorder, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
     }
 
     /// What a clock without error shows.
@@ -122,10 +122,10 @@ impl Clients {
     }
 
     /// One of the nodes that run, in turn, if it reads linearizably now.
-    pub(crate) async fn fresh_site(&self, number: usize) -> Option<Arc<NodeContext>> {
-        let running: Vec<Arc<NodeContext>> = self.sites.lock().iter().flatten().cloned().collect();
-        let site = running.get(number % running.len().max(1))?;
-        site.replica.linearizable(Instant::now() + TRY_FOR).await.ok().map(|_| Arc::clone(site))
+    pub(crate) async fn fresh_context(&self, number: usize) -> Option<Arc<NodeContext>> {
+        let running: Vec<Arc<NodeContext>> = self.contexts.lock().iter().flatten().cloned().collect();
+        let context = running.get(number % running.len().max(1))?;
+        context.replica.linearizable(Instant::now() + TRY_FOR).await.ok().map(|_| Arc::clone(context))
     }
 
     /// Stops all clients.
@@ -147,12 +147,12 @@ impl Clients {
         what: &str,
         about: Option<BarrierSubject>,
         make: impl Fn(&NodeContext) -> Option<Command>,
-    ) -> Option<Told> {
+    ) -> Option<AnsweredCall> {
         let mut may_be_older = false;
         for number in 0_usize.. {
-            if let Some(site) = self.fresh_site(number).await {
-                let command = make(&site)?;
-                match try_once(&site, &command, about.as_ref()).await {
+            if let Some(context) = self.fresh_context(number).await {
+                let command = make(&context)?;
+                match try_once(&context, &command, about.as_ref()).await {
                     Ok((reply, barrier)) => {
                         let unconfirmed = barrier.unconfirmed.len();
                         let crossed = barrier.crossed.len();
@@ -160,11 +160,11 @@ impl Clients {
                         let word =
                             format_args!("client: {what}: {outcome:?}, {crossed} crossed, {unconfirmed} unconfirmed");
                         self.trace.say(word);
-                        return Some(Told { reply, command, barrier, may_be_older });
+                        return Some(AnsweredCall { reply, command, barrier, may_be_older });
                     }
                     Err(missed) => {
                         may_be_older |= matches!(missed, NoResult::MaybeDone(_));
-                        self.trace.say(format_args!("client: {what} by n{}: {missed}", site.me.node.0));
+                        self.trace.say(format_args!("client: {what} by n{}: {missed}", context.me.node.0));
                     }
                 }
             }
@@ -180,13 +180,13 @@ impl Clients {
         operation: Operation,
         about: Option<BarrierSubject>,
         make: impl Fn(&NodeContext) -> Option<Command>,
-    ) -> Option<Told> {
+    ) -> Option<AnsweredCall> {
         let what = format!("{operation:?}");
-        let asked = self.chronicle.asked(client, request, operation);
+        let asked = self.recorder.call_began(client, request, operation);
         let mut told = self.ask(&what, about, make).await?;
         // By its request id the ledger knows a try from a second one, and answers both alike.
         told.may_be_older &= request.is_none();
-        self.chronicle.answered(asked, answer(&told));
+        self.recorder.call_answered(asked, answer(&told));
         Some(told).filter(|told| !matches!(told.reply.outcome, CommandOutcome::Refused(_)))
     }
 
@@ -200,13 +200,14 @@ impl Clients {
 
     /// Seals an audience: writes its part to a majority of the nodes, and asks until the seal is in the ledger. A node
     /// that lacks the part fetches it from a peer.
-    pub(crate) async fn seal(&self, planned: &Planned) {
+    pub(crate) async fn seal(&self, planned: &PlannedSchedule) {
         let part = planned.part();
         let mut holders = BTreeSet::new();
         while holders.len() < PARTS_ON {
-            let running: Vec<Arc<NodeContext>> = self.sites.lock().iter().flatten().cloned().collect();
-            let lacking = running.iter().filter(|site| !holders.contains(&site.me.node)).collect::<Vec<_>>();
-            let wrote = lacking.into_iter().filter(|site| site.parts.put(&part).is_ok()).map(|site| site.me.node);
+            let running: Vec<Arc<NodeContext>> = self.contexts.lock().iter().flatten().cloned().collect();
+            let lacking = running.iter().filter(|context| !holders.contains(&context.me.node)).collect::<Vec<_>>();
+            let wrote =
+                lacking.into_iter().filter(|context| context.parts.put(&part).is_ok()).map(|context| context.me.node);
             holders.extend(wrote.take(PARTS_ON - holders.len()).collect::<Vec<_>>());
             if self.try_later().await.is_none() {
                 return;
@@ -218,7 +219,7 @@ impl Clients {
     }
 
     /// Creates a schedule as soon as a node answers.
-    pub fn create(&self, planned: Planned) {
+    pub fn create(&self, planned: PlannedSchedule) {
         let clients = self.clone();
         tokio::spawn(async move {
             if let Some(launch) = planned.launch {
@@ -228,14 +229,14 @@ impl Clients {
                 clients.seal(&planned).await;
             }
             let first: Mutex<Option<Time>> = Mutex::new(None);
-            let make = |site: &NodeContext| {
-                let zone = site.zones.get(planned.zone.name()).ok()?;
-                let now = site.ledger_time(site.replica.read(|ledger| ledger.head().now));
+            let make = |context: &NodeContext| {
+                let zone = context.zones.get(planned.zone.name()).ok()?;
+                let now = context.ledger_time(context.replica.read(|ledger| ledger.head().now));
                 first.lock().get_or_insert(now);
                 planned.create(&zone, now).map(|create| Command::ScheduleCreate(Box::new(create)))
             };
             let operation = Operation::Write {
-                noun: Noun::Schedule,
+                kind: ObjectKind::Schedule,
                 tenant: planned.tenant.to_owned(),
                 name: planned.name.clone(),
                 value: Some(planned.value()),
@@ -258,18 +259,18 @@ impl Clients {
 
 /// One try by one node.
 pub(crate) async fn try_once(
-    site: &Arc<NodeContext>,
+    context: &Arc<NodeContext>,
     command: &Command,
     about: Option<&BarrierSubject>,
 ) -> Result<(CommandReply, BarrierReport), NoResult> {
-    let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| match error {
+    let reply = context.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| match error {
         ProposeError::Unknown => NoResult::MaybeDone(error.to_string()),
         _ => NoResult::NotDone(error.to_string()),
     })?;
     match about {
         Some(about) if !matches!(reply.outcome, CommandOutcome::Refused(_)) => {
             // The barrier waits for leases, so it takes longer than an entry.
-            let held = barrier::through_leader(site, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
+            let held = barrier::through_leader(context, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
             held.map(|report| (reply, report)).map_err(|error| NoResult::MaybeDone(error.to_string()))
         }
         _ => Ok((reply, BarrierReport { crossed: Vec::new(), unconfirmed: Vec::new() })),
@@ -286,7 +287,7 @@ fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
 /// As histories write it. What an earlier try may have done is no longer there to be done: that the second one is
 /// refused says nothing of the first. And where it is taken, the first may have been taken before: since which
 /// entry a resumed run went on is then unknown.
-pub(crate) fn answer(told: &Told) -> Answer {
+pub(crate) fn answer(told: &AnsweredCall) -> Answer {
     let run = match &told.reply.outcome {
         CommandOutcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,
         CommandOutcome::Refused(_) if told.may_be_older => return Answer::Unknown,

@@ -10,10 +10,10 @@ use tokio::time::{Duration, Instant};
 /// The clocks of one machine. Clones are the same clocks; they outlive the process.
 #[derive(Clone)]
 pub struct NodeClock {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<ClockState>>,
 }
 
-struct Inner {
+struct ClockState {
     /// The virtual moment at which the readings below were right.
     since: Instant,
     wall_ms: i64,
@@ -31,7 +31,7 @@ impl NodeClock {
     /// Shows `wall` now, on a machine that has been up for `boot`.
     pub fn new(wall: Time, boot: Duration) -> NodeClock {
         let booted = Duration::ZERO;
-        let inner = Inner { since: Instant::now(), wall_ms: wall.0, up: boot, booted, wall_ppm: 0, boot_ppm: 0 };
+        let inner = ClockState { since: Instant::now(), wall_ms: wall.0, up: boot, booted, wall_ppm: 0, boot_ppm: 0 };
         NodeClock { inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -53,7 +53,7 @@ impl NodeClock {
     fn run_at(&self, wall_ppm: i64, boot_ppm: i64) {
         let mut inner = self.inner.lock();
         let (wall, up) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, wall_ppm, boot_ppm, ..*inner };
+        *inner = ClockState { since: Instant::now(), wall_ms: wall.0, up, wall_ppm, boot_ppm, ..*inner };
     }
 
     /// The machine starts anew: it has been up for nothing.
@@ -67,23 +67,23 @@ impl NodeClock {
     pub fn set(&self, wall: Time) {
         let mut inner = self.inner.lock();
         let (_, up) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, wall_ppm: 0, boot_ppm: 0, ..*inner };
+        *inner = ClockState { since: Instant::now(), wall_ms: wall.0, up, wall_ppm: 0, boot_ppm: 0, ..*inner };
     }
 
     /// As a process reads them that starts now. What still runs of it when the machine starts anew sees no clock run
     /// backwards.
-    pub fn of_a_life(&self) -> LifeClock {
-        LifeClock { clock: self.clone(), booted: self.inner.lock().booted }
+    pub fn of_process(&self) -> ProcessClock {
+        ProcessClock { clock: self.clone(), booted: self.inner.lock().booted }
     }
 }
 
 /// The clocks of a machine as one process of it reads them.
-pub struct LifeClock {
+pub struct ProcessClock {
     clock: NodeClock,
     booted: Duration,
 }
 
-impl Inner {
+impl ClockState {
     fn read(&self) -> (Time, Duration) {
         let nanos = self.since.elapsed().as_nanos() as i128;
         let seen = |ppm: i64| Duration::from_nanos((nanos + nanos * i128::from(ppm) / 1_000_000) as u64);
@@ -91,7 +91,7 @@ impl Inner {
     }
 }
 
-impl Clock for LifeClock {
+impl Clock for ProcessClock {
     fn wall(&self) -> Time {
         self.clock.inner.lock().read().0
     }
@@ -114,20 +114,20 @@ mod tests {
         let clock = NodeClock::new(Time(0), Duration::ZERO);
         clock.boot_rate(-90_000);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let life = clock.of_a_life();
-        assert_eq!((life.wall(), life.boot()), (Time(10_000), Duration::from_millis(9_100)));
+        let process = clock.of_process();
+        assert_eq!((process.wall(), process.boot()), (Time(10_000), Duration::from_millis(9_100)));
         clock.set(Time(10_000));
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!((life.wall(), life.boot()), (Time(11_000), Duration::from_millis(10_100)));
+        assert_eq!((process.wall(), process.boot()), (Time(11_000), Duration::from_millis(10_100)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn reboot_turns_no_clock_back_for_ended_process() {
         let clock = NodeClock::new(Time(0), Duration::from_secs(500));
-        let former = clock.of_a_life();
+        let former = clock.of_process();
         tokio::time::sleep(Duration::from_secs(7)).await;
         clock.reboot();
-        let next = clock.of_a_life();
+        let next = clock.of_process();
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!((former.boot(), next.boot()), (Duration::from_secs(509), Duration::from_secs(2)));
         assert_eq!((former.wall(), next.wall()), (Time(9_000), Time(9_000)));

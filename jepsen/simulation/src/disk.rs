@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use reveille_raft::wal::{Disk, DiskFile, MemoryDisk};
 use tokio::sync::Notify;
 
-use crate::network::Life;
+use crate::network::ProcessId;
 use crate::trace::Trace;
 
-struct State {
+struct PowerState {
     dead: bool,
     /// The power is cut at this many syncs from now.
     cut_in: Option<u64>,
@@ -23,18 +23,18 @@ struct State {
 #[derive(Clone)]
 pub struct LogDisk {
     inner: MemoryDisk,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PowerState>>,
     /// Rung when the armed cut has come.
     cut: Arc<Notify>,
-    life: Life,
+    process: ProcessId,
     trace: Trace,
 }
 
 impl LogDisk {
     /// The hold of a new life on what former ones left.
-    pub fn new(inner: MemoryDisk, life: Life, trace: Trace) -> LogDisk {
-        let state = State { dead: false, cut_in: None, left: None };
-        LogDisk { inner, state: Arc::new(Mutex::new(state)), cut: Arc::new(Notify::new()), life, trace }
+    pub fn new(inner: MemoryDisk, process: ProcessId, trace: Trace) -> LogDisk {
+        let state = PowerState { dead: false, cut_in: None, left: None };
+        LogDisk { inner, state: Arc::new(Mutex::new(state)), cut: Arc::new(Notify::new()), process, trace }
     }
 
     /// Cuts the power in the middle of the n-th sync from now (1: the next).
@@ -137,7 +137,7 @@ impl DiskFile for LogFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.alive()?;
-        self.disk.trace.note(b'w', &[self.disk.life.node.0, offset, u64::from(crc32c::crc32c(bytes))]);
+        self.disk.trace.note(b'w', &[self.disk.process.node.0, offset, u64::from(crc32c::crc32c(bytes))]);
         self.file.write_at(offset, bytes)
     }
 

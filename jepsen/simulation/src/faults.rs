@@ -6,7 +6,7 @@
 
 use tokio::time::Duration;
 
-use crate::chance::Chance;
+use crate::random::RandomStream;
 
 /// One of the nodes, by its place.
 pub type NodeIndex = usize;
@@ -19,7 +19,7 @@ pub enum Fault {
     /// The power of a node, or of the leader, is cut in the middle of a sync some syncs from now.
     PowerCut(Option<NodeIndex>, u64, Duration),
     /// The sender of the n-th mail that the relay accepts from now is killed between its dot and the answer.
-    Strike(u64, End),
+    KillBeforeAnswer(u64, SenderDeath),
     /// All nodes are killed at once, each for a while of its own; with their power, where true.
     All([Duration; 3], bool),
     /// All nodes are killed at once, and are back at once: sooner than any of them may stand for election.
@@ -40,12 +40,12 @@ pub enum Fault {
     /// Leases hold while it is within one part in ten (P9).
     BootRate(NodeIndex, i64, Duration),
     /// The relay misbehaves.
-    Relay(Mood, Duration),
+    Relay(RelayBehavior, Duration),
 }
 
 /// How the relay behaves, in percent of occasions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mood {
+pub struct RelayBehavior {
     /// It takes no connection.
     pub down: bool,
     /// RCPT is answered 451.
@@ -55,14 +55,14 @@ pub struct Mood {
     /// A mail is accepted and the connection closed without an answer.
     pub loses_answers: u64,
     /// A mail is accepted, and before the answer is out the sender is to die.
-    pub strikes: u64,
+    pub kills: u64,
     /// Milliseconds that an answer takes at most, beyond what is usual; and a final dot, until it has arrived.
     pub slow_ms: u64,
 }
 
 /// How a sender ends between its dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct SenderDeath {
     /// With its power, and so with its journal; else by `kill -9`.
     pub power: bool,
     /// It starts again after this.
@@ -71,7 +71,7 @@ pub struct End {
 
 /// When a fault comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum FaultTiming {
     /// Now.
     Now,
     /// This long before something becomes due.
@@ -82,11 +82,11 @@ pub enum Moment {
 
 /// A fault and its moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Blow {
+pub struct AimedFault {
     /// The fault.
     pub fault: Fault,
     /// When it comes.
-    pub moment: Moment,
+    pub moment: FaultTiming,
 }
 
 /// A boot clock with a wrong rate is right again after at most so long. Ledger time follows the boot clock of the
@@ -95,77 +95,78 @@ pub struct Blow {
 const BOOT_RATE_STAYS_MS: u64 = 12_000;
 
 /// The pause before the next fault.
-pub fn pause(chance: &mut Chance) -> Duration {
-    Duration::from_millis(chance.within(1_000..30_000))
+pub fn pause(random: &mut RandomStream) -> Duration {
+    Duration::from_millis(random.within(1_000..30_000))
 }
 
 /// The next fault and its moment.
-pub fn draw(chance: &mut Chance) -> Blow {
-    let fault = fault(chance);
-    let moment = match chance.within(0..100) {
-        0..45 => Moment::Now,
-        45..70 => Moment::Due(Duration::from_millis(chance.within(10..1_500))),
-        _ => Moment::Mail(Duration::from_millis(chance.within(10..800))),
+pub fn draw(random: &mut RandomStream) -> AimedFault {
+    let fault = fault(random);
+    let moment = match random.within(0..100) {
+        0..45 => FaultTiming::Now,
+        45..70 => FaultTiming::Due(Duration::from_millis(random.within(10..1_500))),
+        _ => FaultTiming::Mail(Duration::from_millis(random.within(10..800))),
     };
-    Blow { fault, moment }
+    AimedFault { fault, moment }
 }
 
-fn fault(chance: &mut Chance) -> Fault {
-    let victim = |chance: &mut Chance| if chance.percent(50) { None } else { Some(chance.within(0..3) as NodeIndex) };
-    let stay = |chance: &mut Chance| Duration::from_millis(chance.within(2_000..40_000));
-    match chance.within(0..100) {
-        0..14 => Fault::Kill(victim(chance), absence(chance)),
-        14..23 => Fault::PowerCut(victim(chance), chance.within(1..40), absence(chance)),
-        23..35 => Fault::Strike(chance.within(1..12), end(chance)),
-        35..38 => Fault::All([absence(chance), absence(chance), absence(chance)], chance.percent(50)),
-        38..45 => Fault::Bounce(Duration::from_millis(chance.within(20..600))),
-        45..50 => Fault::Freeze(victim(chance), stay(chance)),
-        50..61 => Fault::Isolate(victim(chance), stay(chance)),
+fn fault(random: &mut RandomStream) -> Fault {
+    let victim =
+        |random: &mut RandomStream| if random.percent(50) { None } else { Some(random.within(0..3) as NodeIndex) };
+    let stay = |random: &mut RandomStream| Duration::from_millis(random.within(2_000..40_000));
+    match random.within(0..100) {
+        0..14 => Fault::Kill(victim(random), absence(random)),
+        14..23 => Fault::PowerCut(victim(random), random.within(1..40), absence(random)),
+        23..35 => Fault::KillBeforeAnswer(random.within(1..12), end(random)),
+        35..38 => Fault::All([absence(random), absence(random), absence(random)], random.percent(50)),
+        38..45 => Fault::Bounce(Duration::from_millis(random.within(20..600))),
+        45..50 => Fault::Freeze(victim(random), stay(random)),
+        50..61 => Fault::Isolate(victim(random), stay(random)),
         61..67 => {
-            let from = chance.within(0..3) as NodeIndex;
-            Fault::OneWay(from, (from + 1 + chance.within(0..2) as NodeIndex) % 3, stay(chance))
+            let from = random.within(0..3) as NodeIndex;
+            Fault::OneWay(from, (from + 1 + random.within(0..2) as NodeIndex) % 3, stay(random))
         }
-        67..73 => Fault::Disturb(chance.within(0..20), chance.within(1..400), stay(chance)),
+        67..73 => Fault::Disturb(random.within(0..20), random.within(1..400), stay(random)),
         73..79 => {
-            let by = *chance.one_of(&[1_000, 1_900, 61_000, 3_600_000, 90_000_000]);
-            let by = if chance.percent(50) { by } else { -by };
-            Fault::Jump(chance.within(0..3) as NodeIndex, by, stay(chance))
+            let by = *random.one_of(&[1_000, 1_900, 61_000, 3_600_000, 90_000_000]);
+            let by = if random.percent(50) { by } else { -by };
+            Fault::Jump(random.within(0..3) as NodeIndex, by, stay(random))
         }
         79..82 => {
-            let ppm = *chance.one_of(&[-900, -200, 200, 900]);
-            Fault::Drift(chance.within(0..3) as NodeIndex, ppm, stay(chance))
+            let ppm = *random.one_of(&[-900, -200, 200, 900]);
+            Fault::Drift(random.within(0..3) as NodeIndex, ppm, stay(random))
         }
         82..86 => {
-            let ppm = *chance.one_of(&[-90_000, -90_000, -40_000, 40_000, 90_000]);
-            let stay = Duration::from_millis(chance.within(4_000..BOOT_RATE_STAYS_MS));
-            Fault::BootRate(chance.within(0..3) as NodeIndex, ppm, stay)
+            let ppm = *random.one_of(&[-90_000, -90_000, -40_000, 40_000, 90_000]);
+            let stay = Duration::from_millis(random.within(4_000..BOOT_RATE_STAYS_MS));
+            Fault::BootRate(random.within(0..3) as NodeIndex, ppm, stay)
         }
-        _ => Fault::Relay(mood(chance), stay(chance)),
+        _ => Fault::Relay(behavior(random), stay(random)),
     }
 }
 
 /// Half of the deaths are shorter than a lease.
-fn absence(chance: &mut Chance) -> Duration {
-    match chance.percent(50) {
-        true => Duration::from_millis(chance.within(100..4_000)),
-        false => Duration::from_millis(chance.within(4_000..40_000)),
+fn absence(random: &mut RandomStream) -> Duration {
+    match random.percent(50) {
+        true => Duration::from_millis(random.within(100..4_000)),
+        false => Duration::from_millis(random.within(4_000..40_000)),
     }
 }
 
 /// How a sender that the relay kills ends: with its journal or without, back within its lease or long after it.
-pub fn end(chance: &mut Chance) -> End {
-    End { power: chance.percent(40), absence: absence(chance) }
+pub fn end(random: &mut RandomStream) -> SenderDeath {
+    SenderDeath { power: random.percent(40), absence: absence(random) }
 }
 
-fn mood(chance: &mut Chance) -> Mood {
-    let slow_ms = chance.within(0..1_500);
-    match chance.within(0..6) {
-        0 => Mood { down: true, ..Mood::default() },
-        1 => Mood { greylists: chance.within(5..60), slow_ms, ..Mood::default() },
-        2 => Mood { defers: chance.within(5..60), slow_ms, ..Mood::default() },
-        3 => Mood { loses_answers: chance.within(1..20), slow_ms, ..Mood::default() },
-        4 => Mood { strikes: chance.within(5..40), slow_ms, ..Mood::default() },
-        _ => Mood { slow_ms: 500 + slow_ms, ..Mood::default() },
+fn behavior(random: &mut RandomStream) -> RelayBehavior {
+    let slow_ms = random.within(0..1_500);
+    match random.within(0..6) {
+        0 => RelayBehavior { down: true, ..RelayBehavior::default() },
+        1 => RelayBehavior { greylists: random.within(5..60), slow_ms, ..RelayBehavior::default() },
+        2 => RelayBehavior { defers: random.within(5..60), slow_ms, ..RelayBehavior::default() },
+        3 => RelayBehavior { loses_answers: random.within(1..20), slow_ms, ..RelayBehavior::default() },
+        4 => RelayBehavior { kills: random.within(5..40), slow_ms, ..RelayBehavior::default() },
+        _ => RelayBehavior { slow_ms: 500 + slow_ms, ..RelayBehavior::default() },
     }
 }
 
@@ -175,13 +176,13 @@ mod tests {
     use std::mem::discriminant;
 
     use super::*;
-    use crate::chance::Concern;
+    use crate::random::Purpose;
 
     #[test]
     fn every_kind_of_fault_comes_at_every_kind_of_moment() {
-        let mut chance = Chance::of(1, Concern::Faults);
-        let blows = (0..4_000).map(|_| draw(&mut chance));
-        let drawn: HashSet<_> = blows.map(|blow| (discriminant(&blow.fault), discriminant(&blow.moment))).collect();
+        let mut random = RandomStream::of(1, Purpose::Faults);
+        let aimed = (0..4_000).map(|_| draw(&mut random));
+        let drawn: HashSet<_> = aimed.map(|aimed| (discriminant(&aimed.fault), discriminant(&aimed.moment))).collect();
         assert_eq!(drawn.len(), 13 * 3);
     }
 }

@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use reveille_check::Book;
+use reveille_check::HistoryIndex;
 use reveille_check::history::{Clock, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer};
 use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
@@ -36,20 +36,20 @@ fn led_within_ms(heartbeat_ms: u64) -> u64 {
 /// A simulation sees everything, but for these two parts.
 const WHOLE: [Part; 16] = [
     Part::Accepts,
-    Part::Dots,
+    Part::Handoffs,
     Part::Contents,
     Part::Claims,
     Part::Outcomes,
-    Part::Standings,
+    Part::FinalStates,
     Part::Runs,
     Part::Instants,
     Part::Due,
     Part::Calls,
     Part::Objects,
-    Part::Lives,
+    Part::Lifetimes,
     Part::Faults,
     Part::Outages,
-    Part::OpenRows,
+    Part::OpenClaims,
     Part::StateHashes,
 ];
 
@@ -99,11 +99,11 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
 }
 
 /// The index that the checker judges.
-pub fn book(history: History) -> Book {
-    let mut book = Book::new(history.header);
-    history.events.into_iter().for_each(|event| book.note(event));
-    book.note(Event::Ended(history.ended));
-    book.close()
+pub fn index(history: History) -> HistoryIndex {
+    let mut index = HistoryIndex::new(history.header);
+    history.events.into_iter().for_each(|event| index.note(event));
+    index.note(Event::Ended(history.ended));
+    index.close()
 }
 
 /// As a file.

@@ -10,40 +10,40 @@
 //! the hash of its trace proves. Its limits: no data races, since there is one thread; no kernel; a task is only ever
 //! interrupted where it waits.
 //!
-//! What comes of it is judged by the checker, by the same history that real processes leave (`chronicle`); what is due
+//! What comes of it is judged by the checker, by the same history that real processes leave (`recorder`); what is due
 //! comes from the checker's calendar, which shares nothing with the product.
 //!
 //! Reading order: `world` (the two phases), `plan` (what is to happen), `clients`, `campaigns` and `operators` (who asks), `faults`
 //! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
-//! `upgrade` (another release), `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, `run`.
+//! `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (what is seen), `verdict`, `run`.
 
-mod aftermath;
 mod agenda;
 mod campaigns;
-mod chance;
-mod chronicle;
 mod clients;
 mod clock;
 mod disk;
 mod faults;
+mod final_records;
 mod history;
-#[cfg(feature = "injected-bugs")]
-mod late;
 mod limits;
 mod nemesis;
 mod network;
 mod node;
-mod oaths;
 mod observer;
 mod operators;
 mod options;
 mod plan;
+mod random;
+mod recorder;
 mod relay;
 mod run;
 mod schedule;
+#[cfg(feature = "injected-bugs")]
+mod stale_entry;
 mod trace;
 mod upgrade;
 mod verdict;
+mod vote_promises;
 mod world;
 
 pub use options::Options;

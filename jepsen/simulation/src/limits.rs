@@ -16,7 +16,7 @@ use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::tenant::TenantSet;
 
 use crate::options::SESSIONS;
-use crate::schedule::{LAST_MS, Planned, Scene, TENANTS};
+use crate::schedule::{CalendarScenario, LAST_MS, PlannedSchedule, TENANTS};
 
 /// Emails a second that the relay takes from all nodes. A third of it drains what is left after the faults: two nodes of
 /// three may get no claims then (P12).
@@ -73,7 +73,13 @@ impl Limited {
     }
 
     /// The schedule that is under the limit, if it is of one schedule.
-    pub fn planned(self, scene: Scene, begins: Time, minutes: i64, in_doubt: InDoubt) -> Option<Planned> {
+    pub fn planned(
+        self,
+        scenario: CalendarScenario,
+        begins: Time,
+        minutes: i64,
+        in_doubt: InDoubt,
+    ) -> Option<PlannedSchedule> {
         let once_ms = begins.0 + minutes * 60_000 / 3;
         let once = || (When::At { instant_ms: once_ms }, Rule::Once { at_unix_ms: once_ms });
         let ((when, rule), recipients) = match self {
@@ -86,7 +92,7 @@ impl Limited {
                 ((when, Rule::Every { milliseconds: period_ms, anchor_unix_ms: anchor_ms }), GAPPED_RECIPIENTS)
             }
         };
-        Some(Planned {
+        Some(PlannedSchedule {
             tenant: if self == Limited::Tenant { PACED } else { TENANTS[0] },
             name: LIMITED.to_owned(),
             is_sealed: false,
@@ -95,7 +101,7 @@ impl Limited {
             at_ms: 60_000,
             when,
             rule,
-            zone: scene.zone,
+            zone: scenario.zone,
             changes: (Gap::After, Twice::First),
             end: begins.plus_ms(minutes * 60_000 - LAST_MS),
             recipients: (0..recipients).map(|person| format!("p{person}@{LIMITED}.example")).collect(),
@@ -166,7 +172,7 @@ impl Limited {
 }
 
 /// The attempts of each schedule.
-pub fn attempts(schedules: &[Planned]) -> impl Iterator<Item = Limit> {
+pub fn attempts(schedules: &[PlannedSchedule]) -> impl Iterator<Item = Limit> {
     schedules.iter().map(|planned| Limit {
         tenants: vec![planned.tenant.to_owned()],
         schedules: vec![planned.name.clone()],

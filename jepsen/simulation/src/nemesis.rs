@@ -1,15 +1,15 @@
 //! Installs faults and ends them.
 
 use anyhow::Result;
-use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phase, PhaseName};
+use reveille_check::history::{Event, Fault as FaultRecord, FaultKind, FaultStatus, Phase, PhaseName};
 use tokio::time::Duration;
 
-use crate::agenda::{AgendaStep, Thing};
-use crate::chronicle::name;
+use crate::agenda::{AgendaStep, FaultScope};
 use crate::disk::LogDisk;
-use crate::faults::{self, Blow, Fault, Moment, Mood, NodeIndex};
+use crate::faults::{self, AimedFault, Fault, FaultTiming, NodeIndex, RelayBehavior};
 use crate::node::{Death, SimulatedNode};
-use crate::relay::Struck;
+use crate::recorder::name;
+use crate::relay::SenderKill;
 use crate::world::World;
 
 /// A fault waits at most this long for something to become due.
@@ -17,32 +17,32 @@ const DUE_WITHIN: Duration = Duration::from_secs(60);
 
 impl World {
     /// Installs a fault at its moment.
-    pub(crate) fn aim(&mut self, Blow { fault, moment }: Blow) -> Result<()> {
+    pub(crate) fn schedule_fault(&mut self, AimedFault { fault, moment }: AimedFault) -> Result<()> {
         let wait = match moment {
-            Moment::Now => Duration::ZERO,
-            Moment::Due(before) => self.until_due().map_or(Duration::ZERO, |due| due.saturating_sub(before)),
-            Moment::Mail(after) => {
-                self.clients.rush(self.chances.faults.next());
+            FaultTiming::Now => Duration::ZERO,
+            FaultTiming::Due(before) => self.until_due().map_or(Duration::ZERO, |due| due.saturating_sub(before)),
+            FaultTiming::Mail(after) => {
+                self.clients.interrupt_new_run(self.randoms.faults.next());
                 after
             }
         };
         if wait.is_zero() {
-            return self.break_something(fault);
+            return self.install_fault(fault);
         }
         self.trace().say(format_args!("aimed, {:.3} s from now: {fault:?}", wait.as_secs_f64()));
-        self.after(wait, AgendaStep::Break(fault));
+        self.after(wait, AgendaStep::InstallFault(fault));
         Ok(())
     }
 
     /// How long until something becomes due, as a node's ledger says; none where nothing does soon.
     fn until_due(&self) -> Option<Duration> {
-        let site = self.nodes.iter().find_map(SimulatedNode::site)?;
-        let due = site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due))?;
+        let context = self.nodes.iter().find_map(SimulatedNode::context)?;
+        let due = context.replica.read(|ledger| ledger.due().next().map(|(due, _)| due))?;
         let wait = Duration::from_millis(u64::try_from(due.since_ms(self.true_time())).ok()?);
         Some(wait).filter(|wait| *wait <= DUE_WITHIN)
     }
 
-    pub(crate) fn break_something(&mut self, fault: Fault) -> Result<()> {
+    pub(crate) fn install_fault(&mut self, fault: Fault) -> Result<()> {
         self.trace().say(format_args!("fault: {fault:?}"));
         let word = format!("{fault:?}");
         let leader = self.leader();
@@ -60,9 +60,9 @@ impl World {
                 // It starts again however long the cut takes to come.
                 self.after(absence + Duration::from_secs(10), AgendaStep::Start(target(place)));
             }
-            Fault::Strike(emails, end) => {
+            Fault::KillBeforeAnswer(emails, end) => {
                 self.count("armed strike");
-                self.around.relay.arm(emails, end);
+                self.environment.relay.arm(emails, end);
             }
             Fault::Bounce(absence) => {
                 self.count("bounce of all");
@@ -73,55 +73,55 @@ impl World {
             Fault::All(absences, power) => {
                 self.count(if power { "power cut of all" } else { "kill of all" });
                 for (place, absence) in absences.into_iter().enumerate() {
-                    let death = if power { Death::PowerCut(self.chances.disk.next()) } else { Death::Kill };
+                    let death = if power { Death::PowerCut(self.randoms.disk.next()) } else { Death::Kill };
                     self.kill(place, death, absence)?;
                 }
             }
             Fault::Freeze(place, stay) => {
                 let place = target(place);
-                if self.nodes[place].life().is_none() {
+                if self.nodes[place].process().is_none() {
                     return Ok(());
                 }
                 self.count("freeze");
-                self.breaks((Thing::Process(place), FaultKind::Pause), word, &[place]);
-                self.around.network.freeze(self.nodes[place].id);
+                self.fault_began((FaultScope::Process(place), FaultKind::Pause), word, &[place]);
+                self.environment.network.freeze(self.nodes[place].id);
                 self.after(stay, AgendaStep::Thaw(place));
             }
             Fault::Isolate(place, stay) => {
                 self.count("isolation");
                 let alone = self.nodes[target(place)].id;
-                self.breaks((Thing::Network, FaultKind::Partition), word, &[target(place)]);
+                self.fault_began((FaultScope::Network, FaultKind::Partition), word, &[target(place)]);
                 for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
-                    self.around.network.cut(alone, other);
-                    self.around.network.cut(other, alone);
+                    self.environment.network.cut(alone, other);
+                    self.environment.network.cut(other, alone);
                 }
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::OneWay(from, to, stay) => {
                 self.count("one way cut");
-                self.breaks((Thing::Network, FaultKind::Partition), word, &[from, to]);
-                self.around.network.cut(self.nodes[from].id, self.nodes[to].id);
+                self.fault_began((FaultScope::Network, FaultKind::Partition), word, &[from, to]);
+                self.environment.network.cut(self.nodes[from].id, self.nodes[to].id);
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Disturb(lossy, slow_ms, stay) => {
                 self.count("disturbed network");
-                self.breaks((Thing::Network, FaultKind::Link), word, &[0, 1, 2]);
-                self.around.network.disturb(lossy, slow_ms);
+                self.fault_began((FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
+                self.environment.network.disturb(lossy, slow_ms);
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Jump(place, by_ms, stay) => {
                 // What two of three clocks say is the time (P18).
-                if self.broken.keys().any(|thing| matches!(thing, Thing::Clock(other) if *other != place)) {
+                if self.broken.keys().any(|scope| matches!(scope, FaultScope::Clock(other) if *other != place)) {
                     return Ok(());
                 }
                 self.count("clock jump");
-                self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
+                self.fault_began((FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.jump(by_ms);
                 self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::Drift(place, ppm, stay) => {
                 self.count("clock drift");
-                self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
+                self.fault_began((FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.drift(ppm);
                 self.after(stay, AgendaStep::SetClock(place));
             }
@@ -131,29 +131,29 @@ impl World {
                     return Ok(());
                 }
                 self.count("boot clock rate");
-                self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
+                self.fault_began((FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.boot_rate(ppm);
                 self.after(stay, AgendaStep::SetClock(place));
             }
-            Fault::Relay(mood, stay) => {
+            Fault::Relay(behavior, stay) => {
                 self.count("relay");
-                self.breaks((Thing::Relay, FaultKind::Relay), word, &[]);
-                self.around.relay.set_mood(mood);
-                self.after(stay, AgendaStep::Mood(Mood::default()));
+                self.fault_began((FaultScope::Relay, FaultKind::Relay), word, &[]);
+                self.environment.relay.set_behavior(behavior);
+                self.after(stay, AgendaStep::RelayBehavior(RelayBehavior::default()));
             }
         }
         Ok(())
     }
 
-    fn breaks(&mut self, (thing, kind): (Thing, FaultKind), word: String, places: &[NodeIndex]) {
+    fn fault_began(&mut self, (scope, kind): (FaultScope, FaultKind), word: String, places: &[NodeIndex]) {
         let nodes: Vec<_> = places.iter().map(|place| self.nodes[*place].id).collect();
-        let broken = self.around.chronicle.breaks(kind, word, &nodes);
-        self.broken.entry(thing).or_default().push(broken);
+        let broken = self.environment.recorder.fault_began(kind, word, &nodes);
+        self.broken.entry(scope).or_default().push(broken);
     }
 
-    pub(crate) fn repaired(&mut self, thing: Thing) {
-        for broken in self.broken.remove(&thing).unwrap_or_default() {
-            self.around.chronicle.fault_ended(broken);
+    pub(crate) fn fault_over(&mut self, scope: FaultScope) {
+        for broken in self.broken.remove(&scope).unwrap_or_default() {
+            self.environment.recorder.fault_ended(broken);
         }
     }
 
@@ -167,19 +167,19 @@ impl World {
     /// Records the end of a process, with what the relay sees of it now.
     fn ends(&self, place: NodeIndex, kind: FaultKind) {
         let node = &self.nodes[place];
-        let past_gate = node.life().map(|life| self.around.relay.past_gate(life));
+        let past_gate = node.process().map(|process| self.environment.relay.past_gate(process));
         // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
-        let strikes = past_gate.is_some() || kind == FaultKind::NodeLost;
-        let term = node.site().and_then(|site| site.leadership());
-        self.around.chronicle.breaks_as(Told {
+        let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
+        let term = node.context().and_then(|context| context.leadership());
+        self.environment.recorder.record_fault(FaultRecord {
             kind,
             name: format!("{kind:?} of n{}", node.id.0),
             nodes: vec![name(node.id)],
-            from_ns: self.around.chronicle.now_ns(),
+            from_ns: self.environment.recorder.now_ns(),
             until_ns: None,
-            status: if strikes { FaultStatus::Installed } else { FaultStatus::Skipped },
+            status: if kills { FaultStatus::Installed } else { FaultStatus::Skipped },
             cannot: false,
-            observed: strikes.then_some(true),
+            observed: kills.then_some(true),
             word: String::new(),
             inside_data: past_gate.map(|past| past > 0),
             past_gate,
@@ -189,12 +189,12 @@ impl World {
     }
 
     /// Kills a sender between its dot and the answer.
-    pub(crate) fn strike(&mut self, Struck { life, end }: Struck) -> Result<()> {
-        let struck = self.nodes.iter().position(|node| node.life() == Some(life));
+    pub(crate) fn kill_sender(&mut self, SenderKill { process, end }: SenderKill) -> Result<()> {
+        let struck = self.nodes.iter().position(|node| node.process() == Some(process));
         let Some(place) = struck else { return Ok(()) };
-        let end = end.unwrap_or_else(|| faults::end(&mut self.chances.faults));
+        let end = end.unwrap_or_else(|| faults::end(&mut self.randoms.faults));
         let (word, death) = match end.power {
-            true => ("power cut between dot and answer", Death::PowerCut(self.chances.disk.next())),
+            true => ("power cut between dot and answer", Death::PowerCut(self.randoms.disk.next())),
             false => ("kill between dot and answer", Death::Kill),
         };
         self.count(word);
@@ -204,36 +204,39 @@ impl World {
     /// An armed power cut has come.
     pub(crate) fn cut(&mut self, place: NodeIndex) -> Result<()> {
         self.count("torn sync");
-        let death = Death::PowerCut(self.chances.disk.next());
-        let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
+        let death = Death::PowerCut(self.randoms.disk.next());
+        let absence = Duration::from_millis(self.randoms.faults.within(100..20_000));
         self.kill(place, death, absence)
     }
 
     /// Ends all faults. One node may stay dead for good, or cut off one way.
     pub(crate) fn heal(&mut self) {
         self.trace().say("faults end; a quorum is whole from here on");
-        let at_ns = self.around.chronicle.now_ns();
-        self.around.chronicle.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
+        let at_ns = self.environment.recorder.now_ns();
+        self.environment.recorder.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
         if let Some(command) = self.limited.lift() {
-            self.around.chronicle.note(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
+            self.environment.recorder.note(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
             self.clients.set(command);
         }
         self.agenda.retain(|_, step| {
-            use AgendaStep::{Break, HealNetwork, Mood, NextFault, SetClock, Start, Thaw};
-            !matches!(step, NextFault | Break(_) | HealNetwork | Thaw(_) | Start(_) | Mood(_) | SetClock(_))
+            use AgendaStep::{HealNetwork, InstallFault, NextFault, RelayBehavior, SetClock, Start, Thaw};
+            !matches!(
+                step,
+                NextFault | InstallFault(_) | HealNetwork | Thaw(_) | Start(_) | RelayBehavior(_) | SetClock(_)
+            )
         });
-        self.around.network.heal();
-        self.nodes.iter().for_each(|node| self.around.network.thaw(node.id));
-        self.around.relay.set_mood(Mood::default());
-        self.around.relay.disarm();
+        self.environment.network.heal();
+        self.nodes.iter().for_each(|node| self.environment.network.thaw(node.id));
+        self.environment.relay.set_behavior(RelayBehavior::default());
+        self.environment.relay.disarm();
         self.nodes.iter().filter_map(|node| node.disk()).for_each(LogDisk::disarm);
         let right = self.true_time();
         self.nodes.iter().for_each(|node| node.clock.set(right));
-        let broken: Vec<Thing> = self.broken.keys().copied().collect();
-        broken.into_iter().for_each(|thing| self.repaired(thing));
-        if self.chances.faults.percent(40) {
-            let place = self.chances.faults.within(0..3) as NodeIndex;
-            if self.chances.faults.percent(50) {
+        let broken: Vec<FaultScope> = self.broken.keys().copied().collect();
+        broken.into_iter().for_each(|scope| self.fault_over(scope));
+        if self.randoms.faults.percent(40) {
+            let place = self.randoms.faults.within(0..3) as NodeIndex;
+            if self.randoms.faults.percent(50) {
                 self.count("node lost for good");
                 self.trace().say(format_args!("n{} is lost for good", place + 1));
                 self.lost.push(place);
@@ -244,13 +247,13 @@ impl World {
                 self.count("half cut off for good");
                 let (from, to) = (self.nodes[place].id, self.nodes[(place + 1) % 3].id);
                 let ends = [place, (place + 1) % 3];
-                self.breaks((Thing::Network, FaultKind::Partition), "one way for good".to_owned(), &ends);
+                self.fault_began((FaultScope::Network, FaultKind::Partition), "one way for good".to_owned(), &ends);
                 self.trace().say(format_args!("what n{} says to n{} is lost for good", from.0, to.0));
-                self.around.network.cut(from, to);
+                self.environment.network.cut(from, to);
             }
         }
         for place in 0..self.nodes.len() {
-            if self.nodes[place].life().is_none() {
+            if self.nodes[place].process().is_none() {
                 self.after(Duration::from_millis(100), AgendaStep::Start(place));
             }
         }

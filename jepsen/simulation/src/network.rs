@@ -18,9 +18,9 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::chance::Chance;
-use crate::oaths::{Oaths, RequestKind};
+use crate::random::RandomStream;
 use crate::trace::Trace;
+use crate::vote_promises::{RequestKind, VotePromises};
 
 /// How long a message takes one way on a quiet link, in microseconds.
 const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
@@ -30,18 +30,18 @@ const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 
 /// One process of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Life {
+pub struct ProcessId {
     /// Which node.
     pub node: NodeId,
     /// The number of the process, from 1.
     pub number: u64,
 }
 
-struct State {
-    chance: Chance,
+struct NetworkState {
+    random: RandomStream,
     /// Processes that run.
-    alive: BTreeSet<Life>,
-    handlers: BTreeMap<NodeId, (Life, Arc<dyn Handler>)>,
+    alive: BTreeSet<ProcessId>,
+    handlers: BTreeMap<NodeId, (ProcessId, Arc<dyn Handler>)>,
     /// Links (from, to) that deliver nothing.
     cut: BTreeSet<(NodeId, NodeId)>,
     /// Nodes whose processes stand still, and who waits for them to go on.
@@ -50,29 +50,29 @@ struct State {
     lossy: u64,
     /// Milliseconds that a message takes at most, beyond what is usual.
     slow_ms: u64,
-    oaths: Oaths,
+    vote_promises: VotePromises,
 }
 
 /// The network. Clones are the same.
 #[derive(Clone)]
 pub struct Network {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<NetworkState>>,
     changed: Arc<Notify>,
     trace: Trace,
 }
 
 impl Network {
-    /// A quiet, empty network. Followers promise their leader not to vote for another node for `oath`.
-    pub fn new(chance: Chance, trace: Trace, oath: Duration) -> Network {
-        let state = State {
-            chance,
+    /// A quiet, empty network. Followers promise their leader not to vote for another node for `promise_lasts`.
+    pub fn new(random: RandomStream, trace: Trace, promise_lasts: Duration) -> Network {
+        let state = NetworkState {
+            random,
             alive: BTreeSet::new(),
             handlers: BTreeMap::new(),
             cut: BTreeSet::new(),
             frozen: BTreeMap::new(),
             lossy: 0,
             slow_ms: 0,
-            oaths: Oaths::new(oath),
+            vote_promises: VotePromises::new(promise_lasts),
         };
         Network { state: Arc::new(Mutex::new(state)), changed: Arc::new(Notify::new()), trace }
     }
@@ -83,20 +83,20 @@ impl Network {
     }
 
     /// A process starts: this is its transport.
-    pub fn enter(&self, life: Life) -> Arc<Way> {
-        self.state.lock().alive.insert(life);
-        Arc::new(Way { network: self.clone(), life })
+    pub fn process_started(&self, process: ProcessId) -> Arc<ProcessTransport> {
+        self.state.lock().alive.insert(process);
+        Arc::new(ProcessTransport { network: self.clone(), process })
     }
 
     /// A process ends: no message of it is delivered from now on.
-    pub fn leave(&self, life: Life) {
+    pub fn process_ended(&self, process: ProcessId) {
         let mut state = self.state.lock();
-        state.alive.remove(&life);
-        if state.handlers.get(&life.node).is_some_and(|(owner, _)| *owner == life) {
-            state.handlers.remove(&life.node);
+        state.alive.remove(&process);
+        if state.handlers.get(&process.node).is_some_and(|(owner, _)| *owner == process) {
+            state.handlers.remove(&process.node);
         }
         drop(state);
-        self.thaw(life.node);
+        self.thaw(process.node);
     }
 
     /// The process of a node stands still, as after SIGSTOP: from now on nothing goes in or out of it, to peers or to
@@ -113,7 +113,7 @@ impl Network {
     }
 
     /// Ready as soon as a node does not stand still.
-    pub fn poll_goes_on(&self, node: NodeId, context: &Context<'_>) -> Poll<()> {
+    pub fn poll_running(&self, node: NodeId, context: &Context<'_>) -> Poll<()> {
         match self.state.lock().frozen.get_mut(&node) {
             Some(waiting) => {
                 waiting.push(context.waker().clone());
@@ -124,8 +124,8 @@ impl Network {
     }
 
     /// Whether that process still runs.
-    pub fn is_alive(&self, life: Life) -> bool {
-        self.state.lock().alive.contains(&life)
+    pub fn is_alive(&self, process: ProcessId) -> bool {
+        self.state.lock().alive.contains(&process)
     }
 
     /// Messages from `from` to `to` are no longer delivered.
@@ -141,13 +141,13 @@ impl Network {
 
     /// Records a violation that another module observed.
     #[cfg(feature = "injected-bugs")]
-    pub fn note_broken(&self, what: String) {
-        self.state.lock().oaths.note(what);
+    pub fn record_violation(&self, what: String) {
+        self.state.lock().vote_promises.note(what);
     }
 
     /// Vote promises that were broken since the last call.
-    pub fn broken_oaths(&self) -> Vec<String> {
-        self.state.lock().oaths.broken()
+    pub fn broken_promises(&self) -> Vec<String> {
+        self.state.lock().vote_promises.broken()
     }
 
     /// Every link is whole and quiet.
@@ -160,18 +160,18 @@ impl Network {
     }
 
     /// Carries one message, or finds that it did not arrive.
-    async fn carry(&self, from: Life, to: NodeId) -> Carried {
+    async fn deliver(&self, from: ProcessId, to: NodeId) -> DeliveryResult {
         let (lost, takes) = {
             let mut state = self.state.lock();
             let (lossy, slow_ms) = (state.lossy, state.slow_ms);
-            let lost = lossy > 0 && state.chance.percent(lossy);
-            let micros = state.chance.within(QUIET_MICROS) + state.chance.within(0..slow_ms * 1_000 + 1);
+            let lost = lossy > 0 && state.random.percent(lossy);
+            let micros = state.random.within(QUIET_MICROS) + state.random.within(0..slow_ms * 1_000 + 1);
             (lost, Duration::from_micros(micros))
         };
         sleep(takes).await;
         if lost {
             sleep(GIVEN_UP_AFTER).await;
-            return Carried::Lost;
+            return DeliveryResult::Lost;
         }
         let given_up = Instant::now() + GIVEN_UP_AFTER;
         loop {
@@ -179,57 +179,58 @@ impl Network {
             {
                 let state = self.state.lock();
                 if !state.alive.contains(&from) {
-                    return Carried::SpeakerIsGone;
+                    return DeliveryResult::SenderEnded;
                 }
                 let is_held = state.frozen.contains_key(&from.node) || state.frozen.contains_key(&to);
                 if !is_held && !state.cut.contains(&(from.node, to)) {
-                    return Carried::Arrived;
+                    return DeliveryResult::Arrived;
                 }
             }
             if timeout_at(given_up, changed).await.is_err() {
-                return Carried::Lost;
+                return DeliveryResult::Lost;
             }
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Carried {
+enum DeliveryResult {
     Arrived,
-    SpeakerIsGone,
+    SenderEnded,
     /// The connection was given up; whether the message arrived is unknown.
     Lost,
 }
 
 /// The transport of one process.
-pub struct Way {
+pub struct ProcessTransport {
     network: Network,
-    life: Life,
+    process: ProcessId,
 }
 
-impl Way {
+impl ProcessTransport {
     async fn ask(&self, to: &Destination, request: Request) -> Result<Response, PeerError> {
         let gone = || PeerError::Unreachable(format!("{to} does not run"));
         let (network, name) = (&self.network, request.name().to_owned());
-        match network.carry(self.life, node_at(to)).await {
-            Carried::Arrived => {}
-            Carried::SpeakerIsGone => return Err(gone()),
-            Carried::Lost => return Err(PeerError::Lost(format!("the connection to {to} was given up"))),
+        match network.deliver(self.process, node_at(to)).await {
+            DeliveryResult::Arrived => {}
+            DeliveryResult::SenderEnded => return Err(gone()),
+            DeliveryResult::Lost => return Err(PeerError::Lost(format!("the connection to {to} was given up"))),
         }
-        let known = network.state.lock().handlers.get(&node_at(to)).map(|(life, handler)| (*life, Arc::clone(handler)));
+        let known =
+            network.state.lock().handlers.get(&node_at(to)).map(|(process, handler)| (*process, Arc::clone(handler)));
         let (there, handler) = known.ok_or_else(gone)?;
-        network.trace.note(b'm', &[self.life.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
+        network.trace.note(b'm', &[self.process.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
         // A delivered request is handled even if the caller no longer waits.
         let promises = RequestKind::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
         let answer = answer.await.map_err(|_| PeerError::Lost(format!("{to} broke down")))?;
         if let (Some(asked), Ok(response)) = (promises, &answer) {
-            network.state.lock().oaths.answered(there.node, asked, response);
+            network.state.lock().vote_promises.answered(there.node, asked, response);
         }
-        if network.carry(there, self.life.node).await != Carried::Arrived {
+        if network.deliver(there, self.process.node).await != DeliveryResult::Arrived {
             return Err(PeerError::Lost(format!("{to} is gone, or the connection to it")));
         }
-        network.trace.note(b'a', &[there.node.0, self.life.node.0, u64::from(answer.is_ok())]);
+        network.trace.note(b'a', &[there.node.0, self.process.node.0, u64::from(answer.is_ok())]);
         Ok(answer?)
     }
 }
@@ -240,11 +241,11 @@ fn node_at(to: &Destination) -> NodeId {
 }
 
 #[async_trait]
-impl Transport for Way {
+impl Transport for ProcessTransport {
     async fn serve(&self, handler: Arc<dyn Handler>, _stop: CancellationToken) -> io::Result<()> {
         let mut state = self.network.state.lock();
-        if state.alive.contains(&self.life) {
-            state.handlers.insert(self.life.node, (self.life, handler));
+        if state.alive.contains(&self.process) {
+            state.handlers.insert(self.process.node, (self.process, handler));
         }
         Ok(())
     }

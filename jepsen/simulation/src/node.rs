@@ -26,22 +26,22 @@ use tokio::task::JoinHandle;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use crate::chronicle::Chronicle;
-use crate::clock::{LifeClock, NodeClock};
+use crate::clock::{NodeClock, ProcessClock};
 use crate::disk::LogDisk;
-use crate::network::{Life, Network};
+use crate::network::{Network, ProcessId};
 use crate::observer::fence_of;
+use crate::recorder::HistoryRecorder;
 use crate::relay::SimulatedRelay;
 use crate::trace::Trace;
 
 /// How long an election takes, in heartbeats.
 pub const ELECTION: std::ops::Range<u64> = 6..12;
 /// How long the tasks of an ended process may take to stop.
-const REMAINS: Duration = Duration::from_secs(5);
+const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// What all nodes share.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct SimulatedEnvironment {
     /// The network between nodes.
     pub network: Network,
     /// The relay.
@@ -49,7 +49,7 @@ pub struct Surroundings {
     /// The trace.
     pub trace: Trace,
     /// The history.
-    pub chronicle: Chronicle,
+    pub recorder: HistoryRecorder,
     /// Where its folders lie.
     pub root: PathBuf,
     /// How often a leader shows itself.
@@ -66,17 +66,17 @@ pub struct SimulatedNode {
     pub clock: NodeClock,
     /// The highest level of the ledger that the release on it applies (P23).
     pub level: u32,
-    around: Surroundings,
-    lives: u64,
+    environment: SimulatedEnvironment,
+    processes: u64,
     log: MemoryDisk,
     running: Option<Running>,
 }
 
 struct Running {
-    life: Life,
+    process: ProcessId,
     disk: LogDisk,
     /// None until the startup delay of Raft is over.
-    site: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
+    context: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
     work: JoinHandle<Result<()>>,
     stop: CancellationToken,
 }
@@ -92,18 +92,18 @@ pub enum Death {
 
 impl SimulatedNode {
     /// A machine that was never used.
-    pub fn new(id: NodeId, clock: NodeClock, around: Surroundings) -> SimulatedNode {
-        SimulatedNode { id, clock, level: LEVEL, around, lives: 0, log: MemoryDisk::new(), running: None }
+    pub fn new(id: NodeId, clock: NodeClock, environment: SimulatedEnvironment) -> SimulatedNode {
+        SimulatedNode { id, clock, level: LEVEL, environment, processes: 0, log: MemoryDisk::new(), running: None }
     }
 
     /// The process that runs here.
-    pub fn life(&self) -> Option<Life> {
-        self.running.as_ref().map(|running| running.life)
+    pub fn process(&self) -> Option<ProcessId> {
+        self.running.as_ref().map(|running| running.process)
     }
 
     /// What its actors share, once it is open.
-    pub fn site(&self) -> Option<Arc<NodeContext>> {
-        self.running.as_ref().and_then(|running| running.site.lock().clone())
+    pub fn context(&self) -> Option<Arc<NodeContext>> {
+        self.running.as_ref().and_then(|running| running.context.lock().clone())
     }
 
     /// The disk under its log.
@@ -116,117 +116,120 @@ impl SimulatedNode {
         self.running.as_ref().is_some_and(|running| running.work.is_finished())
     }
 
-    fn folder(&self, life: u64) -> PathBuf {
-        self.around.root.join(format!("{}-{life}", self.id.0))
+    fn folder(&self, process: u64) -> PathBuf {
+        self.environment.root.join(format!("{}-{process}", self.id.0))
     }
 
     /// A process starts here, on what former ones left.
     pub fn start(&mut self) {
-        self.lives += 1;
-        let life = Life { node: self.id, number: self.lives };
-        self.around.trace.say(format_args!("n{} starts its life {}", self.id.0, self.lives));
-        let disk = LogDisk::new(self.log.clone(), life, self.around.trace.clone());
-        let me = ClaimOwner { node: self.id, incarnation: Incarnation(self.lives) };
-        let mut options =
-            ReplicaOptions::new(self.folder(self.lives).join("data"), me, self.around.network.enter(life));
-        let heartbeat_ms = self.around.heartbeat_ms;
+        self.processes += 1;
+        let process = ProcessId { node: self.id, number: self.processes };
+        self.environment.trace.say(format_args!("n{} starts process {}", self.id.0, self.processes));
+        let disk = LogDisk::new(self.log.clone(), process, self.environment.trace.clone());
+        let me = ClaimOwner { node: self.id, incarnation: Incarnation(self.processes) };
+        let mut options = ReplicaOptions::new(
+            self.folder(self.processes).join("data"),
+            me,
+            self.environment.network.process_started(process),
+        );
+        let heartbeat_ms = self.environment.heartbeat_ms;
         options.heartbeat_ms = heartbeat_ms;
         options.election_ms = heartbeat_ms * ELECTION.start..heartbeat_ms * ELECTION.end;
         options.startup_delay = Duration::from_millis(heartbeat_ms * ELECTION.end);
-        options.snapshot_every = self.around.snapshot_every;
+        options.snapshot_every = self.environment.snapshot_every;
         options.log_disk = Some(Arc::new(disk.clone()));
         options.execution = Execution::Inline;
         options.highest_level = self.level;
         let stop = CancellationToken::new();
-        let site = Arc::new(parking_lot::Mutex::new(None));
-        let station = lifecycle::RuntimeOptions {
+        let context = Arc::new(parking_lot::Mutex::new(None));
+        let runtime_options = lifecycle::RuntimeOptions {
             name: format!("n{}", self.id.0),
             hello_name: None,
             credentials: reveille_cluster::smtp::CredentialStore::default(),
             reply_rules: reveille_cluster::smtp::RelayRules::default(),
-            journal_dir: self.folder(self.lives).join("journal"),
-            dialer: self.around.relay.way(life),
+            journal_dir: self.folder(self.processes).join("journal"),
+            dialer: self.environment.relay.dialer(process),
         };
-        self.around.chronicle.born(life);
-        let chronicle = self.around.chronicle.clone();
-        let clock = Arc::new(self.clock.of_a_life());
-        let live = live(options, station, life, clock, chronicle, Arc::clone(&site), stop.clone());
-        self.running = Some(Running { life, disk, site, work: tokio::spawn(live), stop });
+        self.environment.recorder.process_started(process);
+        let recorder = self.environment.recorder.clone();
+        let clock = Arc::new(self.clock.of_process());
+        let task = run_process(options, runtime_options, process, clock, recorder, Arc::clone(&context), stop.clone());
+        self.running = Some(Running { process, disk, context, work: tokio::spawn(task), stop });
     }
 
     /// Ends the process now.
     pub fn die(&mut self, death: Death) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
-        self.around.network.leave(running.life);
-        self.around.chronicle.died(running.life);
+        self.environment.network.process_ended(running.process);
+        self.environment.recorder.process_ended(running.process);
         self.log = match death {
             Death::Kill => running.disk.kill(),
             Death::PowerCut(seed) => running.disk.lose_power(seed),
         };
-        let (from, to) = (self.folder(self.lives), self.folder(self.lives + 1));
+        let (from, to) = (self.folder(self.processes), self.folder(self.processes + 1));
         copy(&from.join("data"), &to.join("data")).context("the folder of a dead node")?;
         if death == Death::Kill {
             copy(&from.join("journal"), &to.join("journal")).context("the journal of a dead node")?;
         } else {
             self.clock.reboot();
         }
-        self.around.trace.say(format_args!("n{} dies: {death:?}", self.id.0));
+        self.environment.trace.say(format_args!("n{} dies: {death:?}", self.id.0));
         running.stop.cancel();
         Ok(())
     }
 }
 
 /// Runs one process to its end.
-async fn live(
+async fn run_process(
     options: ReplicaOptions,
-    station: lifecycle::RuntimeOptions,
-    life: Life,
-    clock: Arc<LifeClock>,
-    chronicle: Chronicle,
+    runtime_options: lifecycle::RuntimeOptions,
+    process: ProcessId,
+    clock: Arc<ProcessClock>,
+    recorder: HistoryRecorder,
     shown: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
     stop: CancellationToken,
 ) -> Result<()> {
     let clock: Arc<dyn Clock> = clock;
-    let me = ClaimOwner { node: life.node, incarnation: Incarnation(life.number) };
+    let me = ClaimOwner { node: process.node, incarnation: Incarnation(process.number) };
     let introduction = NodeIntroduction {
-        name: station.name.clone(),
-        address: Network::address_of(life.node),
+        name: runtime_options.name.clone(),
+        address: Network::address_of(process.node),
         version: "simulation".into(),
         tzdb: "simulation".into(),
     };
-    let desk = Arc::new(PeerHandler::new(Arc::clone(&clock), introduction.clone()));
+    let peer_handler = Arc::new(PeerHandler::new(Arc::clone(&clock), introduction.clone()));
     let parts = AudienceStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
-    let replica = Replica::start(options, desk.clone()).await?;
-    let site = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
-    desk.open(&site);
-    tokio::spawn(see_claims(site.replica.effects(), chronicle));
-    let leading = NodeRuntime::lead(&site);
-    *shown.lock() = Some(Arc::clone(&site));
-    while site.replica.cluster().is_none() && !stop.is_cancelled() {
+    let replica = Replica::start(options, peer_handler.clone()).await?;
+    let context = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
+    peer_handler.open(&context);
+    tokio::spawn(see_claims(context.replica.effects(), recorder));
+    let leading = NodeRuntime::lead(&context);
+    *shown.lock() = Some(Arc::clone(&context));
+    while context.replica.cluster().is_none() && !stop.is_cancelled() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let worked = work(&site, leading, station, &stop).await;
-    site.replica.shutdown(Instant::now() + REMAINS).await;
+    let worked = work(&context, leading, runtime_options, &stop).await;
+    context.replica.shutdown(Instant::now() + STOP_WITHIN).await;
     worked
 }
 
 /// Records when claims are applied here while the replica runs. A claim whose hint was lost has no instant.
-async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
+async fn see_claims(mut hints: Hints, recorder: HistoryRecorder) {
     while let Some(hint) = hints.next().await {
         if let Hint::Effect { effect: Effect::ClaimGranted { fence, .. }, .. } = hint {
-            chronicle.granted(fence_of(&fence));
+            recorder.claim_applied(fence_of(&fence));
         }
     }
 }
 
 /// Works until it is asked to stop or has to.
 async fn work(
-    site: &Arc<NodeContext>,
+    context: &Arc<NodeContext>,
     leading: lifecycle::Candidacy,
     options: lifecycle::RuntimeOptions,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let mut faults = site.replica.fatal_error();
+    let mut faults = context.replica.fatal_error();
     let fault = async {
         match faults.wait_for(Option::is_some).await {
             Ok(fault) => fault.clone().map_or_else(|| anyhow!("no fault"), anyhow::Error::new),
@@ -236,14 +239,14 @@ async fn work(
     let started = tokio::select! {
         biased;
         fault = fault => return Err(fault),
-        started = NodeRuntime::start(Arc::clone(site), leading, options, stop) => started,
+        started = NodeRuntime::start(Arc::clone(context), leading, options, stop) => started,
     };
-    let station = match started {
-        Ok(station) => station,
+    let runtime = match started {
+        Ok(runtime) => runtime,
         Err(_) if stop.is_cancelled() => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let (mut failed, mut faults) = (station.failed(), site.replica.fatal_error());
+    let (mut failed, mut faults) = (runtime.failed(), context.replica.fatal_error());
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
@@ -251,7 +254,7 @@ async fn work(
         _ = faults.wait_for(Option::is_some) => Err(anyhow!("the replica failed")),
     };
     // Its actors end; the doors are shut, unless it stops by itself.
-    station.stop(REMAINS).await;
+    runtime.stop(STOP_WITHIN).await;
     end
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use reveille_check::history::{EpochStarted, Event, OpenRow, Outage};
+use reveille_check::history::{EpochStarted, Event, OpenClaim, Outage};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::{Ledger, RecipientState};
 use tokio::time::Duration;
 
-use crate::chronicle::{Chronicle, name};
+use crate::recorder::{HistoryRecorder, name};
 
 /// How often it looks.
 pub const EVERY: Duration = Duration::from_millis(500);
@@ -17,7 +17,7 @@ const QUORUM_WITHIN: Duration = Duration::from_secs(2);
 
 /// Records what the checker has to know of the cluster.
 pub struct Observer {
-    chronicle: Chronicle,
+    recorder: HistoryRecorder,
     epochs: BTreeSet<u64>,
     /// When a quorum last acknowledged a leader that could act: the start of an outage.
     acted_ns: u64,
@@ -27,55 +27,55 @@ pub struct Observer {
 
 impl Observer {
     /// No observations yet: an outage from the start.
-    pub fn new(chronicle: Chronicle) -> Observer {
-        Observer { chronicle, epochs: BTreeSet::new(), acted_ns: 0, is_out: true, is_drained: false }
+    pub fn new(recorder: HistoryRecorder) -> Observer {
+        Observer { recorder, epochs: BTreeSet::new(), acted_ns: 0, is_out: true, is_drained: false }
     }
 
     /// One observation. `is_quiet`: nothing more becomes due, and no client calls.
-    pub fn look(&mut self, sites: &[Arc<NodeContext>], is_quiet: bool) {
-        let now_ns = self.chronicle.now_ns();
-        let acting = sites.iter().find_map(|site| Some((site, acts(site)?)));
-        let Some((site, (epoch, heard))) = acting else {
+    pub fn look(&mut self, contexts: &[Arc<NodeContext>], is_quiet: bool) {
+        let now_ns = self.recorder.now_ns();
+        let acting = contexts.iter().find_map(|context| Some((context, acts(context)?)));
+        let Some((context, (epoch, heard))) = acting else {
             self.is_out = true;
             return;
         };
         if std::mem::take(&mut self.is_out) {
-            self.chronicle.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns: now_ns }));
+            self.recorder.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns: now_ns }));
         }
         self.acted_ns = now_ns.saturating_sub(heard.as_nanos() as u64);
         if self.epochs.insert(epoch) {
-            let node = name(site.me.node);
-            self.chronicle.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch, node }));
+            let node = name(context.me.node);
+            self.recorder.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch, node }));
         }
-        let (rows, is_done) = site.replica.read(|ledger| (open_rows(ledger, now_ns), is_done(ledger)));
-        rows.into_iter().for_each(|row| self.chronicle.note(Event::OpenRow(row)));
+        let (rows, is_done) = context.replica.read(|ledger| (open_claims(ledger, now_ns), is_done(ledger)));
+        rows.into_iter().for_each(|row| self.recorder.note(Event::OpenClaim(row)));
         if is_quiet && is_done && !self.is_drained {
             self.is_drained = true;
-            self.chronicle.note(Event::Drained { at_ns: now_ns });
+            self.recorder.note(Event::Drained { at_ns: now_ns });
         }
     }
 
     /// The end: what is out now stays so.
     pub fn end(&mut self) {
         if self.is_out {
-            let until_ns = self.chronicle.now_ns();
-            self.chronicle.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns }));
+            let until_ns = self.recorder.now_ns();
+            self.recorder.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns }));
         }
     }
 }
 
 /// The epoch in which this node leads, if it can do all that a leader does: a quorum hears it, its clocks agree, and
 /// its epoch is in force; and how long ago a quorum heard it last.
-fn acts(site: &NodeContext) -> Option<(u64, Duration)> {
-    let term = site.leadership().filter(|term| !term.ended() && term.clocks_agree())?;
-    let heard = site.replica.last_quorum_acked()?.elapsed();
-    let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+fn acts(context: &NodeContext) -> Option<(u64, Duration)> {
+    let term = context.leadership().filter(|term| !term.ended() && term.clocks_agree())?;
+    let heard = context.replica.last_quorum_acked()?.elapsed();
+    let current = context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
     (heard < QUORUM_WITHIN && current == Some(term.epoch())).then_some((term.epoch().0, heard))
 }
 
-fn open_rows(ledger: &Ledger, at_ns: u64) -> Vec<OpenRow> {
+fn open_claims(ledger: &Ledger, at_ns: u64) -> Vec<OpenClaim> {
     let claimed = ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty());
-    let seen = claimed.map(|(fence, row)| OpenRow {
+    let seen = claimed.map(|(fence, row)| OpenClaim {
         at_ns,
         fence: fence_of(fence),
         node: name(row.owner.node),

@@ -12,22 +12,22 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, RecipientState, RunState};
 use tokio::time::Duration;
 
-use crate::aftermath::recipients;
-use crate::chance::Chance;
-use crate::clients::{Clients, Created, Told, answer, try_once};
+use crate::clients::{AnsweredCall, Clients, Created, answer, try_once};
+use crate::final_records::recipients;
+use crate::random::RandomStream;
 
 /// A pause is lifted after this.
 const PAUSE_FOR: Duration = Duration::from_secs(20);
 /// How many recipients opt out at once, and within how many milliseconds after the trigger.
-const LEAVERS: u32 = 6;
+const OPT_OUTS: u32 = 6;
 const STOP_WITHIN_MS: u64 = 800;
 /// How often resuming a schedule is tried.
 const RESUMES_MAX: usize = 3;
 
 impl Clients {
     /// One random operation on an existing object.
-    pub fn operate(&self, chance: &mut Chance) {
-        let (kind, which, number) = (chance.within(0..100), chance.next(), self.next_request());
+    pub fn operate(&self, random: &mut RandomStream) {
+        let (kind, which, number) = (random.within(0..100), random.next(), self.next_request());
         let clients = self.clone();
         tokio::spawn(async move {
             match kind {
@@ -44,7 +44,7 @@ impl Clients {
                     }
                 }
                 50..62 => clients.opt_out(which).await,
-                62..74 => clients.stop_in_the_midst(which, &format!("trigger-{number}")).await,
+                62..74 => clients.interrupt_large_run(which, &format!("trigger-{number}")).await,
                 74..82 => clients.take_back(which).await,
                 82..90 => clients.decide(which).await,
                 90..95 => clients.requeue(which).await,
@@ -54,9 +54,9 @@ impl Clients {
     }
 
     /// Triggers a large run and interrupts it while its mail is sent.
-    pub fn rush(&self, which: u64) {
+    pub fn interrupt_new_run(&self, which: u64) {
         let (clients, number) = (self.clone(), self.next_request());
-        tokio::spawn(async move { clients.stop_in_the_midst(which, &format!("rush-{number}")).await });
+        tokio::spawn(async move { clients.interrupt_large_run(which, &format!("rush-{number}")).await });
     }
 
     fn next_request(&self) -> u64 {
@@ -92,7 +92,7 @@ impl Clients {
         let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
         let CommandOutcome::Run { run, .. } = told.await?.reply.outcome else { return None };
         if created.planned.launch.is_some() {
-            self.known.lock().wrong.push(format!("P7: a trigger opened {run} of the campaign {name}"));
+            self.known.lock().violations.push(format!("P7: a trigger opened {run} of the campaign {name}"));
         }
         Some(run)
     }
@@ -134,8 +134,9 @@ impl Clients {
         for _ in 0..RESUMES_MAX {
             tokio::time::sleep(PAUSE_FOR).await;
             let operation = Operation::Resume { target: target.clone() };
-            let resumed = self.call(("operator", None), operation, None, |site| {
-                let version = site.replica.read(|ledger| ledger.schedules().get(&id).map(|found| found.plan.version));
+            let resumed = self.call(("operator", None), operation, None, |context| {
+                let version =
+                    context.replica.read(|ledger| ledger.schedules().get(&id).map(|found| found.plan.version));
                 Some(Command::ScheduleResume(ScheduleResume { schedule: id, plan_version: version? }))
             });
             if resumed.await.is_some() {
@@ -162,7 +163,7 @@ impl Clients {
     }
 
     /// Triggers the largest schedule; then several recipients opt out, or the run is paused or cancelled.
-    async fn stop_in_the_midst(&self, which: u64, request: &str) {
+    async fn interrupt_large_run(&self, which: u64, request: &str) {
         let largest = self.known(|known| {
             let schedules = known.created.iter().filter(|created| created.planned.launch.is_none());
             schedules.max_by_key(|created| created.planned.recipients.len()).cloned()
@@ -174,8 +175,8 @@ impl Clients {
             0 | 1 => self.pause(run).await,
             2 => self.cancel(run).await,
             _ => {
-                let leavers = (0..LEAVERS).map(|number| self.opt_out(which.rotate_left(number * 8)));
-                futures::future::join_all(leavers).await;
+                let opt_outs = (0..OPT_OUTS).map(|number| self.opt_out(which.rotate_left(number * 8)));
+                futures::future::join_all(opt_outs).await;
             }
         }
     }
@@ -184,9 +185,9 @@ impl Clients {
         let opted_out = self.known(|known| known.opted_out.clone());
         let Some(place) = pick(&opted_out, which) else { return };
         let operation = Operation::TakeBack { tenant: place.0.clone(), recipient: place.1.clone() };
-        self.call(("operator", None), operation, None, |site| {
+        self.call(("operator", None), operation, None, |context| {
             // Where a node does not know of it yet, another one will be asked.
-            let last = site.replica.read(|ledger| ledger.opted_out().get(&place).map_or(0, |known| known.last));
+            let last = context.replica.read(|ledger| ledger.opted_out().get(&place).map_or(0, |known| known.last));
             let (tenant, key, reason) = (place.0.clone(), place.1.clone(), "by letter".to_owned());
             Some(Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason }))
         })
@@ -230,13 +231,14 @@ impl Clients {
     }
 
     async fn once(&self, operation: Operation, command: Command) {
-        let Some(site) = self.sites.lock().iter().flatten().next().cloned() else { return };
+        let Some(context) = self.contexts.lock().iter().flatten().next().cloned() else { return };
         let what = format!("{operation:?}");
-        let asked = self.chronicle.asked("operator", None, operation);
-        match try_once(&site, &command, None).await {
+        let asked = self.recorder.call_began("operator", None, operation);
+        match try_once(&context, &command, None).await {
             Ok((reply, barrier)) => {
                 self.trace.say(format_args!("client: {what}: {:?}", reply.outcome));
-                self.chronicle.answered(asked, answer(&Told { reply, command, barrier, may_be_older: false }));
+                self.recorder
+                    .call_answered(asked, answer(&AnsweredCall { reply, command, barrier, may_be_older: false }));
             }
             Err(error) => self.trace.say(format_args!("client: {what}: {error}")),
         }
@@ -248,8 +250,8 @@ impl Clients {
 
     /// Looks at the first node that can be asked.
     fn look<T>(&self, look: impl FnOnce(&Ledger) -> Option<T>) -> Option<T> {
-        let site = self.sites.lock().iter().flatten().next().cloned()?;
-        site.replica.read(look)
+        let context = self.contexts.lock().iter().flatten().next().cloned()?;
+        context.replica.read(look)
     }
 
     /// One of the open runs.

@@ -6,31 +6,47 @@ use reveille_ledger::calendar::{Weekdays, When};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 
-use crate::chance::{Chance, Concern};
 use crate::limits::Limited;
-use crate::schedule::{LAST_MS, LaunchKind, Lists, Planned, Scene, TENANTS};
+use crate::random::{Purpose, RandomStream};
+use crate::schedule::{AddressLists, CalendarScenario, LAST_MS, LaunchKind, PlannedSchedule, TENANTS};
 
 /// Changes of the clocks on both halves of the globe, by two hours, one and half of one, in the night and at midnight;
 /// ends of months, years and leap days; and two days like any other.
-pub const SCENES: [Scene; 18] = [
-    Scene { name: "clocks go forward", begins: "2026-03-08T06:50:00Z", zone: Tz::America__New_York },
-    Scene { name: "clocks go back", begins: "2026-11-01T05:50:00Z", zone: Tz::America__New_York },
-    Scene { name: "clocks go forward", begins: "2026-03-29T00:50:00Z", zone: Tz::Europe__Berlin },
-    Scene { name: "clocks go back", begins: "2026-10-25T00:50:00Z", zone: Tz::Europe__Berlin },
-    Scene { name: "clocks go back by half an hour", begins: "2026-04-04T14:50:00Z", zone: Tz::Australia__Lord_Howe },
-    Scene { name: "clocks go forward by half an hour", begins: "2026-10-03T15:20:00Z", zone: Tz::Australia__Lord_Howe },
-    Scene { name: "clocks go forward by two hours", begins: "2026-03-29T00:50:00Z", zone: Tz::Antarctica__Troll },
-    Scene { name: "clocks go back by two hours", begins: "2026-10-25T00:50:00Z", zone: Tz::Antarctica__Troll },
-    Scene { name: "clocks go forward at midnight", begins: "2026-04-23T21:50:00Z", zone: Tz::Africa__Cairo },
-    Scene { name: "clocks go back at midnight", begins: "2026-10-29T20:50:00Z", zone: Tz::Africa__Cairo },
-    Scene { name: "leap day begins", begins: "2028-02-28T23:50:00Z", zone: Tz::UTC },
-    Scene { name: "leap day ends", begins: "2028-02-29T18:05:00Z", zone: Tz::Asia__Kathmandu },
-    Scene { name: "month ends", begins: "2026-01-31T14:50:00Z", zone: Tz::Asia__Tokyo },
-    Scene { name: "february ends", begins: "2027-02-28T18:05:00Z", zone: Tz::Asia__Kathmandu },
-    Scene { name: "april ends", begins: "2026-05-01T03:50:00Z", zone: Tz::America__New_York },
-    Scene { name: "year ends", begins: "2026-12-31T23:50:00Z", zone: Tz::Europe__London },
-    Scene { name: "a day like any other", begins: "2026-06-17T08:50:00Z", zone: Tz::America__Sao_Paulo },
-    Scene { name: "a night like any other", begins: "2026-08-20T18:20:00Z", zone: Tz::Asia__Kolkata },
+pub const SCENARIOS: [CalendarScenario; 18] = [
+    CalendarScenario { name: "clocks go forward", begins: "2026-03-08T06:50:00Z", zone: Tz::America__New_York },
+    CalendarScenario { name: "clocks go back", begins: "2026-11-01T05:50:00Z", zone: Tz::America__New_York },
+    CalendarScenario { name: "clocks go forward", begins: "2026-03-29T00:50:00Z", zone: Tz::Europe__Berlin },
+    CalendarScenario { name: "clocks go back", begins: "2026-10-25T00:50:00Z", zone: Tz::Europe__Berlin },
+    CalendarScenario {
+        name: "clocks go back by half an hour",
+        begins: "2026-04-04T14:50:00Z",
+        zone: Tz::Australia__Lord_Howe,
+    },
+    CalendarScenario {
+        name: "clocks go forward by half an hour",
+        begins: "2026-10-03T15:20:00Z",
+        zone: Tz::Australia__Lord_Howe,
+    },
+    CalendarScenario {
+        name: "clocks go forward by two hours",
+        begins: "2026-03-29T00:50:00Z",
+        zone: Tz::Antarctica__Troll,
+    },
+    CalendarScenario {
+        name: "clocks go back by two hours",
+        begins: "2026-10-25T00:50:00Z",
+        zone: Tz::Antarctica__Troll,
+    },
+    CalendarScenario { name: "clocks go forward at midnight", begins: "2026-04-23T21:50:00Z", zone: Tz::Africa__Cairo },
+    CalendarScenario { name: "clocks go back at midnight", begins: "2026-10-29T20:50:00Z", zone: Tz::Africa__Cairo },
+    CalendarScenario { name: "leap day begins", begins: "2028-02-28T23:50:00Z", zone: Tz::UTC },
+    CalendarScenario { name: "leap day ends", begins: "2028-02-29T18:05:00Z", zone: Tz::Asia__Kathmandu },
+    CalendarScenario { name: "month ends", begins: "2026-01-31T14:50:00Z", zone: Tz::Asia__Tokyo },
+    CalendarScenario { name: "february ends", begins: "2027-02-28T18:05:00Z", zone: Tz::Asia__Kathmandu },
+    CalendarScenario { name: "april ends", begins: "2026-05-01T03:50:00Z", zone: Tz::America__New_York },
+    CalendarScenario { name: "year ends", begins: "2026-12-31T23:50:00Z", zone: Tz::Europe__London },
+    CalendarScenario { name: "a day like any other", begins: "2026-06-17T08:50:00Z", zone: Tz::America__Sao_Paulo },
+    CalendarScenario { name: "a night like any other", begins: "2026-08-20T18:20:00Z", zone: Tz::Asia__Kolkata },
 ];
 
 /// The number of the first campaign; schedules have smaller ones.
@@ -39,11 +55,11 @@ const FIRST_CAMPAIGN: u64 = 100;
 /// The workload.
 pub struct SeedPlan {
     /// What the run begins before.
-    pub scene: Scene,
+    pub scenario: CalendarScenario,
     /// The beginning.
     pub begins: Time,
     /// What is created, and when: milliseconds after the beginning.
-    pub schedules: Vec<Planned>,
+    pub schedules: Vec<PlannedSchedule>,
     /// Addresses that the relay does not know.
     pub unknown: Vec<String>,
     /// The policy of all schedules for recipients in doubt.
@@ -52,25 +68,25 @@ pub struct SeedPlan {
 
 impl SeedPlan {
     /// The plan of a stream of chance, for a run of so many minutes.
-    pub fn draw(chance: &mut Chance, seed: u64, minutes: i64) -> SeedPlan {
-        let scene = *chance.one_of(&SCENES);
-        let begins = Time(scene.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
-        let count = chance.within(4..12);
-        let in_doubt = match chance.within(0..100) {
+    pub fn draw(random: &mut RandomStream, seed: u64, minutes: i64) -> SeedPlan {
+        let scenario = *random.one_of(&SCENARIOS);
+        let begins = Time(scenario.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
+        let count = random.within(4..12);
+        let in_doubt = match random.within(0..100) {
             0..70 => InDoubt::Hold,
             70..85 => InDoubt::Resend,
             _ => InDoubt::AssumeSent,
         };
-        let mut schedules: Vec<Planned> =
-            (0..count).map(|number| planned(chance, number, scene, begins, minutes)).collect();
+        let mut schedules: Vec<PlannedSchedule> =
+            (0..count).map(|number| planned(random, number, scenario, begins, minutes)).collect();
         schedules.iter_mut().for_each(|planned| planned.in_doubt = in_doubt);
         let all_recipients = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
-        let unknown = all_recipients.filter(|_| chance.percent(4)).collect();
-        schedules.extend(Limited::of(seed).planned(scene, begins, minutes, in_doubt));
+        let unknown = all_recipients.filter(|_| random.percent(4)).collect();
+        schedules.extend(Limited::of(seed).planned(scenario, begins, minutes, in_doubt));
         // Their own stream, so that campaigns change no other draw.
-        let mut own = Chance::of(seed, Concern::Campaigns);
+        let mut own = RandomStream::of(seed, Purpose::Campaigns);
         for number in FIRST_CAMPAIGN..FIRST_CAMPAIGN + own.within(0..3) {
-            let mut campaign = planned(&mut own, number, scene, begins, minutes);
+            let mut campaign = planned(&mut own, number, scenario, begins, minutes);
             let instant_ms = begins.0 + own.within(120_000..minutes.max(5) as u64 * 60_000 - 180_000) as i64;
             (campaign.when, campaign.rule) = (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms });
             (campaign.is_sealed, campaign.in_doubt) = (true, in_doubt);
@@ -79,31 +95,37 @@ impl SeedPlan {
         for planned in schedules.iter_mut().filter(|planned| matches!(planned.when, When::At { .. })) {
             planned.launch = planned.is_sealed.then(|| LaunchKind::draw(&mut own));
         }
-        SeedPlan { scene, begins, schedules, unknown, in_doubt }
+        SeedPlan { scenario, begins, schedules, unknown, in_doubt }
     }
 
     /// The addresses of each schedule, by its name.
-    pub fn lists(&self) -> Lists {
+    pub fn lists(&self) -> AddressLists {
         self.schedules.iter().map(|planned| (planned.name.clone(), planned.recipients.clone())).collect()
     }
 }
 
-fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes: i64) -> Planned {
+fn planned(
+    random: &mut RandomStream,
+    number: u64,
+    scenario: CalendarScenario,
+    begins: Time,
+    minutes: i64,
+) -> PlannedSchedule {
     let elsewhere = [Tz::UTC, Tz::Europe__London, Tz::America__Los_Angeles, Tz::Asia__Kathmandu, Tz::Pacific__Auckland];
-    let zone = if chance.percent(70) { scene.zone } else { *chance.one_of(&elsewhere) };
-    let minute = i64::try_from(chance.within(2..minutes.max(5) as u64 - 2)).unwrap_or(2);
+    let zone = if random.percent(70) { scenario.zone } else { *random.one_of(&elsewhere) };
+    let minute = i64::try_from(random.within(2..minutes.max(5) as u64 - 2)).unwrap_or(2);
     let civil = begins.plus_ms(minute * 60_000).timestamp().to_zoned(local_zone(zone)).datetime();
     let (hour, of_hour) = (civil.hour().unsigned_abs(), civil.minute().unsigned_abs());
     let changes = (
-        *chance.one_of(&[Gap::After, Gap::Shift, Gap::Skip]),
-        *chance.one_of(&[Twice::First, Twice::Second, Twice::Both]),
+        *random.one_of(&[Gap::After, Gap::Shift, Gap::Skip]),
+        *random.one_of(&[Twice::First, Twice::Second, Twice::Both]),
     );
     let local = Civil { minute: of_hour.into(), hour: Some(hour.into()), ..Civil::default() };
     let civil_rule = |times| Rule::Civil { zone: zone.name().to_owned(), times, gap: changes.0, twice: changes.1 };
-    let (when, rule) = match chance.within(0..100) {
+    let (when, rule) = match random.within(0..100) {
         0..30 => (When::Daily { hour, minute: of_hour, weekdays: Weekdays::EVERY_DAY }, civil_rule(local)),
         30..45 => {
-            let every = *chance.one_of(&[1, 2, 3, 5, 10]);
+            let every = *random.one_of(&[1, 2, 3, 5, 10]);
             let rule = civil_rule(Civil { every_minutes: every, ..Civil::default() });
             (When::Cron { expression: format!("*/{every} * * * *") }, rule)
         }
@@ -113,26 +135,26 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
             (When::Cron { expression: format!("{of_hour} {hour} {day} {month} *") }, rule)
         }
         60..80 => {
-            let period_ms = *chance.one_of(&[45_000, 60_000, 90_000, 150_000, 240_000]);
-            let anchor_ms = begins.0 + i64::try_from(chance.within(0..120_000)).unwrap_or(0);
+            let period_ms = *random.one_of(&[45_000, 60_000, 90_000, 150_000, 240_000]);
+            let anchor_ms = begins.0 + i64::try_from(random.within(0..120_000)).unwrap_or(0);
             (
                 When::Every { period_ms: period_ms as u64, anchor_ms },
                 Rule::Every { milliseconds: period_ms, anchor_unix_ms: anchor_ms },
             )
         }
         _ => {
-            let instant_ms = begins.0 + minute * 60_000 + i64::try_from(chance.within(0..60_000)).unwrap_or(0);
+            let instant_ms = begins.0 + minute * 60_000 + i64::try_from(random.within(0..60_000)).unwrap_or(0);
             (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
     // One schedule needs many recipients: faults aimed at mail need mail.
-    let people = *chance.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
-    Planned {
-        tenant: if chance.percent(30) { TENANTS[1] } else { TENANTS[0] },
+    let people = *random.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
+    PlannedSchedule {
+        tenant: if random.percent(30) { TENANTS[1] } else { TENANTS[0] },
         name: format!("s{number}"),
-        is_sealed: chance.percent(25),
+        is_sealed: random.percent(25),
         launch: None,
-        at_ms: i64::try_from(chance.within(0..60_000)).unwrap_or(0),
+        at_ms: i64::try_from(random.within(0..60_000)).unwrap_or(0),
         when,
         rule,
         zone,
@@ -140,8 +162,8 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
         end: begins.plus_ms(minutes * 60_000 - LAST_MS),
         recipients: (0..people).map(|person| format!("p{person}@s{number}.example")).collect(),
         in_doubt: InDoubt::Hold,
-        catch_up: *chance.one_of(&[CatchUp::One, CatchUp::All, CatchUp::All, CatchUp::None]),
-        overlap: *chance.one_of(&[Overlap::BufferOne, Overlap::Allow, Overlap::Allow, Overlap::Skip]),
+        catch_up: *random.one_of(&[CatchUp::One, CatchUp::All, CatchUp::All, CatchUp::None]),
+        overlap: *random.one_of(&[Overlap::BufferOne, Overlap::Allow, Overlap::Allow, Overlap::Skip]),
         pool: "default",
         min_gap_ms: 0,
         max_attempts: 1 + number as u8 % 3,

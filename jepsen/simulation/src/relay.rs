@@ -18,25 +18,25 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, sleep};
 
-use crate::chance::Chance;
-use crate::faults::{End, Mood};
-use crate::network::{Life, Network};
+use crate::faults::{RelayBehavior, SenderDeath};
+use crate::network::{Network, ProcessId};
+use crate::random::RandomStream;
 use crate::trace::Trace;
 
-use session::Session;
+use session::RelaySession;
 
 /// Bytes under way in one direction of a connection.
 const STREAM_BYTES: usize = 64 * 1024;
 /// Capacity of the queue of senders to kill; it is read at once.
-const STRIKES_MAX: usize = 64;
+const KILLS_MAX: usize = 64;
 
 /// A sender that is to be killed between its dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Struck {
+pub struct SenderKill {
     /// Its process.
-    pub life: Life,
+    pub process: ProcessId,
     /// How; none: random.
-    pub end: Option<End>,
+    pub end: Option<SenderDeath>,
 }
 
 /// One final dot that arrived.
@@ -47,7 +47,7 @@ pub struct Arrival {
     /// When the dot was.
     pub at: Duration,
     /// The sender's process.
-    pub life: Life,
+    pub process: ProcessId,
     /// The connection, counted from 1.
     pub connection: u64,
     /// Envelope recipient.
@@ -77,51 +77,51 @@ impl Arrival {
     }
 }
 
-struct State {
-    mood: Mood,
-    chance: Chance,
+struct RelayState {
+    behavior: RelayBehavior,
+    random: RandomStream,
     arrivals: Vec<Arrival>,
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
     /// Armed kills: accepted emails until the kill, and how the sender ends.
-    armed: Vec<(u64, End)>,
+    armed: Vec<(u64, SenderDeath)>,
     /// Unanswered dots by process.
-    waiting: BTreeMap<Life, u64>,
+    waiting: BTreeMap<ProcessId, u64>,
 }
 
 /// The relay. Clones are the same.
 #[derive(Clone)]
 pub struct SimulatedRelay {
-    state: Arc<Mutex<State>>,
-    strikes: mpsc::Sender<Struck>,
+    state: Arc<Mutex<RelayState>>,
+    kills: mpsc::Sender<SenderKill>,
     network: Network,
     trace: Trace,
 }
 
 impl SimulatedRelay {
     /// A relay without faults. The receiver gets the senders to kill.
-    pub fn new(chance: Chance, network: Network, trace: Trace) -> (SimulatedRelay, mpsc::Receiver<Struck>) {
-        let (strikes, struck) = mpsc::channel(STRIKES_MAX);
-        let state = State {
-            mood: Mood::default(),
-            chance,
+    pub fn new(random: RandomStream, network: Network, trace: Trace) -> (SimulatedRelay, mpsc::Receiver<SenderKill>) {
+        let (kills, struck) = mpsc::channel(KILLS_MAX);
+        let state = RelayState {
+            behavior: RelayBehavior::default(),
+            random,
             arrivals: Vec::new(),
             unknown: BTreeSet::new(),
             connections: 0,
             armed: Vec::new(),
             waiting: BTreeMap::new(),
         };
-        (SimulatedRelay { state: Arc::new(Mutex::new(state)), strikes, network, trace }, struck)
+        (SimulatedRelay { state: Arc::new(Mutex::new(state)), kills, network, trace }, struck)
     }
 
     /// Sets how it behaves.
-    pub fn set_mood(&self, mood: Mood) {
-        self.state.lock().mood = mood;
+    pub fn set_behavior(&self, behavior: RelayBehavior) {
+        self.state.lock().behavior = behavior;
     }
 
     /// The sender of the n-th accepted mail from now (1: the next) is killed before its answer.
-    pub fn arm(&self, emails: u64, end: End) {
+    pub fn arm(&self, emails: u64, end: SenderDeath) {
         self.state.lock().armed.push((emails, end));
     }
 
@@ -131,7 +131,7 @@ impl SimulatedRelay {
     }
 
     /// Addresses that are refused with 550 5.1.1.
-    pub fn does_not_know(&self, addresses: impl IntoIterator<Item = String>) {
+    pub fn refuse_recipients(&self, addresses: impl IntoIterator<Item = String>) {
         self.state.lock().unknown.extend(addresses);
     }
 
@@ -141,76 +141,77 @@ impl SimulatedRelay {
     }
 
     /// Unanswered dots of this process: its hand-offs past the gate.
-    pub fn past_gate(&self, life: Life) -> u64 {
-        self.state.lock().waiting.get(&life).copied().unwrap_or(0)
+    pub fn past_gate(&self, process: ProcessId) -> u64 {
+        self.state.lock().waiting.get(&process).copied().unwrap_or(0)
     }
 
     /// The dialer of one process.
-    pub fn way(&self, life: Life) -> Arc<dyn Dial> {
-        Arc::new(Way { relay: self.clone(), life })
+    pub fn dialer(&self, process: ProcessId) -> Arc<dyn Dial> {
+        Arc::new(RelayDialer { relay: self.clone(), process })
     }
 
-    fn draw<T>(&self, draw: impl FnOnce(Mood, &mut Chance) -> T) -> T {
+    fn draw<T>(&self, draw: impl FnOnce(RelayBehavior, &mut RandomStream) -> T) -> T {
         let mut state = self.state.lock();
-        let mood = state.mood;
-        draw(mood, &mut state.chance)
+        let behavior = state.behavior;
+        draw(behavior, &mut state.random)
     }
 
     /// A mail was accepted: kills its sender if an armed kill or the mood says so.
-    fn strike(&self, life: Life, by_mood: bool) {
-        if !self.network.is_alive(life) {
+    fn kill_sender(&self, process: ProcessId, by_behavior: bool) {
+        if !self.network.is_alive(process) {
             return;
         }
         let mut state = self.state.lock();
         state.armed.iter_mut().for_each(|(emails, _)| *emails -= 1);
         let due = state.armed.extract_if(.., |(emails, _)| *emails == 0).map(|(_, end)| Some(end));
-        for end in due.chain(by_mood.then_some(None)) {
+        for end in due.chain(by_behavior.then_some(None)) {
             // If the queue is full, one kill more makes no difference.
-            let _ = self.strikes.try_send(Struck { life, end });
+            let _ = self.kills.try_send(SenderKill { process, end });
         }
     }
 
-    async fn take_its_time(&self) {
-        let micros = self.draw(|mood, chance| chance.within(500..4_000) + chance.within(0..mood.slow_ms * 1_000 + 1));
+    async fn delay(&self) {
+        let micros =
+            self.draw(|behavior, random| random.within(500..4_000) + random.within(0..behavior.slow_ms * 1_000 + 1));
         sleep(Duration::from_micros(micros)).await;
     }
 }
 
-struct Way {
+struct RelayDialer {
     relay: SimulatedRelay,
-    life: Life,
+    process: ProcessId,
 }
 
 #[async_trait]
-impl Dial for Way {
+impl Dial for RelayDialer {
     async fn dial(&self, _host: &str, _port: u16) -> io::Result<Connected> {
-        self.relay.take_its_time().await;
+        self.relay.delay().await;
         let connection = {
             let mut state = self.relay.state.lock();
-            if state.mood.down {
+            if state.behavior.down {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
             state.connections += 1;
             state.connections
         };
         let (here, there) = tokio::io::duplex(STREAM_BYTES);
-        tokio::spawn(Session::new(self.relay.clone(), self.life, connection, there).serve());
-        Ok(Socket { stream: here, life: self.life, network: self.relay.network.clone() }.into())
+        tokio::spawn(RelaySession::new(self.relay.clone(), self.process, connection, there).serve());
+        Ok(Socket { stream: here, process: self.process, network: self.relay.network.clone() }.into())
     }
 }
 
 /// The sender's end. It breaks when its process is gone; what was written before is under way.
 struct Socket {
     stream: DuplexStream,
-    life: Life,
+    process: ProcessId,
     network: Network,
 }
 
 impl Socket {
     /// Ready while the process runs.
     fn poll_runs(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
-        match self.network.is_alive(self.life) {
-            true => self.network.poll_goes_on(self.life.node, context).map(Ok),
+        match self.network.is_alive(self.process) {
+            true => self.network.poll_running(self.process.node, context).map(Ok),
             false => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use reveille_stand_in as stand_in;
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Chance, Concern};
 use crate::options::Options;
 use crate::plan::SeedPlan;
+use crate::random::{Purpose, RandomStream};
 use crate::trace::Trace;
 use crate::verdict::Verdict;
 use crate::world::World;
@@ -43,8 +43,8 @@ pub struct SeedReport {
 /// `file` gets all lines of the trace.
 pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<SeedReport> {
     let seed = options.seed;
-    let begins = SeedPlan::draw(&mut Chance::of(seed, Concern::Workload), seed, options.minutes as i64).begins;
-    stand_in::begin(Chance::of(seed, Concern::System).next(), Duration::from_millis(begins.0.unsigned_abs()));
+    let begins = SeedPlan::draw(&mut RandomStream::of(seed, Purpose::Workload), seed, options.minutes as i64).begins;
+    stand_in::begin(RandomStream::of(seed, Purpose::System).next(), Duration::from_millis(begins.0.unsigned_abs()));
     let start = std::time::Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -14,11 +14,11 @@ use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
-use crate::chance::Chance;
+use crate::random::RandomStream;
 
 /// A change of clocks or calendar; a run begins ten minutes before it.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene {
+pub struct CalendarScenario {
     /// In words.
     pub name: &'static str,
     /// When the run begins.
@@ -28,7 +28,7 @@ pub struct Scene {
 }
 
 /// Addresses of audiences, by their names: what the ledger does not know of sealed ones.
-pub type Lists = BTreeMap<String, Vec<String>>;
+pub type AddressLists = BTreeMap<String, Vec<String>>;
 
 /// Nothing becomes due so shortly before the end: what is left has time to be done.
 pub const LAST_MS: i64 = 90_000;
@@ -51,15 +51,15 @@ pub enum LaunchKind {
 
 impl LaunchKind {
     /// One of them.
-    pub fn draw(chance: &mut Chance) -> LaunchKind {
+    pub fn draw(random: &mut RandomStream) -> LaunchKind {
         use LaunchKind::{BeforeSeal, Cancelled, Checked, Unchecked};
-        *chance.one_of(&[Checked, Checked, Unchecked, Unchecked, BeforeSeal, BeforeSeal, Cancelled])
+        *random.one_of(&[Checked, Checked, Unchecked, Unchecked, BeforeSeal, BeforeSeal, Cancelled])
     }
 }
 
 /// A schedule of the workload.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedSchedule {
     /// Its tenant.
     pub tenant: &'static str,
     /// Its name, unique over all tenants.
@@ -101,7 +101,7 @@ pub fn value(when: &When, zone: &str, recipients: u32) -> String {
     format!("{when:?} in {zone} for {recipients}")
 }
 
-impl Planned {
+impl PlannedSchedule {
     /// What it holds once it is created.
     pub fn value(&self) -> String {
         value(&self.when, self.zone.name(), self.recipients.len() as u32)

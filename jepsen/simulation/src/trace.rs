@@ -17,11 +17,11 @@ const LINES_MAX: usize = 4_000;
 /// Shared by all that a run consists of.
 #[derive(Clone)]
 pub struct Trace {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<TraceState>>,
     start: Instant,
 }
 
-struct Inner {
+struct TraceState {
     hasher: blake3::Hasher,
     lines: VecDeque<String>,
     /// Where all lines go as well.
@@ -31,7 +31,7 @@ struct Inner {
 impl Trace {
     /// Begins now.
     pub fn new(file: Option<Box<dyn Write + Send>>) -> Trace {
-        let inner = Inner { hasher: blake3::Hasher::new(), lines: VecDeque::new(), file };
+        let inner = TraceState { hasher: blake3::Hasher::new(), lines: VecDeque::new(), file };
         Trace { inner: Arc::new(Mutex::new(inner)), start: Instant::now() }
     }
 
@@ -86,7 +86,7 @@ fn line(at: Duration, text: &str) -> String {
     format!("{:>11.6} {text}", at.as_secs_f64())
 }
 
-impl Inner {
+impl TraceState {
     fn keep(&mut self, line: String) {
         if let Some(file) = &mut self.file {
             // A reader that has gone is no reason to end the run.

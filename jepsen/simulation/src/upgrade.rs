@@ -23,7 +23,7 @@ impl World {
         self.trace().say(format_args!("n{} gets a release of level {level}", place + 1));
         self.count("release installed");
         self.nodes[place].level = level;
-        match self.nodes[place].life() {
+        match self.nodes[place].process() {
             Some(_) => self.kill(place, Death::Kill, ABSENCE),
             None => Ok(()),
         }
@@ -35,11 +35,11 @@ impl World {
             return self.count("level raised");
         }
         self.after(AGAIN, AgendaStep::Finish);
-        let Some(site) = self.nodes.iter().find_map(SimulatedNode::site) else { return };
+        let Some(context) = self.nodes.iter().find_map(SimulatedNode::context) else { return };
         let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters: self.voters() });
         tokio::spawn(async move {
             // A refusal, a loss and a success look the same from here: the next look at the ledgers tells.
-            let _ = site.replica.propose(&raise, std::time::Instant::now() + AGAIN).await;
+            let _ = context.replica.propose(&raise, std::time::Instant::now() + AGAIN).await;
         });
     }
 
@@ -62,6 +62,6 @@ impl World {
     }
 
     fn read_ledgers<T>(&self, read: impl Fn(&Ledger) -> T) -> Vec<T> {
-        self.nodes.iter().filter_map(SimulatedNode::site).map(|site| site.replica.read(&read)).collect()
+        self.nodes.iter().filter_map(SimulatedNode::context).map(|context| context.replica.read(&read)).collect()
     }
 }

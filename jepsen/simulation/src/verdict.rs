@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reveille_check::history::{Event, LifeEnd, StateHash};
-use reveille_check::{Book, Judgement};
+use reveille_check::history::{Event, LifetimeEnd, StateHash};
+use reveille_check::{HistoryIndex, Judgement};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::check::{CheckedState, check_again};
 use reveille_ledger::ids::NodeId;
 
-use crate::chronicle::{Chronicle, name};
+use crate::recorder::{HistoryRecorder, name};
 use crate::trace::Trace;
 
 /// The result of a run.
@@ -25,22 +25,22 @@ pub struct Verdict {
 }
 
 /// Checks of the ledgers inside the nodes during a run.
-pub struct Watch {
+pub struct LedgerWatch {
     trace: Trace,
-    chronicle: Chronicle,
+    recorder: HistoryRecorder,
     violations: Vec<String>,
     ended: BTreeSet<NodeId>,
     seen: CheckedState,
 }
 
-impl Watch {
+impl LedgerWatch {
     /// No observations yet.
-    pub fn new(trace: Trace, chronicle: Chronicle) -> Watch {
-        Watch { trace, chronicle, violations: Vec::new(), ended: BTreeSet::new(), seen: CheckedState::default() }
+    pub fn new(trace: Trace, recorder: HistoryRecorder) -> LedgerWatch {
+        LedgerWatch { trace, recorder, violations: Vec::new(), ended: BTreeSet::new(), seen: CheckedState::default() }
     }
 
     /// Records a violation.
-    pub fn wrong(&mut self, what: String) {
+    pub fn record_violation(&mut self, what: String) {
         self.trace.say(format_args!("WRONG: {what}"));
         self.violations.push(what);
     }
@@ -48,32 +48,35 @@ impl Watch {
     /// A node ended without being killed.
     pub fn ended_by_itself(&mut self, node: NodeId) {
         if self.ended.insert(node) {
-            self.wrong(format!("node {} stopped by itself", node.0));
+            self.record_violation(format!("node {} stopped by itself", node.0));
         }
     }
 
     /// The ledger's own invariants; and the hashes of all states, which the checker compares.
-    pub fn look(&mut self, sites: &[Arc<NodeContext>]) {
-        for site in sites {
+    pub fn look(&mut self, contexts: &[Arc<NodeContext>]) {
+        for context in contexts {
             let seen = &mut self.seen;
-            let (applied_index, hash, violations) = site.replica.read(|ledger| {
+            let (applied_index, hash, violations) = context.replica.read(|ledger| {
                 let hash = ledger.state_hash();
                 (ledger.head().applied, hash, check_again(ledger, seen))
             });
-            self.trace.note(b'h', &[site.me.node.0, applied_index, u64::from(crc32c::crc32c(&hash.0))]);
+            self.trace.note(b'h', &[context.me.node.0, applied_index, u64::from(crc32c::crc32c(&hash.0))]);
             for violation in violations {
-                self.wrong(format!("the ledger of node {} at {applied_index}: {violation:?}", site.me.node.0));
+                self.record_violation(format!(
+                    "the ledger of node {} at {applied_index}: {violation:?}",
+                    context.me.node.0
+                ));
             }
-            let (at_ns, node, hash) = (self.chronicle.now_ns(), name(site.me.node), format!("{:?}", hash.0));
-            self.chronicle.note(Event::StateHash(StateHash { at_ns, node, applied_index, hash }));
+            let (at_ns, node, hash) = (self.recorder.now_ns(), name(context.me.node), format!("{:?}", hash.0));
+            self.recorder.note(Event::StateHash(StateHash { at_ns, node, applied_index, hash }));
         }
     }
 
     /// All violations, with those of the checker.
-    pub fn judge(mut self, book: &Book) -> Verdict {
-        let judgement = book.judge();
-        for what in objections(&judgement) {
-            self.wrong(what);
+    pub fn judge(mut self, history: &HistoryIndex) -> Verdict {
+        let judgement = history.judge();
+        for what in failed_invariants(&judgement) {
+            self.record_violation(what);
         }
         let mut figures = BTreeMap::from([
             ("recipients", judgement.recipients),
@@ -81,7 +84,10 @@ impl Watch {
             ("duplicates", judgement.duplicates),
             ("in_doubt", judgement.in_doubt),
             ("in_doubt_arrived", judgement.in_doubt_arrived),
-            ("deaths", book.lives.iter().filter(|life| life.end == Some(LifeEnd::Killed)).count() as u64),
+            (
+                "deaths",
+                history.lifetimes.iter().filter(|lifetime| lifetime.end == Some(LifetimeEnd::Killed)).count() as u64,
+            ),
         ]);
         // Nothing where not everything that could say so was seen; then an invariant is unknown, too.
         figures.extend(judgement.lost.map(|lost| ("lost", lost)));
@@ -90,7 +96,7 @@ impl Watch {
 }
 
 /// The invariants that do not hold, in words.
-fn objections(judgement: &Judgement) -> Vec<String> {
+fn failed_invariants(judgement: &Judgement) -> Vec<String> {
     let mut told = Vec::new();
     if judgement.accepted == 0 {
         told.push("no mail at all was accepted: nothing was shown".to_owned());

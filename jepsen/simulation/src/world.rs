@@ -15,28 +15,28 @@ use reveille_raft::{ClusterId, Member, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
-use crate::agenda::{AgendaStep, Thing, upgrade_plan};
-use crate::chance::{Chance, Concern};
-use crate::chronicle::{Broken, Chronicle};
-use crate::clients::{Clients, Sites};
+use crate::agenda::{AgendaStep, FaultScope, upgrade_plan};
+use crate::clients::{Clients, NodeContexts};
 use crate::clock::NodeClock;
 use crate::faults::{self, NodeIndex};
 use crate::limits::Limited;
 use crate::network::Network;
-use crate::node::{Death, SimulatedNode, Surroundings};
+use crate::node::{Death, SimulatedEnvironment, SimulatedNode};
 use crate::observer::{self, Observer};
 use crate::options::{FAULTS_AFTER, Options};
 use crate::plan::SeedPlan;
-use crate::relay::{SimulatedRelay, Struck};
+use crate::random::{Purpose, RandomStream};
+use crate::recorder::{FaultId, HistoryRecorder};
+use crate::relay::{SenderKill, SimulatedRelay};
 use crate::schedule::LAST_MS;
 use crate::trace::Trace;
-use crate::verdict::{Verdict, Watch};
-use crate::{aftermath, history, node};
+use crate::verdict::{LedgerWatch, Verdict};
+use crate::{final_records, history, node};
 
 /// How often invariants are checked, and hashes of states taken.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often something arrives that a former leadership left behind, in a build that can bring it.
-const LATE_EVERY: Duration = Duration::from_secs(15);
+const STALE_ENTRY_EVERY: Duration = Duration::from_secs(15);
 /// How long a node may take to answer the last read; one that is cut off for good does not.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
@@ -46,88 +46,91 @@ pub struct World {
     pub(crate) plan: SeedPlan,
     pub(crate) limited: Limited,
     pub(crate) nodes: Vec<SimulatedNode>,
-    pub(crate) around: Surroundings,
+    pub(crate) environment: SimulatedEnvironment,
     pub(crate) clients: Clients,
     pub(crate) agenda: BTreeMap<(Instant, u64), AgendaStep>,
     steps: u64,
-    pub(crate) chances: Chances,
-    watch: Watch,
+    pub(crate) randoms: RandomStreams,
+    ledger_watch: LedgerWatch,
     observer: Observer,
     begun: Instant,
     /// Nodes that never come back.
     pub(crate) lost: Vec<NodeIndex>,
-    sites: Sites,
+    contexts: NodeContexts,
     /// A boot clock ran fast already in this run.
     pub(crate) fast_boot_clock: bool,
     /// Faults in force, by what ends them together.
-    pub(crate) broken: BTreeMap<Thing, Vec<Broken>>,
+    pub(crate) broken: BTreeMap<FaultScope, Vec<FaultId>>,
     /// Faults by kind.
     tally: BTreeMap<&'static str, u64>,
 }
 
-pub(crate) struct Chances {
-    pub faults: Chance,
-    pub disk: Chance,
-    pub workload: Chance,
+pub(crate) struct RandomStreams {
+    pub faults: RandomStream,
+    pub disk: RandomStream,
+    pub workload: RandomStream,
 }
 
 impl World {
     /// Runs a seed to its end.
     pub async fn run(options: Options, trace: Trace) -> Result<Verdict> {
-        let (mut world, strikes) = World::new(options, trace);
-        world.found().await?;
-        world.live(strikes).await?;
+        let (mut world, kills) = World::new(options, trace);
+        world.initialize_cluster().await?;
+        world.run_agenda(kills).await?;
         world.judge().await
     }
 
-    fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<Struck>) {
-        let of = |concern| Chance::of(options.seed, concern);
-        let mut workload = of(Concern::Workload);
+    fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<SenderKill>) {
+        let of = |concern| RandomStream::of(options.seed, concern);
+        let mut workload = of(Purpose::Workload);
         let limited = Limited::of(options.seed);
         let plan = SeedPlan::draw(&mut workload, options.seed, options.minutes as i64);
-        trace.say(format_args!("seed {}: {} in {}, {}", options.seed, plan.scene.name, plan.scene.zone, plan.begins));
-        let oath = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
-        let network = Network::new(of(Concern::Network), trace.clone(), oath);
-        let (relay, strikes) = SimulatedRelay::new(of(Concern::Relay), network.clone(), trace.clone());
-        relay.does_not_know(plan.unknown.iter().cloned());
-        let mut sizes = of(Concern::Disk);
-        let chronicle = Chronicle::new(trace.clone());
-        let around = Surroundings {
+        trace.say(format_args!(
+            "seed {}: {} in {}, {}",
+            options.seed, plan.scenario.name, plan.scenario.zone, plan.begins
+        ));
+        let promise_lasts = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
+        let network = Network::new(of(Purpose::Network), trace.clone(), promise_lasts);
+        let (relay, kills) = SimulatedRelay::new(of(Purpose::Relay), network.clone(), trace.clone());
+        relay.refuse_recipients(plan.unknown.iter().cloned());
+        let mut sizes = of(Purpose::Disk);
+        let recorder = HistoryRecorder::new(trace.clone());
+        let environment = SimulatedEnvironment {
             network,
             relay,
             trace: trace.clone(),
-            chronicle: chronicle.clone(),
+            recorder: recorder.clone(),
             root: options.folder.clone(),
             heartbeat_ms: options.heartbeat_ms,
             snapshot_every: *sizes.one_of(&[100, 400, 2_000]),
         };
-        let mut clocks = of(Concern::Clock);
+        let mut clocks = of(Purpose::Clock);
         let nodes = (1..=3).map(|number| {
             let error_ms = clocks.within(0..400) as i64 - 200;
             let up = Duration::from_secs(clocks.within(100..1_000_000));
-            SimulatedNode::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), around.clone())
+            SimulatedNode::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), environment.clone())
         });
-        let sites: Sites = Arc::new(Mutex::new(vec![None, None, None]));
+        let contexts: NodeContexts = Arc::new(Mutex::new(vec![None, None, None]));
         let world = World {
-            clients: Clients::new(Arc::clone(&sites), &plan, trace.clone(), chronicle.clone()),
+            clients: Clients::new(Arc::clone(&contexts), &plan, trace.clone(), recorder.clone()),
             nodes: nodes.collect(),
             agenda: BTreeMap::new(),
             steps: 0,
-            chances: Chances { faults: of(Concern::Faults), disk: sizes, workload },
-            watch: Watch::new(trace, chronicle.clone()),
-            observer: Observer::new(chronicle),
+            randoms: RandomStreams { faults: of(Purpose::Faults), disk: sizes, workload },
+            ledger_watch: LedgerWatch::new(trace, recorder.clone()),
+            observer: Observer::new(recorder),
             begun: Instant::now(),
             lost: Vec::new(),
             fast_boot_clock: false,
             broken: BTreeMap::new(),
-            sites,
+            contexts,
             tally: BTreeMap::new(),
-            around,
+            environment,
             plan,
             limited,
             options,
         };
-        (world, strikes)
+        (world, kills)
     }
 
     pub(crate) fn after(&mut self, delay: Duration, step: AgendaStep) {
@@ -140,16 +143,16 @@ impl World {
     }
 
     pub(crate) fn trace(&self) -> &Trace {
-        &self.around.trace
+        &self.environment.trace
     }
 
     /// Initializes the cluster of three nodes and its relays.
-    async fn found(&mut self) -> Result<()> {
+    async fn initialize_cluster(&mut self) -> Result<()> {
         self.nodes.iter_mut().for_each(SimulatedNode::start);
         let first = timeout(Duration::from_secs(30), async {
             loop {
-                if let Some(site) = self.nodes[0].site() {
-                    return site;
+                if let Some(context) = self.nodes[0].context() {
+                    return context;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -169,11 +172,11 @@ impl World {
 
     /// Gives the clients the nodes that run.
     fn refresh(&self) {
-        *self.sites.lock() = self.nodes.iter().map(SimulatedNode::site).collect();
+        *self.contexts.lock() = self.nodes.iter().map(SimulatedNode::context).collect();
     }
 
-    async fn live(&mut self, mut strikes: mpsc::Receiver<Struck>) -> Result<()> {
-        let whole = self.whole();
+    async fn run_agenda(&mut self, mut kills: mpsc::Receiver<SenderKill>) -> Result<()> {
+        let length = self.length();
         for number in 0..self.plan.schedules.len() {
             self.after(
                 Duration::from_millis(self.plan.schedules[number].at_ms.unsigned_abs()),
@@ -183,14 +186,14 @@ impl World {
         self.after(LOOK_EVERY, AgendaStep::Look);
         self.after(observer::EVERY, AgendaStep::Observe);
         if injected_bugs::COMPILED {
-            self.after(LATE_EVERY, AgendaStep::Late);
+            self.after(STALE_ENTRY_EVERY, AgendaStep::StaleEntry);
         }
         self.after(Duration::from_secs(60), AgendaStep::Operate);
-        self.after(whole * 6 / 10, AgendaStep::Heal);
-        self.after(whole, AgendaStep::End);
+        self.after(length * 6 / 10, AgendaStep::Heal);
+        self.after(length, AgendaStep::End);
         self.after(FAULTS_AFTER, AgendaStep::NextFault);
         for (percent, step) in upgrade_plan(self.options.seed) {
-            self.after(whole * percent / 100, step);
+            self.after(length * percent / 100, step);
         }
         while let Some(((at, _), _)) = self.agenda.first_key_value() {
             let at = *at;
@@ -206,8 +209,8 @@ impl World {
             };
             tokio::select! {
                 biased;
-                struck = strikes.recv() => if let Some(struck) = struck {
-                    self.strike(struck)?;
+                struck = kills.recv() => if let Some(struck) = struck {
+                    self.kill_sender(struck)?;
                 },
                 () = cut(0) => self.cut(0)?,
                 () = cut(1) => self.cut(1)?,
@@ -217,7 +220,7 @@ impl World {
                     if matches!(step, AgendaStep::End) {
                         return Ok(());
                     }
-                    self.take(step)?;
+                    self.do_step(step)?;
                 }
             }
             self.refresh();
@@ -225,68 +228,68 @@ impl World {
         Ok(())
     }
 
-    fn take(&mut self, step: AgendaStep) -> Result<()> {
+    fn do_step(&mut self, step: AgendaStep) -> Result<()> {
         match step {
             AgendaStep::NextFault => {
-                let blow = faults::draw(&mut self.chances.faults);
-                self.aim(blow)?;
-                let pause = faults::pause(&mut self.chances.faults);
+                let aimed = faults::draw(&mut self.randoms.faults);
+                self.schedule_fault(aimed)?;
+                let pause = faults::pause(&mut self.randoms.faults);
                 self.after(pause, AgendaStep::NextFault);
             }
-            AgendaStep::Break(fault) => self.break_something(fault)?,
+            AgendaStep::InstallFault(fault) => self.install_fault(fault)?,
             AgendaStep::Start(place) => {
-                if self.nodes[place].life().is_none() && !self.lost.contains(&place) {
+                if self.nodes[place].process().is_none() && !self.lost.contains(&place) {
                     self.nodes[place].start();
                 }
             }
             AgendaStep::HealNetwork => {
                 self.trace().say("the network is whole");
-                self.around.network.heal();
-                self.repaired(Thing::Network);
+                self.environment.network.heal();
+                self.fault_over(FaultScope::Network);
             }
             AgendaStep::Thaw(place) => {
                 self.trace().say(format_args!("n{} goes on", place + 1));
-                self.around.network.thaw(self.nodes[place].id);
-                self.repaired(Thing::Process(place));
+                self.environment.network.thaw(self.nodes[place].id);
+                self.fault_over(FaultScope::Process(place));
             }
-            AgendaStep::Mood(mood) => {
-                self.trace().say(format_args!("relay: {mood:?}"));
-                self.around.relay.set_mood(mood);
-                self.repaired(Thing::Relay);
+            AgendaStep::RelayBehavior(behavior) => {
+                self.trace().say(format_args!("relay: {behavior:?}"));
+                self.environment.relay.set_behavior(behavior);
+                self.fault_over(FaultScope::Relay);
             }
             AgendaStep::SetClock(place) => {
                 let right = self.true_time();
                 self.trace().say(format_args!("n{}: its clock is right", place + 1));
                 self.nodes[place].clock.set(right);
-                self.repaired(Thing::Clock(place));
+                self.fault_over(FaultScope::Clock(place));
             }
             AgendaStep::Create(number) => self.clients.create(self.plan.schedules[number].clone()),
             AgendaStep::Operate => {
-                self.clients.operate(&mut self.chances.workload);
-                let pause = Duration::from_millis(self.chances.workload.within(2_000..30_000));
+                self.clients.operate(&mut self.randoms.workload);
+                let pause = Duration::from_millis(self.randoms.workload.within(2_000..30_000));
                 // A pause that begins late could not end before the run does.
-                if self.begun.elapsed() + pause < self.whole() * 8 / 10 {
+                if self.begun.elapsed() + pause < self.length() * 8 / 10 {
                     self.after(pause, AgendaStep::Operate);
                 }
             }
             AgendaStep::Observe => {
-                let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::site).collect();
+                let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
                 // Nothing becomes due any more; clients still ask only because no node answers.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
-                let is_quiet = self.begun.elapsed() > (self.whole() - last).max(self.whole() * 9 / 10);
-                self.observer.look(&sites, is_quiet);
+                let is_quiet = self.begun.elapsed() > (self.length() - last).max(self.length() * 9 / 10);
+                self.observer.look(&contexts, is_quiet);
                 self.after(observer::EVERY, AgendaStep::Observe);
             }
             AgendaStep::Look => {
                 self.look();
                 self.after(LOOK_EVERY, AgendaStep::Look);
             }
-            AgendaStep::Late => {
+            AgendaStep::StaleEntry => {
                 #[cfg(feature = "injected-bugs")]
                 if let Some(place) = self.leader() {
-                    crate::late::propose(self.nodes[place].site(), self.around.network.clone());
+                    crate::stale_entry::propose(self.nodes[place].context(), self.environment.network.clone());
                 }
-                self.after(LATE_EVERY, AgendaStep::Late);
+                self.after(STALE_ENTRY_EVERY, AgendaStep::StaleEntry);
             }
             AgendaStep::Install(place, level) => self.install(place, level)?,
             AgendaStep::Finish => self.finish_upgrade(),
@@ -296,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    fn whole(&self) -> Duration {
+    fn length(&self) -> Duration {
         Duration::from_secs(self.options.minutes * 60)
     }
 
@@ -307,7 +310,7 @@ impl World {
 
     pub(crate) fn leader(&self) -> Option<NodeIndex> {
         let leads = |node: &SimulatedNode| {
-            node.site().is_some_and(|site| matches!(*site.replica.role().borrow(), Role::Leader { .. }))
+            node.context().is_some_and(|context| matches!(*context.replica.role().borrow(), Role::Leader { .. }))
         };
         self.nodes.iter().position(leads)
     }
@@ -315,51 +318,54 @@ impl World {
     fn look(&mut self) {
         for node in &self.nodes {
             if node.ended_by_itself() {
-                self.watch.ended_by_itself(node.id);
+                self.ledger_watch.ended_by_itself(node.id);
             }
         }
-        for broken in self.around.network.broken_oaths() {
-            self.watch.wrong(broken);
+        for broken in self.environment.network.broken_promises() {
+            self.ledger_watch.record_violation(broken);
         }
-        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::site).collect();
-        self.watch.look(&sites);
+        let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
+        self.ledger_watch.look(&contexts);
     }
 
     async fn judge(mut self) -> Result<Verdict> {
         self.clients.stop();
         self.look();
-        let sites: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::site).collect();
-        ensure!(sites.len() >= 2, "only {} nodes run at the end", sites.len());
+        let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
+        ensure!(contexts.len() >= 2, "only {} nodes run at the end", contexts.len());
         let mut indices = Vec::new();
-        for site in &sites {
-            indices.push(site.replica.linearizable(std::time::Instant::now() + READ_WITHIN).await.ok());
+        for context in &contexts {
+            indices.push(context.replica.linearizable(std::time::Instant::now() + READ_WITHIN).await.ok());
         }
-        let newest = indices.iter().enumerate().filter_map(|(place, index)| Some((index.as_ref()?, place))).max();
+        let newest = indices.iter().enumerate().filter_map(|(context, index)| Some((index.as_ref()?, context))).max();
         let (_, newest) = newest.context("no node answers a read at the end")?;
         self.look();
         self.observer.end();
-        if let Some(wrong) = self.upgrade_left_open() {
-            self.watch.wrong(wrong);
+        if let Some(violation) = self.upgrade_left_open() {
+            self.ledger_watch.record_violation(violation);
         }
         let created = self.clients.known(|known| (known.created.clone(), known.created.len() as u64 + known.never));
-        self.clients.known(|known| known.wrong.clone()).into_iter().for_each(|wrong| self.watch.wrong(wrong));
+        self.clients
+            .known(|known| known.violations.clone())
+            .into_iter()
+            .for_each(|violation| self.ledger_watch.record_violation(violation));
         let planned = self.plan.schedules.len() as u64;
         if created.1 < planned {
-            self.watch.wrong(format!("{} schedules were never created", planned - created.1));
+            self.ledger_watch.record_violation(format!("{} schedules were never created", planned - created.1));
         }
         // The record of the relay and the ledger are read in one instant: until a node answers, mail goes on.
-        let chronicle = &self.around.chronicle;
-        aftermath::emails(chronicle, &self.around.relay.arrivals());
-        sites[newest].replica.read(|ledger| {
-            aftermath::due(chronicle, &self.plan, &created.0, ledger);
-            aftermath::runs(chronicle, &self.plan, ledger);
-            aftermath::objects(chronicle, ledger);
+        let recorder = &self.environment.recorder;
+        final_records::emails(recorder, &self.environment.relay.arrivals());
+        contexts[newest].replica.read(|ledger| {
+            final_records::due(recorder, &self.plan, &created.0, ledger);
+            final_records::runs(recorder, &self.plan, ledger);
+            final_records::objects(recorder, ledger);
         });
-        let history = history::whole(&self.options, &self.plan, self.around.chronicle.events(), chronicle.now_ns());
+        let history = history::whole(&self.options, &self.plan, self.environment.recorder.events(), recorder.now_ns());
         if let Some(path) = &self.options.history {
             history::write(path, &history)?;
         }
-        let mut verdict = self.watch.judge(&history::book(history));
+        let mut verdict = self.ledger_watch.judge(&history::index(history));
         verdict.faults = std::mem::take(&mut self.tally);
         for node in &mut self.nodes {
             node.die(Death::Kill)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use reveille_check::history::{Event, Life, LifeEnd};
+use reveille_check::history::{Event, Lifetime, LifetimeEnd};
 use reveille_harness::leader_watch::{LeaderWatch, SILENCE_US};
 use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, http};
@@ -157,7 +157,7 @@ impl Processes {
         anyhow::ensure!(self.state(name) != ProcessState::Down, "{name} had ended before it was killed");
         let incarnation = self.cluster.node(name)?.incarnation();
         self.cluster.kill(name)?;
-        self.record_end(name, incarnation, LifeEnd::Killed);
+        self.record_end(name, incarnation, LifetimeEnd::Killed);
         Ok(())
     }
 
@@ -185,7 +185,7 @@ impl Processes {
         self.cluster.kill(name)?;
         let end = end_after_stop(status);
         self.record_end(name, incarnation, end);
-        if end == LifeEnd::ByItself {
+        if end == LifetimeEnd::ByItself {
             self.note_surprise(name, status, &log);
         }
         Ok(Stopped::ByItself)
@@ -266,10 +266,10 @@ impl Processes {
             let (incarnation, log) = (node.incarnation(), node.last_words());
             let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
             self.cluster.kill(&name)?;
-            let end = if self.stopping.remove(&name) { end_after_stop(status) } else { LifeEnd::ByItself };
+            let end = if self.stopping.remove(&name) { end_after_stop(status) } else { LifetimeEnd::ByItself };
             self.record_end(&name, incarnation, end);
             let crash_point = crash_point_of(&log).filter(|_| !status.success()).map(str::to_owned);
-            if crash_point.is_none() && end == LifeEnd::ByItself {
+            if crash_point.is_none() && end == LifetimeEnd::ByItself {
                 self.note_surprise(&name, status, &log);
             }
             self.ended.push(EndedProcess { node: name, crash_point, led_epoch });
@@ -287,34 +287,34 @@ impl Processes {
         }
     }
 
-    fn record_end(&mut self, name: &str, incarnation: Option<u64>, end: LifeEnd) {
+    fn record_end(&mut self, name: &str, incarnation: Option<u64>, end: LifetimeEnd) {
         self.states.insert(name.to_owned(), ProcessState::Down);
-        let life = Life {
+        let lifetime = Lifetime {
             node: name.to_owned(),
             incarnation,
             started_ns: self.began.get(name).copied().unwrap_or(0),
             ended_ns: Some(self.recorder.now_ns()),
             end: Some(end),
         };
-        self.recorder.event(&Event::Life(life.clone()));
-        self.over.add(life);
+        self.recorder.event(&Event::Lifetime(lifetime.clone()));
+        self.over.add(lifetime);
     }
 
     /// All lifetimes so far, also of running processes.
     pub fn lifetimes(&self) -> Lifetimes {
         let mut lifetimes = self.over.clone();
-        self.alive().for_each(|life| lifetimes.add(life));
+        self.alive().for_each(|lifetime| lifetimes.add(lifetime));
         lifetimes
     }
 
     /// Records the lifetimes of running processes.
     pub fn record_alive(&self) {
-        self.alive().for_each(|life| self.recorder.event(&Event::Life(life)));
+        self.alive().for_each(|lifetime| self.recorder.event(&Event::Lifetime(lifetime)));
     }
 
-    fn alive(&self) -> impl Iterator<Item = Life> + '_ {
+    fn alive(&self) -> impl Iterator<Item = Lifetime> + '_ {
         let nodes = self.cluster.nodes().iter().filter(|node| self.state(&node.name) != ProcessState::Down);
-        nodes.map(|node| Life {
+        nodes.map(|node| Lifetime {
             node: node.name.clone(),
             incarnation: node.incarnation(),
             started_ns: self.began.get(&node.name).copied().unwrap_or(0),
@@ -341,12 +341,12 @@ impl Processes {
 }
 
 /// How a process ended that was asked to stop.
-fn end_after_stop(status: ExitStatus) -> LifeEnd {
+fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
     match status.signal() {
-        _ if status.success() => LifeEnd::Stopped,
+        _ if status.success() => LifetimeEnd::Stopped,
         // SIGTERM came before the process handled signals, and killed it.
-        Some(signal) if signal == Signal::TERM.as_raw() => LifeEnd::Killed,
-        _ => LifeEnd::ByItself,
+        Some(signal) if signal == Signal::TERM.as_raw() => LifetimeEnd::Killed,
+        _ => LifetimeEnd::ByItself,
     }
 }
 

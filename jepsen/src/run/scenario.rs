@@ -175,7 +175,7 @@ impl Scenario {
         whole.extend(errors.note(compared).map(|()| Part::Accepts));
         // Accepts before gates: an email passes its gate before it is accepted.
         if self.dots.record_rest(&recorder, &processes.sink) {
-            whole.extend([Part::Dots, Part::Contents]);
+            whole.extend([Part::Handoffs, Part::Contents]);
         }
         if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
             whole.push(Part::Gates);
@@ -187,7 +187,7 @@ impl Scenario {
         workload.record_overload(&recorder, &processes.sink);
         processes.record_alive();
         // `processes.rs` sees each start and end of a process, and the nodes were asked for their leader until now.
-        whole.extend([Part::Lives, Part::Outages]);
+        whole.extend([Part::Lifetimes, Part::Outages]);
         if workload.is_known() {
             whole.push(Part::Due);
         }

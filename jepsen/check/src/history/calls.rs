@@ -47,7 +47,7 @@ pub enum Operation {
     /// An object is made or changed (`value`), or removed (none).
     Write {
         /// What it is.
-        noun: Noun,
+        kind: ObjectKind,
         /// Whose.
         tenant: String,
         /// Its name.
@@ -121,7 +121,7 @@ pub enum Operation {
     /// A linearizable read of an object. It changes nothing.
     Read {
         /// What it is.
-        noun: Noun,
+        kind: ObjectKind,
         /// Whose.
         tenant: String,
         /// Its name.
@@ -133,7 +133,7 @@ pub enum Operation {
 /// `opted_out`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Noun {
+pub enum ObjectKind {
     /// A schedule.
     Schedule,
     /// A campaign.
@@ -206,7 +206,7 @@ impl Answer {
 pub struct Crossing {
     /// Of which run.
     pub run: String,
-    /// Whose number in the run; [`Standing::number`](super::Standing) says who that is.
+    /// Whose number in the run; [`FinalState::number`](super::Standing) says who that is.
     pub number: u32,
     /// Under which row.
     pub fence: Fence,

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Event, FORMAT, Header};
-use crate::book::Book;
+use crate::history_index::HistoryIndex;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -54,14 +54,14 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl Book {
+impl HistoryIndex {
     /// Reads a whole file. A last line that was cut short is left out: without its [`Ended`] nothing is judged anyway.
     ///
     /// # Errors
     /// The file cannot be read, or a line is damaged (`InvalidData`).
-    pub fn read(mut from: impl BufRead) -> io::Result<Book> {
+    pub fn read(mut from: impl BufRead) -> io::Result<HistoryIndex> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-        let (mut bytes, mut book) = (Vec::new(), None);
+        let (mut bytes, mut history) = (Vec::new(), None);
         for line in 1_u64.. {
             bytes.clear();
             from.read_until(b'\n', &mut bytes)?;
@@ -69,21 +69,21 @@ impl Book {
                 break;
             }
             let damaged = |error| invalid(format!("line {line} of the history is damaged: {error}"));
-            match &mut book {
+            match &mut history {
                 None => {
                     let First { header } = serde_json::from_slice(&bytes).map_err(damaged)?;
                     if header.format != FORMAT {
                         return Err(invalid(format!("the history has format {}, not {FORMAT}", header.format)));
                     }
-                    book = Some(Book::new(header));
+                    history = Some(HistoryIndex::new(header));
                 }
-                Some(Book { ended: Some(_), .. }) => {
+                Some(HistoryIndex { ended: Some(_), .. }) => {
                     return Err(invalid(format!("line {line} of the history follows its end")));
                 }
-                Some(book) => book.note(serde_json::from_slice(&bytes).map_err(damaged)?),
+                Some(history) => history.note(serde_json::from_slice(&bytes).map_err(damaged)?),
             }
         }
-        book.map(Book::close).ok_or_else(|| invalid("the history has no header".to_owned()))
+        history.map(HistoryIndex::close).ok_or_else(|| invalid("the history has no header".to_owned()))
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn error(bytes: &[u8]) -> String {
-        Book::read(bytes).unwrap_err().to_string()
+        HistoryIndex::read(bytes).unwrap_err().to_string()
     }
 
     #[test]
@@ -102,9 +102,9 @@ mod tests {
         let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
         writer.event(&Event::Drained { at_ns: 5 }).unwrap();
         let bytes = writer.end(&ended).unwrap();
-        let book = Book::read(bytes.as_slice()).unwrap();
-        assert_eq!((book.header, book.drained_ns, book.ended), (header(), Some(5), Some(ended)));
-        let torn = Book::read(&bytes[..bytes.len() - 3]).unwrap();
+        let history = HistoryIndex::read(bytes.as_slice()).unwrap();
+        assert_eq!((history.header, history.drained_ns, history.ended), (header(), Some(5), Some(ended)));
+        let torn = HistoryIndex::read(&bytes[..bytes.len() - 3]).unwrap();
         assert_eq!((torn.drained_ns, torn.ended), (Some(5), None));
     }
 

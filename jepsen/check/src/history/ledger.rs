@@ -64,7 +64,7 @@ pub enum Step {
 
 /// The state of a recipient at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct FinalState {
     /// Which run.
     pub run: String,
     /// Address.
@@ -72,13 +72,13 @@ pub struct Standing {
     /// Its number in the run, which crossings name.
     pub number: Option<u32>,
     /// Where.
-    pub state: Fate,
+    pub state: RecipientState,
 }
 
 /// States of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum RecipientState {
     /// It waits.
     Pending,
     /// It is in an open row.
@@ -179,7 +179,7 @@ pub enum PassedOver {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// What it is.
-    pub noun: super::Noun,
+    pub kind: super::ObjectKind,
     /// Whose.
     pub tenant: String,
     /// Its name; the address of an opt-out.
@@ -200,7 +200,7 @@ pub struct Resumption {
 
 /// A claim that was seen open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenRow {
+pub struct OpenClaim {
     /// When it was seen.
     pub at_ns: u64,
     /// Which.

@@ -79,7 +79,7 @@ pub enum Answered {
     /// matter.
     Accepted,
     /// It was recorded as accepted, and an injected fault of the sink suppressed the answer.
-    AcceptedUntold,
+    AcceptedUnanswered,
     /// It was refused, by a reply that was written whole.
     Refused,
     /// Neither, by a fault of the sink's: not recorded, and no answer.
@@ -95,12 +95,12 @@ pub enum Answered {
 impl Answered {
     /// It stands in the sink's record: it arrived.
     pub fn is_accepted(self) -> bool {
-        matches!(self, Answered::Accepted | Answered::AcceptedUntold)
+        matches!(self, Answered::Accepted | Answered::AcceptedUnanswered)
     }
 
     /// By a fault of the sink's the sender was not told what became of a dot that it may have written.
     pub fn leaves_doubt(self) -> bool {
-        matches!(self, Answered::AcceptedUntold | Answered::Nothing | Answered::Cut)
+        matches!(self, Answered::AcceptedUnanswered | Answered::Nothing | Answered::Cut)
     }
 }
 
@@ -130,7 +130,7 @@ pub struct Due {
 
 /// One life of a node's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Life {
+pub struct Lifetime {
     /// Which node.
     pub node: String,
     /// Which life of it, as the node counts; none where that was not read.
@@ -140,13 +140,13 @@ pub struct Life {
     /// When it was gone; none while it runs.
     pub ended_ns: Option<u64>,
     /// How it ended; none while it runs.
-    pub end: Option<LifeEnd>,
+    pub end: Option<LifetimeEnd>,
 }
 
 /// How a life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LifeEnd {
+pub enum LifetimeEnd {
     /// It was killed on purpose.
     Killed,
     /// It was asked to stop, and did.

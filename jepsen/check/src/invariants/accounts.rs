@@ -1,75 +1,83 @@
 //! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
 //! assumed. (A recipient that is still pending or claimed because the run did not drain belongs to I4 and I13, unless
 //! no row holds it: then it would be sent again.) Each email says which item it is of (`identity.rs`).
-//! Under `hold` and `assume_sent` no recipient is to be sent to again unless an operator asked for it; under any other
+//! Under `verdict` and `assume_sent` no recipient is to be sent to again unless an operator asked for it; under any other
 //! policy than `assume_sent` no recipient is closed as assumed unless an operator asked for that.
 
 use super::identity;
-use crate::book::{Book, Item, rows_of};
-use crate::history::{Call, Fate, InDoubt, Part, Step};
-use crate::verdict::Inquiry;
+use crate::history::{Call, InDoubt, Part, RecipientState, Step};
+use crate::history_index::{HistoryIndex, Item, entries_of_item};
+use crate::verdict::Findings;
 
 /// I9.
-pub fn agree(book: &Book, inquiry: &mut Inquiry) {
-    let accepts_whole = inquiry.needs(book, &[Part::Accepts]);
-    let standings_whole = inquiry.needs(book, &[Part::Standings]);
+pub fn agree(history: &HistoryIndex, findings: &mut Findings) {
+    let accepts_whole = findings.requires(history, &[Part::Accepts]);
+    let states_whole = findings.requires(history, &[Part::FinalStates]);
     if accepts_whole {
-        let sent = book.standings.iter().filter(|stands| stands.state == Fate::Sent);
-        for stands in sent.filter(|stands| !book.arrived(stands.item)) {
-            inquiry.offends(|| format!("{} is sent, says the ledger, and never arrived", book.describe(stands.item)));
+        let sent = history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Sent);
+        for item_state in sent.filter(|item_state| !history.arrived(item_state.item)) {
+            findings.violation(|| {
+                format!("{} is sent, says the ledger, and never arrived", history.describe(item_state.item))
+            });
         }
     }
-    for (item, dots) in book.dots_by_item().filter(|(_, dots)| dots.iter().any(|dot| dot.answer.is_accepted())) {
+    for (item, handoffs) in
+        history.handoffs_by_item().filter(|(_, handoffs)| handoffs.iter().any(|handoff| handoff.answer.is_accepted()))
+    {
         // By decision it goes round again, and what came of that round is what counts.
-        let decided = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Resent);
-        let decided = decided.map(|came| came.index).max();
-        let accepts = dots.iter().filter(|dot| dot.answer.is_accepted());
-        let last = accepts.filter_map(|dot| dot.fence).map(|fence| fence.index).max();
-        match book.standing(item) {
-            Some(Fate::Sent | Fate::InDoubt | Fate::Assumed | Fate::Claimed) => {}
-            None if !standings_whole => {}
+        let decided = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
+        let decided = decided.map(|outcome| outcome.index).max();
+        let accepts = handoffs.iter().filter(|handoff| handoff.answer.is_accepted());
+        let last = accepts.filter_map(|handoff| handoff.fence).map(|fence| fence.index).max();
+        match history.final_state(item) {
+            Some(
+                RecipientState::Sent | RecipientState::InDoubt | RecipientState::Assumed | RecipientState::Claimed,
+            ) => {}
+            None if !states_whole => {}
             Some(_) if decided > last => {}
             state => {
                 let state = state.map_or("unknown".to_owned(), |state| format!("{state:?}"));
-                let times = dots.len();
-                inquiry
-                    .offends(|| format!("{} arrived ({times}), and is {state}, says the ledger", book.describe(item)));
+                let times = handoffs.len();
+                findings.violation(|| {
+                    format!("{} arrived ({times}), and is {state}, says the ledger", history.describe(item))
+                });
             }
         }
     }
-    identity::of_emails(book, inquiry);
-    if book.header.in_doubt != InDoubt::Resend {
-        by_itself(book, inquiry);
+    identity::of_emails(history, findings);
+    if history.header.in_doubt != InDoubt::Resend {
+        by_itself(history, findings);
     }
-    if book.header.in_doubt != InDoubt::AssumeSent {
-        closed_by_itself(book, inquiry);
+    if history.header.in_doubt != InDoubt::AssumeSent {
+        closed_by_itself(history, findings);
     }
 }
 
 /// Resend steps beyond those that operators asked for.
-fn by_itself(book: &Book, inquiry: &mut Inquiry) {
-    for outcomes in book.outcomes.chunk_by(|left, right| left.item == right.item) {
-        let resent = outcomes.iter().filter(|came| came.step == Step::Resent).count();
-        let Some(item) = outcomes.first().map(|came| came.item).filter(|_| resent > 0) else { continue };
-        let asked = asked_for(book, item, Call::resends);
-        if resent > asked && inquiry.needs(book, &[Part::Calls]) {
-            let item = book.describe(item);
-            inquiry.offends(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
+fn by_itself(history: &HistoryIndex, findings: &mut Findings) {
+    for outcomes in history.outcomes.chunk_by(|left, right| left.item == right.item) {
+        let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
+        let Some(item) = outcomes.first().map(|outcome| outcome.item).filter(|_| resent > 0) else { continue };
+        let asked = asked_for(history, item, Call::resends);
+        if resent > asked && findings.requires(history, &[Part::Calls]) {
+            let item = history.describe(item);
+            findings.violation(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
         }
     }
 }
 
 /// Who was closed as assumed though no operator asked for it.
-fn closed_by_itself(book: &Book, inquiry: &mut Inquiry) {
-    for stands in book.standings.iter().filter(|stands| stands.state == Fate::Assumed) {
-        if asked_for(book, stands.item, Call::assumes) == 0 && inquiry.needs(book, &[Part::Calls]) {
-            inquiry.offends(|| format!("{} was closed as assumed without a request", book.describe(stands.item)));
+fn closed_by_itself(history: &HistoryIndex, findings: &mut Findings) {
+    for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
+        if asked_for(history, item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
+            findings
+                .violation(|| format!("{} was closed as assumed without a request", history.describe(item_state.item)));
         }
     }
 }
 
 /// How often operators asked for it in a call that may have succeeded.
-fn asked_for(book: &Book, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
-    let (run, recipient) = (book.names.text(item.run), book.names.text(item.recipient));
-    book.calls.iter().filter(|call| call.may_be_done() && asks(call, run, recipient)).count()
+fn asked_for(history: &HistoryIndex, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
+    let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
+    history.calls.iter().filter(|call| call.may_be_done() && asks(call, run, recipient)).count()
 }

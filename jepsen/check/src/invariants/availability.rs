@@ -5,37 +5,38 @@
 
 use super::majority::{Interval, majorities};
 use super::progress;
-use crate::book::Book;
 use crate::history::Part;
+use crate::history_index::HistoryIndex;
 use crate::time::MS;
-use crate::verdict::Inquiry;
+use crate::verdict::Findings;
 
 /// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a busy
 /// machine.
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// I17.
-pub fn available(book: &Book, inquiry: &mut Inquiry) {
-    if !inquiry.needs(book, &[Part::Lives, Part::Faults, Part::Outages]) {
+pub fn available(history: &HistoryIndex, findings: &mut Findings) {
+    if !findings.requires(history, &[Part::Lifetimes, Part::Faults, Part::Outages]) {
         return;
     }
-    let majorities = majorities(book);
-    let within_ns = book.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
-    led(book, &majorities, within_ns, inquiry);
-    let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::Standings, Part::Runs, Part::Calls];
-    if inquiry.needs(book, &of_recipients) {
-        progress::sends(book, &majorities, within_ns, inquiry);
+    let majorities = majorities(history);
+    let within_ns = history.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
+    led(history, &majorities, within_ns, findings);
+    let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::FinalStates, Part::Runs, Part::Calls];
+    if findings.requires(history, &of_recipients) {
+        progress::sends(history, &majorities, within_ns, findings);
     }
 }
 
-fn led(book: &Book, majorities: &[Interval], within_ns: u64, inquiry: &mut Inquiry) {
-    for outage in &book.outages {
+fn led(history: &HistoryIndex, majorities: &[Interval], within_ns: u64, findings: &mut Findings) {
+    for outage in &history.outages {
         for (from_ns, until_ns) in majorities {
             let (first, last) = ((*from_ns).max(outage.from_ns), (*until_ns).min(outage.until_ns));
             let without = last.saturating_sub(first);
             if without > within_ns {
                 let (first, without) = (first as f64 / 1e9, without as f64 / 1e9);
-                inquiry
-                    .offends(|| format!("a majority was up from {first:.3} s on and had no leader for {without:.3} s"));
+                findings.violation(|| {
+                    format!("a majority was up from {first:.3} s on and had no leader for {without:.3} s")
+                });
             }
         }
     }

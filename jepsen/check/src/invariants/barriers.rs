@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use crate::book::{Book, Dot, Grant, Item, rows_of, rows_of_run};
 use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
+use crate::history_index::{Grant, Handoff, HistoryIndex, Item, entries_of_item, entries_of_run};
 use crate::names::Name;
-use crate::verdict::Inquiry;
+use crate::verdict::Findings;
 
 /// What an answered barrier promises.
 struct Barrier<'a> {
@@ -33,44 +33,47 @@ impl<'a> Barrier<'a> {
     }
 
     /// Does it forbid that this dot came when it did? None: whether its claim was before is unknown.
-    fn forbids(&self, book: &Book, dot: &Dot) -> Option<bool> {
+    fn forbids(&self, history: &HistoryIndex, handoff: &Handoff) -> Option<bool> {
         // A message without its dot may not have passed the gate.
-        let has_dot = !matches!(dot.answer, Answered::Cut | Answered::Malformed);
-        let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && has_dot;
+        let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
+        let within = handoff.at_ns > self.answered_ns && handoff.at_ns < self.lifted_ns && has_dot;
         if !within {
             return Some(false);
         }
         // The gate comes after DATA was answered (P5): whatever was named or waited out, this hand-off was before its
         // gate.
-        if dot.data_ns > self.answered_ns {
+        if handoff.data_ns > self.answered_ns {
             return Some(true);
         }
-        if self.names(book, dot) {
+        if self.names(history, handoff) {
             return Some(false);
         }
-        if !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) {
+        if !self.unconfirmed.iter().any(|node| node == history.names.text(handoff.node)) {
             return Some(true);
         }
-        Some(dot.fence?.index > self.index?)
+        Some(handoff.fence?.index > self.index?)
     }
 
-    fn names(&self, book: &Book, dot: &Dot) -> bool {
+    fn names(&self, history: &HistoryIndex, handoff: &Handoff) -> bool {
         self.crossed.iter().any(|crossing| {
-            Some(crossing.fence) == dot.fence
-                && crossing.run == book.names.text(dot.item.run)
-                && is_number(book, dot.item, crossing.number)
+            Some(crossing.fence) == handoff.fence
+                && crossing.run == history.names.text(handoff.item.run)
+                && is_number(history, handoff.item, crossing.number)
         })
     }
 }
 
 /// Is that its number? Where the number was not read, the fence decides.
-fn is_number(book: &Book, item: Item, number: u32) -> bool {
-    rows_of(&book.standings, item).last().and_then(|stands| stands.number).is_none_or(|own| own == number)
+fn is_number(history: &HistoryIndex, item: Item, number: u32) -> bool {
+    entries_of_item(&history.final_states, item)
+        .last()
+        .and_then(|item_state| item_state.number)
+        .is_none_or(|own| own == number)
 }
 
 /// The beginning of the first call that may have lifted what `barrier` did.
-fn lifted_by(book: &Book, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
-    let mut later = book.calls.iter().filter(|call| lifts(&call.operation) && may_follow(call, barrier));
+fn lifted_by(history: &HistoryIndex, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
+    let mut later = history.calls.iter().filter(|call| lifts(&call.operation) && may_follow(call, barrier));
     later.next().map(|call| call.invoked_ns)
 }
 
@@ -86,32 +89,34 @@ pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
 }
 
 /// I6.
-pub fn opted_out(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Runs]);
+pub fn opted_out(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::Accepts, Part::Calls, Part::Runs]);
     let mut barriers: HashMap<(Name, Name), Vec<Barrier>> = HashMap::new();
-    for call in &book.calls {
+    for call in &history.calls {
         let Operation::OptOut { tenant, recipient } = &call.operation else { continue };
         let taken_back = Operation::TakeBack { tenant: tenant.clone(), recipient: recipient.clone() };
-        let lifted_ns = lifted_by(book, call, |operation| *operation == taken_back);
+        let lifted_ns = lifted_by(history, call, |operation| *operation == taken_back);
         if let (Some(barrier), Some(tenant), Some(recipient)) =
-            (Barrier::of(call, lifted_ns), book.names.find(tenant), book.names.find(recipient))
+            (Barrier::of(call, lifted_ns), history.names.find(tenant), history.names.find(recipient))
         {
             barriers.entry((tenant, recipient)).or_default().push(barrier);
         }
     }
     // A mail that the relay refused passed its gate too.
-    for dot in &book.dots {
-        let tenant = book.run_of(dot.item).and_then(|run| book.names.find(&run.tenant));
-        let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, dot.item.recipient))) else { continue };
-        judge(book, dot, forbidding, "the opt-out", inquiry);
+    for handoff in &history.handoffs {
+        let tenant = history.run_of(handoff.item).and_then(|run| history.names.find(&run.tenant));
+        let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, handoff.item.recipient))) else {
+            continue;
+        };
+        judge(history, handoff, forbidding, "the opt-out", findings);
     }
 }
 
 /// I8.
-pub fn paused_or_cancelled(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Claims, Part::Runs]);
+pub fn paused_or_cancelled(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::Accepts, Part::Calls, Part::Claims, Part::Runs]);
     let mut barriers: HashMap<Name, Vec<Barrier>> = HashMap::new();
-    for call in &book.calls {
+    for call in &history.calls {
         let (target, for_good) = match &call.operation {
             Operation::Pause { target } => (target, false),
             Operation::Cancel { target } => (target, true),
@@ -119,25 +124,25 @@ pub fn paused_or_cancelled(book: &Book, inquiry: &mut Inquiry) {
         };
         let Answer::Ok { index, .. } = &call.answer else { continue };
         let resumes = |operation: &Operation| matches!(operation, Operation::Resume { target: of } if of == target);
-        let lifted_ns = if for_good { None } else { lifted_by(book, call, resumes) };
+        let lifted_ns = if for_good { None } else { lifted_by(history, call, resumes) };
         let Some(index) = *index else {
-            inquiry.lacks("the log index of an answer to pause or cancel");
+            findings.missing("the log index of an answer to pause or cancel");
             continue;
         };
-        let until = if for_good { Until::default() } else { resumed(book, call, target) };
+        let until = if for_good { Until::default() } else { resumed(history, call, target) };
         let stops = Stop { index, until };
         match target {
             Target::Run(run) => {
-                let Some(run) = book.names.find(run) else { continue };
-                no_claim(book, run, &stops, inquiry);
+                let Some(run) = history.names.find(run) else { continue };
+                no_claim(history, run, &stops, findings);
                 barriers.entry(run).or_default().extend(Barrier::of(call, lifted_ns));
             }
-            Target::Schedule { tenant, schedule } => no_run(book, (tenant, schedule), &stops, inquiry),
+            Target::Schedule { tenant, schedule } => no_run(history, (tenant, schedule), &stops, findings),
         }
     }
-    for dot in &book.dots {
-        let forbidding = barriers.get(&dot.item.run).map_or(&[][..], Vec::as_slice);
-        judge(book, dot, forbidding, "the pause or cancel", inquiry);
+    for handoff in &history.handoffs {
+        let forbidding = barriers.get(&handoff.item.run).map_or(&[][..], Vec::as_slice);
+        judge(history, handoff, forbidding, "the pause or cancel", findings);
     }
 }
 
@@ -169,10 +174,10 @@ impl Stop {
     }
 }
 
-fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
+fn resumed(history: &HistoryIndex, pause: &Call, target: &Target) -> Until {
     let resumes = |call: &&Call| matches!(&call.operation, Operation::Resume { target: of } if of == target);
     let mut until = Until::default();
-    for call in book.calls.iter().filter(resumes).filter(|call| may_follow(call, pause)) {
+    for call in history.calls.iter().filter(resumes).filter(|call| may_follow(call, pause)) {
         match call.answer {
             // Of those that were asked for together the log says which was the first.
             Answer::Ok { index: Some(index), .. } => {
@@ -184,63 +189,65 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
     // The ledger may record where the first one was done, also of a call without an answer, or with a late one:
     // none comes before it, or it would be recorded too.
     if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
-        && let Some(run) = book.names.find(run)
-        && let Some((_, first)) = book.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
+        && let Some(run) = history.names.find(run)
+        && let Some((_, first)) = history.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
     {
         until = Until { index: Some(until.index.map_or(*first, |index| index.min(*first))), perhaps_ns: None };
     }
     until
 }
 
-fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
-    for grant in rows_of_run(&book.grants, run) {
-        let (item, fence) = (book.describe(grant.item), grant.fence);
-        let there_by_ns = there_by(book, grant);
+fn no_claim(history: &HistoryIndex, run: Name, stops: &Stop, findings: &mut Findings) {
+    for grant in entries_of_run(&history.grants, run) {
+        let (item, fence) = (history.describe(grant.item), grant.fence);
+        let there_by_ns = there_by(history, grant);
         match stops.holds_at(grant.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {
             Some(false) => {}
             Some(true) => {
-                inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
+                findings.violation(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
             }
-            None => inquiry.lacks("whether a claim was before a resumption of unknown log index"),
+            None => findings.missing("whether a claim was before a resumption of unknown log index"),
         }
     }
 }
 
 /// A time at which the claim existed: its commit or the first DATA under it, whichever is earlier. `None`: neither was
 /// observed.
-fn there_by(book: &Book, grant: &Grant) -> Option<u64> {
-    let own = rows_of(&book.dots, grant.item).iter().filter(|dot| dot.fence == Some(grant.fence));
-    grant.committed_ns.into_iter().chain(own.map(|dot| dot.data_ns)).min()
+fn there_by(history: &HistoryIndex, grant: &Grant) -> Option<u64> {
+    let own =
+        entries_of_item(&history.handoffs, grant.item).iter().filter(|handoff| handoff.fence == Some(grant.fence));
+    grant.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
 }
 
-fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
-    let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
+fn no_run(history: &HistoryIndex, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
+    let own = history.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
     // Its opening is recorded in ledger time.
-    let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms);
+    let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms);
     for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
         let (opened, stopped) = (run.opened_index, stops.index);
-        match stops.holds_at(opened, |at_ns| Some(latest_ms(run) < book.civil_ms(at_ns))) {
+        match stops.holds_at(opened, |at_ns| Some(latest_ms(run) < history.civil_ms(at_ns))) {
             Some(false) => {}
             Some(true) => {
-                inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+                findings
+                    .violation(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
             }
-            None => inquiry.lacks("whether a run opened before a resumption of unknown log index"),
+            None => findings.missing("whether a run opened before a resumption of unknown log index"),
         }
     }
 }
 
-fn judge(book: &Book, dot: &Dot, barriers: &[Barrier], what: &str, inquiry: &mut Inquiry) {
+fn judge(history: &HistoryIndex, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
     for barrier in barriers {
-        match barrier.forbids(book, dot) {
+        match barrier.forbids(history, handoff) {
             Some(false) => {}
-            Some(true) => return inquiry.offends(|| late(book, dot, barrier, what)),
-            None => inquiry.lacks(format!("whether a mail of an unconfirmed node was claimed before {what}")),
+            Some(true) => return findings.violation(|| late(history, handoff, barrier, what)),
+            None => findings.missing(format!("whether a mail of an unconfirmed node was claimed before {what}")),
         }
     }
 }
 
-fn late(book: &Book, dot: &Dot, barrier: &Barrier, what: &str) -> String {
-    let after_ms = (dot.at_ns - barrier.answered_ns) as f64 / 1e6;
-    let (item, node) = (book.describe(dot.item), book.names.text(dot.node));
+fn late(history: &HistoryIndex, handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
+    let after_ms = (handoff.at_ns - barrier.answered_ns) as f64 / 1e6;
+    let (item, node) = (history.describe(handoff.item), history.names.text(handoff.node));
     format!("{item} came from {node} {after_ms:.3} ms after the answer to {what}, which did not name it")
 }

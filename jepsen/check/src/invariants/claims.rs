@@ -3,28 +3,28 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::{Book, Dot, Grant, rows_of};
 use crate::history::{self, GateReading, Part};
-use crate::verdict::Inquiry;
+use crate::history_index::{Grant, Handoff, HistoryIndex, entries_of_item};
+use crate::verdict::Findings;
 
 /// I2.
-pub fn covered(book: &Book, inquiry: &mut Inquiry) {
-    let claims_whole = inquiry.needs(book, &[Part::Accepts, Part::Claims]);
-    for dot in book.accepts() {
-        let told = || format!("{} at {:.3} s", book.describe(dot.item), dot.at_ns as f64 / 1e9);
-        let Some(fence) = dot.fence else {
-            inquiry.offends(|| format!("{}: a mail without a fence", told()));
+pub fn covered(history: &HistoryIndex, findings: &mut Findings) {
+    let claims_whole = findings.requires(history, &[Part::Accepts, Part::Claims]);
+    for handoff in history.accepts() {
+        let told = || format!("{} at {:.3} s", history.describe(handoff.item), handoff.at_ns as f64 / 1e9);
+        let Some(fence) = handoff.fence else {
+            findings.violation(|| format!("{}: a mail without a fence", told()));
             continue;
         };
-        match grant_of(book, dot) {
-            None if claims_whole => inquiry.offends(|| format!("{}: no claim {fence} grants it", told())),
+        match grant_of(history, handoff) {
+            None if claims_whole => findings.violation(|| format!("{}: no claim {fence} grants it", told())),
             None => {}
-            Some(grant) if grant.node != dot.node => inquiry.offends(|| {
-                let (holder, sender) = (book.names.text(grant.node), book.names.text(dot.node));
-                format!("{}: {fence} is {holder}'s, and {sender} sent it", told())
+            Some(grant) if grant.node != handoff.node => findings.violation(|| {
+                let (owner, sender) = (history.names.text(grant.node), history.names.text(handoff.node));
+                format!("{}: {fence} is {owner}'s, and {sender} sent it", told())
             }),
-            Some(grant) if grant.committed_ns.is_some_and(|committed| committed > dot.data_ns) => {
-                inquiry.offends(|| format!("{}: its DATA came before claim {fence} was committed", told()));
+            Some(grant) if grant.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
+                findings.violation(|| format!("{}: its DATA came before claim {fence} was committed", told()));
             }
             Some(_) => {}
         }
@@ -32,56 +32,62 @@ pub fn covered(book: &Book, inquiry: &mut Inquiry) {
 }
 
 /// The claim under which a mail came.
-pub fn grant_of<'a>(book: &'a Book, dot: &Dot) -> Option<&'a Grant> {
-    rows_of(&book.grants, dot.item).iter().find(|grant| Some(grant.fence) == dot.fence)
+pub fn grant_of<'a>(history: &'a HistoryIndex, handoff: &Handoff) -> Option<&'a Grant> {
+    entries_of_item(&history.grants, handoff.item).iter().find(|grant| Some(grant.fence) == handoff.fence)
 }
 
-/// A life: its node, and which of that node's lives.
-type Life<'a> = (&'a str, u64);
+/// A process: its node and its incarnation.
+type ProcessKey<'a> = (&'a str, u64);
 
 /// I14.
-pub fn passed_the_gate(book: &Book, inquiry: &mut Inquiry) {
-    if !inquiry.needs(book, &[Part::Accepts, Part::Gates, Part::Faults]) {
+pub fn passed_the_gate(history: &HistoryIndex, findings: &mut Findings) {
+    if !findings.requires(history, &[Part::Accepts, Part::Gates, Part::Faults]) {
         return;
     }
-    let accepts = accepts_by_life(book, inquiry);
-    let passes = book.gates.iter().map(|gate| ((gate.node.as_str(), gate.incarnation), gate.passes));
-    let passes: BTreeMap<Life, u64> = passes.collect();
-    let faultless = book.faults.iter().all(|fault| !fault.may_have_struck());
-    let mut lives: Vec<_> = accepts.keys().chain(passes.keys()).copied().collect();
-    lives.sort_unstable();
-    lives.dedup();
-    for (node, life) in lives {
-        let known = passes.get(&(node, life));
-        if known.is_none() && is_over(book, (node, life)) {
+    let accepts = accepts_by_process(history, findings);
+    let passes = history.gates.iter().map(|gate| ((gate.node.as_str(), gate.incarnation), gate.passes));
+    let passes: BTreeMap<ProcessKey, u64> = passes.collect();
+    let faultless = history.faults.iter().all(|fault| !fault.may_have_struck());
+    let mut processes: Vec<_> = accepts.keys().chain(passes.keys()).copied().collect();
+    processes.sort_unstable();
+    processes.dedup();
+    for (node, incarnation) in processes {
+        let known = passes.get(&(node, incarnation));
+        if known.is_none() && is_over(history, (node, incarnation)) {
             continue;
         }
-        let (accepts, passes) = (accepts.get(&(node, life)).map_or(0, Vec::len) as u64, known.copied().unwrap_or(0));
+        let (accepts, passes) =
+            (accepts.get(&(node, incarnation)).map_or(0, Vec::len) as u64, known.copied().unwrap_or(0));
         if accepts > passes || (faultless && accepts != passes) {
-            inquiry.offends(|| format!("{node}, life {life}: {accepts} accepts, {passes} gate passes"));
+            findings
+                .violation(|| format!("{node}, incarnation {incarnation}: {accepts} accepts, {passes} gate passes"));
         }
     }
-    for GateReading { at_ns, node, incarnation, passes } in &book.readings {
-        let of_life = accepts.get(&(node.as_str(), *incarnation));
-        let accepts = of_life.map_or(0, |arrived| arrived.partition_point(|arrived| arrived < at_ns)) as u64;
+    for GateReading { at_ns, node, incarnation, passes } in &history.readings {
+        let of_process = accepts.get(&(node.as_str(), *incarnation));
+        let accepts = of_process.map_or(0, |arrived| arrived.partition_point(|arrived| arrived < at_ns)) as u64;
         if accepts > *passes {
             let at = *at_ns as f64 / 1e9;
-            inquiry.offends(|| {
-                format!("{node}, life {incarnation}: {accepts} accepts before {at:.3} s, {passes} gate passes then")
+            findings.violation(|| {
+                format!(
+                    "{node}, incarnation {incarnation}: {accepts} accepts before {at:.3} s, {passes} gate passes then"
+                )
             });
         }
     }
 }
 
-/// When the accepts of each life arrived, in order.
-fn accepts_by_life<'a>(book: &'a Book, inquiry: &mut Inquiry) -> BTreeMap<Life<'a>, Vec<u64>> {
-    let mut accepts: BTreeMap<Life, Vec<u64>> = BTreeMap::new();
-    for dot in book.accepts() {
-        match grant_of(book, dot).map(|grant| grant.incarnation) {
-            Some(Some(life)) => accepts.entry((book.names.text(dot.node), life)).or_default().push(dot.at_ns),
+/// When the accepts of each process arrived, in order.
+fn accepts_by_process<'a>(history: &'a HistoryIndex, findings: &mut Findings) -> BTreeMap<ProcessKey<'a>, Vec<u64>> {
+    let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
+    for handoff in history.accepts() {
+        match grant_of(history, handoff).map(|grant| grant.incarnation) {
+            Some(Some(incarnation)) => {
+                accepts.entry((history.names.text(handoff.node), incarnation)).or_default().push(handoff.at_ns)
+            }
             // That no claim covers it is I2's affair.
-            None if book.is_whole(Part::Claims) => {}
-            _ => inquiry.lacks("of some accepts, the life of the node that sent it"),
+            None if history.is_whole(Part::Claims) => {}
+            _ => findings.missing("the sending process of some accepts"),
         }
     }
     accepts.values_mut().for_each(|arrived| arrived.sort_unstable());
@@ -89,7 +95,7 @@ fn accepts_by_life<'a>(book: &'a Book, inquiry: &mut Inquiry) -> BTreeMap<Life<'
 }
 
 /// It ended, so that its counter may have been lost with it.
-fn is_over(book: &Book, (node, life): Life) -> bool {
-    let own = |known: &&history::Life| (known.node.as_str(), known.incarnation) == (node, Some(life));
-    book.lives.iter().find(own).is_some_and(|known| known.ended_ns.is_some())
+fn is_over(history: &HistoryIndex, (node, incarnation): ProcessKey) -> bool {
+    let own = |known: &&history::Lifetime| (known.node.as_str(), known.incarnation) == (node, Some(incarnation));
+    history.lifetimes.iter().find(own).is_some_and(|known| known.ended_ns.is_some())
 }

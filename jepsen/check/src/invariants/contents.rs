@@ -3,26 +3,30 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::{Book, Dot, Says};
 use crate::history::Part;
+use crate::history_index::{Handoff, HistoryIndex, ReceivedContent};
 use crate::names::Name;
-use crate::verdict::Inquiry;
+use crate::verdict::Findings;
 
 use super::identity::{is_whole, told};
 use super::loss::triggered;
 
 /// I16.
-pub fn own(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::Accepts, Part::Runs]);
-    let all_read = inquiry.needs(book, &[Part::Contents]);
-    let audiences = audiences(book);
+pub fn own(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::Accepts, Part::Runs]);
+    let all_read = findings.requires(history, &[Part::Contents]);
+    let audiences = audiences(history);
     // An email that the relay refused had its content too.
-    for dot in book.dots.iter().filter(|dot| is_whole(dot)) {
-        match dot.says {
-            Some(says) => compare(book, &audiences, (dot, says), inquiry),
+    for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {
+        match handoff.content {
+            Some(content) => compare(history, &audiences, (handoff, content), findings),
             None if all_read => {
-                inquiry.offends(|| {
-                    format!("{} came with a body that names nothing: {}", item(book, dot), told(book, dot))
+                findings.violation(|| {
+                    format!(
+                        "{} came with a body that names nothing: {}",
+                        item(history, handoff),
+                        told(history, handoff)
+                    )
                 });
             }
             None => {}
@@ -31,36 +35,49 @@ pub fn own(book: &Book, inquiry: &mut Inquiry) {
 }
 
 /// The audience of each run: by its instant, or by the call that triggered it.
-fn audiences(book: &Book) -> BTreeMap<Name, Name> {
-    let by_instant = book.runs.iter().filter_map(|(run, told)| {
-        let audience = book.due.get(&book.instant_of(told)?)?;
+fn audiences(history: &HistoryIndex) -> BTreeMap<Name, Name> {
+    let by_instant = history.runs.iter().filter_map(|(run, told)| {
+        let audience = history.due.get(&history.instant_of(told)?)?;
         Some((*run, *audience))
     });
-    by_instant.chain(triggered(book)).collect()
+    by_instant.chain(triggered(history)).collect()
 }
 
-fn compare(book: &Book, audiences: &BTreeMap<Name, Name>, (dot, says): (&Dot, Says), inquiry: &mut Inquiry) {
-    let text = |name| book.names.text(name);
-    if says.recipient != dot.item.recipient {
-        inquiry
-            .offends(|| format!("{} got what is for {}: {}", item(book, dot), text(says.recipient), told(book, dot)));
-        return;
-    }
-    // What has no run is judged by I2 and I10.
-    let Some(run) = book.run_of(dot.item) else { return };
-    if run.schedule != text(says.schedule) {
-        inquiry.offends(|| {
-            format!("{} got the content of {}, not of {}", item(book, dot), text(says.schedule), run.schedule)
+fn compare(
+    history: &HistoryIndex,
+    audiences: &BTreeMap<Name, Name>,
+    (handoff, content): (&Handoff, ReceivedContent),
+    findings: &mut Findings,
+) {
+    let text = |name| history.names.text(name);
+    if content.recipient != handoff.item.recipient {
+        findings.violation(|| {
+            format!(
+                "{} got what is for {}: {}",
+                item(history, handoff),
+                text(content.recipient),
+                told(history, handoff)
+            )
         });
         return;
     }
-    let audience = audiences.get(&dot.item.run);
-    let code = audience.and_then(|audience| book.codes.get(&(*audience, says.recipient)));
-    if let Some(code) = code.filter(|code| **code != says.code) {
-        inquiry.offends(|| format!("{} got the code {}, not {}", item(book, dot), text(says.code), text(*code)));
+    // What has no run is judged by I2 and I10.
+    let Some(run) = history.run_of(handoff.item) else { return };
+    if run.schedule != text(content.schedule) {
+        findings.violation(|| {
+            format!("{} got the content of {}, not of {}", item(history, handoff), text(content.schedule), run.schedule)
+        });
+        return;
+    }
+    let audience = audiences.get(&handoff.item.run);
+    let code = audience.and_then(|audience| history.codes.get(&(*audience, content.recipient)));
+    if let Some(code) = code.filter(|code| **code != content.code) {
+        findings.violation(|| {
+            format!("{} got the code {}, not {}", item(history, handoff), text(content.code), text(*code))
+        });
     }
 }
 
-fn item(book: &Book, dot: &Dot) -> String {
-    book.describe(dot.item)
+fn item(history: &HistoryIndex, handoff: &Handoff) -> String {
+    history.describe(handoff.item)
 }

@@ -4,8 +4,10 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::book::{Book, Grant, Item, rows_of};
-use crate::history::{Answer, Answered, Call, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
+use crate::history::{
+    Answer, Answered, Call, Lifetime, LifetimeEnd, Operation, Part, RecipientState, Run, Step, Target,
+};
+use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item};
 use crate::time::MS;
 
 /// Is there a cause?
@@ -20,27 +22,33 @@ pub enum Cause {
 }
 
 /// Why a recipient without a mail is in its terminal state.
-pub fn cause(book: &Book, item: Item, state: Fate) -> Cause {
-    let Some(run) = book.run_of(item) else { return Cause::None };
+pub fn cause(history: &HistoryIndex, item: Item, state: RecipientState) -> Cause {
+    let Some(run) = history.run_of(item) else { return Cause::None };
     let (is_seen, rests_on) = match state {
-        Fate::Suppressed => (opted_out(book, item, run) || limits::another_is_near(book, item, run), Part::Calls),
-        Fate::Cancelled => (was_cancelled(book, run), Part::Calls),
-        Fate::Expired => (is_over(book, run), Part::Due),
-        Fate::Dead => (was_refused(book, item) || killed_its_holders(book, item), Part::Outcomes),
-        Fate::Pending | Fate::Claimed | Fate::Sent | Fate::Assumed | Fate::InDoubt => return Cause::Seen,
+        RecipientState::Suppressed => {
+            (opted_out(history, item, run) || limits::another_is_near(history, item, run), Part::Calls)
+        }
+        RecipientState::Cancelled => (was_cancelled(history, run), Part::Calls),
+        RecipientState::Expired => (is_over(history, run), Part::Due),
+        RecipientState::Dead => (was_refused(history, item) || killed_its_owners(history, item), Part::Outcomes),
+        RecipientState::Pending
+        | RecipientState::Claimed
+        | RecipientState::Sent
+        | RecipientState::Assumed
+        | RecipientState::InDoubt => return Cause::Seen,
     };
     match is_seen {
-        _ if book.arrived(item) => Cause::Seen, // Whether it may stand there all the same is I9's affair.
+        _ if history.arrived(item) => Cause::Seen, // Whether it may stand there all the same is I9's affair.
         true => Cause::Seen,
-        false if !book.is_whole(Part::Accepts) => Cause::Unknown(Part::Accepts),
-        false if book.is_whole(rests_on) => Cause::None,
+        false if !history.is_whole(Part::Accepts) => Cause::Unknown(Part::Accepts),
+        false if history.is_whole(rests_on) => Cause::None,
         false => Cause::Unknown(rests_on),
     }
 }
 
 /// It asked for no more mail of this tenant, and nothing took that back before the run opened.
-fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
-    let recipient = book.names.text(item.recipient);
+fn opted_out(history: &HistoryIndex, item: Item, run: &Run) -> bool {
+    let recipient = history.names.text(item.recipient);
     let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
     let opts_out = |call: &Call| {
         let own = matches!(&call.operation, Operation::OptOut { tenant, recipient } if is_own(tenant, recipient));
@@ -48,17 +56,17 @@ fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
     };
     let takes_back = |call: &Call| {
         let own = matches!(&call.operation, Operation::TakeBack { tenant, recipient } if is_own(tenant, recipient));
-        let before = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < run.opened_unix_ms);
+        let before = call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < run.opened_unix_ms);
         own && before && matches!(call.answer, Answer::Ok { .. })
     };
-    let backs: Vec<&Call> = book.calls.iter().filter(|call| takes_back(call)).collect();
-    let mut opt_outs = book.calls.iter().filter(|call| opts_out(call));
+    let backs: Vec<&Call> = history.calls.iter().filter(|call| takes_back(call)).collect();
+    let mut opt_outs = history.calls.iter().filter(|call| opts_out(call));
     opt_outs.any(|opt_out| backs.iter().all(|back| may_follow(opt_out, back)))
 }
 
 /// The run was cancelled, or its schedule deleted.
-fn was_cancelled(book: &Book, run: &Run) -> bool {
-    let may_be_so = book.calls.iter().filter(|call| call.may_be_done());
+fn was_cancelled(history: &HistoryIndex, run: &Run) -> bool {
+    let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
     may_be_so.map(|call| &call.operation).any(|operation| match operation {
         Operation::Cancel { target: Target::Run(of) } => *of == run.run,
         Operation::Cancel { target: Target::Schedule { tenant, schedule } } => {
@@ -71,45 +79,47 @@ fn was_cancelled(book: &Book, run: &Run) -> bool {
 
 /// Its deadline passed before the history ended, or its schedule's next instant came, and it had been open for as long
 /// as any run is.
-fn is_over(book: &Book, run: &Run) -> bool {
-    let end_ms = book.civil_ms(book.ended_ns()).saturating_add_unsigned(book.header.clock_error_ms);
-    let within = book.header.policies.finish_within_ms;
+fn is_over(history: &HistoryIndex, run: &Run) -> bool {
+    let end_ms = history.civil_ms(history.ended_ns()).saturating_add_unsigned(history.header.clock_error_ms);
+    let within = history.header.policies.finish_within_ms;
     let deadline_ms = within.map(|within| run.due_unix_ms.saturating_add_unsigned(within));
-    let next_ms = book.instant_of(run).and_then(|own| {
-        let mut later = book.due.range(own..).map(|(instant, _)| *instant);
+    let next_ms = history.instant_of(run).and_then(|own| {
+        let mut later = history.due.range(own..).map(|(instant, _)| *instant);
         let next = later.find(|instant| instant.due_unix_ms > own.due_unix_ms)?;
         ((next.tenant, next.schedule) == (own.tenant, own.schedule)).then_some(next.due_unix_ms)
     });
-    let at_least = book.header.policies.finish_at_least_ms;
+    let at_least = history.header.policies.finish_at_least_ms;
     let had_time_ms =
         run.opened_unix_ms.saturating_add_unsigned(within.map_or(at_least, |within| at_least.min(within)));
     deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms.max(had_time_ms) <= end_ms)
 }
 
 /// The relay refused it: the sink says so, or else a step of its story.
-fn was_refused(book: &Book, item: Item) -> bool {
-    rows_of(&book.dots, item).iter().any(|dot| matches!(dot.answer, Answered::Refused | Answered::Malformed))
-        || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
+fn was_refused(history: &HistoryIndex, item: Item) -> bool {
+    entries_of_item(&history.handoffs, item)
+        .iter()
+        .any(|handoff| matches!(handoff.answer, Answered::Refused | Answered::Malformed))
+        || entries_of_item(&history.outcomes, item).iter().any(|outcome| outcome.step == Step::Refused)
 }
 
 /// At least two processes died while they owned a claim of this recipient, and each of these claims was released.
 /// Composing the email may have killed them (P12).
-fn killed_its_holders(book: &Book, item: Item) -> bool {
-    let grants = rows_of(&book.grants, item);
-    let released = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released);
-    let released: Vec<u64> = released.map(|came| came.index).collect();
+fn killed_its_owners(history: &HistoryIndex, item: Item) -> bool {
+    let grants = entries_of_item(&history.grants, item);
+    let released = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
+    let released: Vec<u64> = released.map(|outcome| outcome.index).collect();
     let died_of_it = |(place, grant): &(usize, &Grant)| {
         let next = grants.get(place + 1).map_or(u64::MAX, |next| next.fence.index);
         let given_back = released.iter().find(|index| (grant.fence.index..next).contains(index));
-        let node = book.names.text(grant.node);
-        let is_it = |life: &&Life, given_back| match grant.incarnation {
-            Some(_) => life.incarnation == grant.incarnation,
-            None => may_have_held(book, life, grant, given_back),
+        let node = history.names.text(grant.node);
+        let is_it = |lifetime: &&Lifetime, given_back| match grant.incarnation {
+            Some(_) => lifetime.incarnation == grant.incarnation,
+            None => may_have_held(history, lifetime, grant, given_back),
         };
         // One that was stopped in order gave back what it held, and died of nothing.
-        let died = |life: &Life| life.ended_ns.is_some() && life.end != Some(LifeEnd::Stopped);
-        let lives = book.lives.iter().filter(|life| life.node == node);
-        given_back.is_some_and(|given_back| lives.filter(|life| is_it(life, *given_back)).any(died))
+        let died = |lifetime: &Lifetime| lifetime.ended_ns.is_some() && lifetime.end != Some(LifetimeEnd::Stopped);
+        let lifetimes = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
+        given_back.is_some_and(|given_back| lifetimes.filter(|lifetime| is_it(lifetime, *given_back)).any(died))
     };
     grants.iter().enumerate().filter(died_of_it).count() > 1
 }
@@ -117,16 +127,16 @@ fn killed_its_holders(book: &Book, item: Item) -> bool {
 /// It is not known in which of its processes a node held this. May it be the one that this was? By the log: the claim
 /// is of an epoch, and so is the entry that gave it back. A process that is gone may be granted something until its
 /// lease is over.
-fn may_have_held(book: &Book, life: &Life, grant: &Grant, given_back: u64) -> bool {
-    let slack_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
-    let began_ns = book.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
+fn may_have_held(history: &HistoryIndex, lifetime: &Lifetime, grant: &Grant, given_back: u64) -> bool {
+    let slack_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
+    let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
     // The first epoch behind an entry began after it.
     let over_ns = |index: u64| {
-        let later = book.epochs.iter().filter(|epoch| epoch.epoch > index).map(|epoch| epoch.at_ns);
+        let later = history.epochs.iter().filter(|epoch| epoch.epoch > index).map(|epoch| epoch.at_ns);
         later.min().unwrap_or(u64::MAX).saturating_add(slack_ns)
     };
-    let ended_ns = life.ended_ns.unwrap_or(u64::MAX);
-    life.started_ns <= over_ns(grant.fence.index)
+    let ended_ns = lifetime.ended_ns.unwrap_or(u64::MAX);
+    lifetime.started_ns <= over_ns(grant.fence.index)
         && began_ns.saturating_sub(slack_ns) <= ended_ns
         && ended_ns <= over_ns(given_back)
 }

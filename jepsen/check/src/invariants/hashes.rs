@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::Book;
 use crate::history::{Part, StateHash};
-use crate::verdict::Inquiry;
+use crate::history_index::HistoryIndex;
+use crate::verdict::Findings;
 
 /// I11.
-pub fn equal(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::StateHashes]);
+pub fn equal(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::StateHashes]);
     let mut by_index: BTreeMap<u64, Vec<&StateHash>> = BTreeMap::new();
-    for hash in &book.hashes {
+    for hash in &history.hashes {
         by_index.entry(hash.applied_index).or_default().push(hash);
     }
     let mut compared = false;
@@ -18,10 +18,10 @@ pub fn equal(book: &Book, inquiry: &mut Inquiry) {
         let Some((first, others)) = hashes.split_first() else { continue };
         compared |= others.iter().any(|other| other.node != first.node);
         for other in others.iter().filter(|other| other.hash != first.hash) {
-            inquiry.offends(|| format!("after entry {index}, {} and {} differ", first.node, other.node));
+            findings.violation(|| format!("after entry {index}, {} and {} differ", first.node, other.node));
         }
     }
     if !compared {
-        inquiry.lacks("hashes of two nodes at one index");
+        findings.missing("hashes of two nodes at one index");
     }
 }

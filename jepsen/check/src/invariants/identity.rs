@@ -7,47 +7,49 @@
 //!
 //! A message that was cut off is left out: how much of it is missing is unknown.
 
-use crate::book::{Book, Dot};
 use crate::history::Answered;
-use crate::verdict::Inquiry;
+use crate::history_index::{Handoff, HistoryIndex};
+use crate::verdict::Findings;
 
 /// The offences of the emails.
-pub fn of_emails(book: &Book, inquiry: &mut Inquiry) {
-    for dot in book.dots.iter().filter(|dot| dot.answer == Answered::Malformed) {
-        inquiry.offends(|| format!("{} was no message: {}", book.describe(dot.item), told(book, dot)));
+pub fn of_emails(history: &HistoryIndex, findings: &mut Findings) {
+    for handoff in history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Malformed) {
+        findings.violation(|| format!("{} was no message: {}", history.describe(handoff.item), told(history, handoff)));
     }
-    for dot in book.accepts().filter(|dot| dot.message_id.is_none()) {
-        inquiry.offends(|| format!("{} came without a Message-ID: {}", book.describe(dot.item), told(book, dot)));
+    for handoff in history.accepts().filter(|handoff| handoff.message_id.is_none()) {
+        findings.violation(|| {
+            format!("{} came without a Message-ID: {}", history.describe(handoff.item), told(history, handoff))
+        });
     }
-    for (item, header) in &book.repeated_headers {
-        inquiry.offends(|| format!("{} came with more than one {header}", book.describe(*item)));
+    for (item, header) in &history.repeated_headers {
+        findings.violation(|| format!("{} came with more than one {header}", history.describe(*item)));
     }
-    for (item, dots) in book.dots_by_item() {
-        let differ = |what: fn(&Dot) -> Option<_>| {
-            let mut known = dots.iter().filter(|dot| is_whole(dot)).filter_map(what);
+    for (item, handoffs) in history.handoffs_by_item() {
+        let differ = |what: fn(&Handoff) -> Option<_>| {
+            let mut known = handoffs.iter().filter(|handoff| is_whole(handoff)).filter_map(what);
             let first = known.next();
             known.any(|other| Some(other) != first)
         };
-        if differ(|dot| dot.message_id) {
-            inquiry.offends(|| format!("{} came under two Message-IDs", book.describe(item)));
+        if differ(|handoff| handoff.message_id) {
+            findings.violation(|| format!("{} came under two Message-IDs", history.describe(item)));
         }
-        if differ(|dot| dot.body) {
-            inquiry.offends(|| format!("{} came with two bodies", book.describe(item)));
+        if differ(|handoff| handoff.body) {
+            findings.violation(|| format!("{} came with two bodies", history.describe(item)));
         }
     }
-    let named = book.dots.iter().filter(|dot| is_whole(dot));
-    let mut named: Vec<_> = named.filter_map(|dot| Some((dot.message_id?, dot.item))).collect();
+    let named = history.handoffs.iter().filter(|handoff| is_whole(handoff));
+    let mut named: Vec<_> = named.filter_map(|handoff| Some((handoff.message_id?, handoff.item))).collect();
     named.sort_unstable();
     for pair in named.windows(2).filter(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
-        let (one, other) = (book.describe(pair[0].1), book.describe(pair[1].1));
-        inquiry.offends(|| format!("{one} and {other} came under one Message-ID"));
+        let (one, other) = (history.describe(pair[0].1), history.describe(pair[1].1));
+        findings.violation(|| format!("{one} and {other} came under one Message-ID"));
     }
 }
 
-pub(super) fn is_whole(dot: &Dot) -> bool {
-    !matches!(dot.answer, Answered::Cut | Answered::Malformed)
+pub(super) fn is_whole(handoff: &Handoff) -> bool {
+    !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }
 
-pub(super) fn told(book: &Book, dot: &Dot) -> String {
-    format!("from {} at {:.3} s", book.names.text(dot.node), dot.at_ns as f64 / 1e9)
+pub(super) fn told(history: &HistoryIndex, handoff: &Handoff) -> String {
+    format!("from {} at {:.3} s", history.names.text(handoff.node), handoff.at_ns as f64 / 1e9)
 }

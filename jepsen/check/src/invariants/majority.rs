@@ -6,8 +6,8 @@
 //! start, or when a process of it has waited a minute for one. A process that ends earlier begins that minute again at its
 //! next start.
 
-use crate::book::Book;
 use crate::history::{Fault, FaultKind};
+use crate::history_index::HistoryIndex;
 use crate::time::MS;
 
 /// A node with a torn log waits so long for a leader.
@@ -20,23 +20,24 @@ const CATCHES_UP_NS: u64 = 5_000 * MS;
 pub(super) type Interval = (u64, u64);
 
 /// When a majority was up and undisturbed: in order, and none touches the next.
-pub fn majorities(book: &Book) -> Vec<Interval> {
+pub fn majorities(history: &HistoryIndex) -> Vec<Interval> {
     let mut changes: Vec<(u64, i32)> = Vec::new();
     let of_all: Vec<Interval> =
-        book.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(book, fault)).collect();
-    for node in &book.header.nodes {
-        let own = book.faults.iter().filter(|fault| fault.nodes.contains(node) && disturbs(fault));
-        let mut without: Vec<Interval> = own.map(|fault| in_force(book, fault)).chain(of_all.iter().copied()).collect();
+        history.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(history, fault)).collect();
+    for node in &history.header.nodes {
+        let own = history.faults.iter().filter(|fault| fault.nodes.contains(node) && disturbs(fault));
+        let mut without: Vec<Interval> =
+            own.map(|fault| in_force(history, fault)).chain(of_all.iter().copied()).collect();
         without.sort_unstable();
-        for life in book.lives.iter().filter(|life| life.node == *node) {
-            for (from_ns, until_ns) in rest_of((life.started_ns, life.ended_ns.unwrap_or(u64::MAX)), &without) {
+        for lifetime in history.lifetimes.iter().filter(|lifetime| lifetime.node == *node) {
+            for (from_ns, until_ns) in rest_of((lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)), &without) {
                 changes.extend([(from_ns, 1), (until_ns, -1)]);
             }
         }
     }
     // At one instant a node that goes is counted before one that comes.
     changes.sort_unstable();
-    let needed = book.header.nodes.len() as i32 / 2 + 1;
+    let needed = history.header.nodes.len() as i32 / 2 + 1;
     let (mut up, mut since, mut found) = (0, None, Vec::new());
     for (at_ns, change) in changes {
         up += change;
@@ -79,11 +80,11 @@ fn disturbs(fault: &Fault) -> bool {
 }
 
 /// While it is in force, and until what it struck can vote again.
-pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
+pub(super) fn in_force(history: &HistoryIndex, fault: &Fault) -> Interval {
     let until_ns = fault.until_ns.unwrap_or(match fault.kind {
         // The end of a process is in the lives.
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::CrashPoint => fault.from_ns,
-        FaultKind::PowerCut => starts_again(book, fault),
+        FaultKind::PowerCut => starts_again(history, fault),
         _ => u64::MAX,
     });
     let may_be_torn =
@@ -91,14 +92,14 @@ pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
     if !may_be_torn {
         return (fault.from_ns, until_ns);
     }
-    let led_ns = caught_up(book, until_ns);
-    let waited_ns = fault.nodes.iter().map(|node| has_waited(book, node, until_ns)).max().unwrap_or(until_ns);
+    let led_ns = caught_up(history, until_ns);
+    let waited_ns = fault.nodes.iter().map(|node| has_waited(history, node, until_ns)).max().unwrap_or(until_ns);
     (fault.from_ns, led_ns.min(waited_ns))
 }
 
 /// The first instant since this one at which a leader has stood for as long as a node needs to catch up.
-fn caught_up(book: &Book, since_ns: u64) -> u64 {
-    let mut outages: Vec<Interval> = book.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
+fn caught_up(history: &HistoryIndex, since_ns: u64) -> u64 {
+    let mut outages: Vec<Interval> = history.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
     outages.sort_unstable();
     let led_ns = outages.into_iter().fold(since_ns, |led_ns, (from_ns, until_ns)| {
         let is_between = from_ns < led_ns.saturating_add(CATCHES_UP_NS) && led_ns < until_ns;
@@ -108,15 +109,16 @@ fn caught_up(book: &Book, since_ns: u64) -> u64 {
 }
 
 /// When a process of this node has run for the minute that a torn log makes it wait for a leader.
-fn has_waited(book: &Book, node: &str, since_ns: u64) -> u64 {
-    let own = book.lives.iter().filter(|life| life.node == node);
-    let waits = own.map(|life| (life.started_ns.max(since_ns).saturating_add(WITHOUT_LEADER_NS), life.ended_ns));
+fn has_waited(history: &HistoryIndex, node: &str, since_ns: u64) -> u64 {
+    let own = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
+    let waits =
+        own.map(|lifetime| (lifetime.started_ns.max(since_ns).saturating_add(WITHOUT_LEADER_NS), lifetime.ended_ns));
     let waited = waits.filter(|(waited_ns, ended_ns)| ended_ns.is_none_or(|ended_ns| *waited_ns <= ended_ns));
     waited.map(|(waited_ns, _)| waited_ns).min().unwrap_or(u64::MAX)
 }
 
 /// When the last of the nodes that a fault struck was started again; the beginning of the fault for one that was not.
-fn starts_again(book: &Book, fault: &Fault) -> u64 {
-    let starts = fault.nodes.iter().filter_map(|node| book.next_start(node, fault.from_ns));
+fn starts_again(history: &HistoryIndex, fault: &Fault) -> u64 {
+    let starts = fault.nodes.iter().filter_map(|node| history.next_start(node, fault.from_ns));
     starts.max().unwrap_or(fault.from_ns)
 }

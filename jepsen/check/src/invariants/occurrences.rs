@@ -5,50 +5,51 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
-use crate::book::{Book, Instant, rows_of_run};
 use crate::history::{Answer, Call, Operation, Part, PassedOver, Run, RunCause, Target};
+use crate::history_index::{HistoryIndex, Instant, entries_of_run};
 use crate::names::Name;
 use crate::time::seconds;
-use crate::verdict::Inquiry;
+use crate::verdict::Findings;
 
 /// A local time may come again so much later: wider than any change of the clocks. Milliseconds.
 const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10.
-pub fn kept(book: &Book, inquiry: &mut Inquiry) {
+pub fn kept(history: &HistoryIndex, findings: &mut Findings) {
     let parts = [Part::Due, Part::Runs, Part::Instants, Part::Calls, Part::Accepts, Part::Outages];
-    if !inquiry.needs(book, &parts) {
+    if !findings.requires(history, &parts) {
         return;
     }
-    once_each(book, inquiry);
-    as_many_as_triggers(book, inquiry);
-    backfilled(book, inquiry);
-    for run in book.runs.values() {
-        on_time(book, run, inquiry);
+    once_each(history, findings);
+    as_many_as_triggers(history, findings);
+    backfilled(history, findings);
+    for run in history.runs.values() {
+        on_time(history, run, findings);
     }
-    passed_over(book, inquiry);
-    emails(book, inquiry);
+    passed_over(history, findings);
+    emails(history, findings);
 }
 
-fn once_each(book: &Book, inquiry: &mut Inquiry) {
-    for run in book.runs.values() {
+fn once_each(history: &HistoryIndex, findings: &mut Findings) {
+    for run in history.runs.values() {
         let by_schedule = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
-        let is_due = book.instant_of(run).is_some_and(|instant| book.due.contains_key(&instant));
+        let is_due = history.instant_of(run).is_some_and(|instant| history.due.contains_key(&instant));
         if by_schedule && !is_due {
             let Run { run, schedule, due_unix_ms, .. } = run;
-            inquiry.offends(|| format!("{run} is an extra run: {schedule} has no instant at {due_unix_ms} ms"));
+            findings.violation(|| format!("{run} is an extra run: {schedule} has no instant at {due_unix_ms} ms"));
         }
     }
-    for (instant, runs) in loss::runs_by_instant(book).into_iter().filter(|(_, runs)| runs.len() > 1) {
+    for (instant, runs) in loss::runs_by_instant(history).into_iter().filter(|(_, runs)| runs.len() > 1) {
         let names: Vec<&str> = runs.iter().map(|run| run.run.as_str()).collect();
-        inquiry.offends(|| format!("{} opened more than once: {}", loss::describe(book, &instant), names.join(", ")));
+        findings
+            .violation(|| format!("{} opened more than once: {}", loss::describe(history, &instant), names.join(", ")));
     }
 }
 
 /// A trigger opens one run for each request id, and what was answered is one of them. A test run has no call here.
-fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
+fn as_many_as_triggers(history: &HistoryIndex, findings: &mut Findings) {
     let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
-    for (place, call) in book.calls.iter().enumerate() {
+    for (place, call) in history.calls.iter().enumerate() {
         if let Operation::Trigger { tenant, schedule, .. } = &call.operation
             && call.may_be_done()
         {
@@ -57,23 +58,24 @@ fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
         }
     }
     let mut opened: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for run in book.runs.values().filter(|run| matches!(run.cause, RunCause::Trigger | RunCause::Test)) {
+    for run in history.runs.values().filter(|run| matches!(run.cause, RunCause::Trigger | RunCause::Test)) {
         *opened.entry((&run.tenant, &run.schedule)).or_default() += 1;
     }
     for ((tenant, schedule), opened) in opened {
         let asked = asked.get(&(tenant, schedule)).map_or(0, BTreeSet::len);
         if opened > asked {
-            inquiry.offends(|| format!("{tenant}/{schedule}: {opened} runs of {asked} triggers"));
+            findings.violation(|| format!("{tenant}/{schedule}: {opened} runs of {asked} triggers"));
         }
     }
 }
 
 /// A backfilled run lies in a range that an operator had asked for before any email of it. (`once_each` checks that
 /// it is no second run of its instant. Its opening is recorded in ledger time, which may be behind.)
-fn backfilled(book: &Book, inquiry: &mut Inquiry) {
-    for (name, own) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
-        let first_ns = rows_of_run(&book.dots, *name).iter().map(|dot| dot.data_ns).min().unwrap_or(u64::MAX);
-        let is_asked = book.calls.iter().any(|call| {
+fn backfilled(history: &HistoryIndex, findings: &mut Findings) {
+    for (name, own) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
+        let first_ns =
+            entries_of_run(&history.handoffs, *name).iter().map(|handoff| handoff.data_ns).min().unwrap_or(u64::MAX);
+        let is_asked = history.calls.iter().any(|call| {
             let may_be_so = call.may_be_done() && call.invoked_ns < first_ns;
             may_be_so
                 && matches!(&call.operation, Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms }
@@ -81,130 +83,133 @@ fn backfilled(book: &Book, inquiry: &mut Inquiry) {
                         && (*from_unix_ms..=*until_unix_ms).contains(&own.due_unix_ms))
         });
         if !is_asked {
-            inquiry.offends(|| format!("{} was backfilled without a request", own.run));
+            findings.violation(|| format!("{} was backfilled without a request", own.run));
         }
     }
 }
 
-fn on_time(book: &Book, run: &Run, inquiry: &mut Inquiry) {
+fn on_time(history: &HistoryIndex, run: &Run, findings: &mut Findings) {
     let Run { due_unix_ms: due, opened_unix_ms: opened, .. } = *run;
     let late = opened.saturating_sub(due);
     match run.cause {
         RunCause::Trigger | RunCause::Test => {}
-        _ if late < 0 => inquiry.offends(|| format!("{} opened {} before its instant", run.run, seconds(-late))),
+        _ if late < 0 => findings.violation(|| format!("{} opened {} before its instant", run.run, seconds(-late))),
         RunCause::Backfill => {}
         RunCause::Due | RunCause::CatchUp => {
-            let bound = i64::try_from(book.header.late_ms).unwrap_or(i64::MAX);
-            let hindered = late > bound && book.unhindered_ms(due, opened) <= bound;
-            if late > bound && !hindered && !is_excused(book, run, due, opened) {
-                inquiry.offends(|| format!("{} opened {} late, and a quorum was there", run.run, seconds(late)));
+            let bound = i64::try_from(history.header.late_ms).unwrap_or(i64::MAX);
+            let hindered = late > bound && history.unhindered_ms(due, opened) <= bound;
+            if late > bound && !hindered && !is_excused(history, run, due, opened) {
+                findings.violation(|| format!("{} opened {} late, and a quorum was there", run.run, seconds(late)));
             }
         }
     }
 }
 
 /// It was paused, or another run of it had to finish first.
-fn is_excused(book: &Book, run: &Run, from_ms: i64, to_ms: i64) -> bool {
-    was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(book, run)
+fn is_excused(history: &HistoryIndex, run: &Run, from_ms: i64, to_ms: i64) -> bool {
+    was_stopped(history, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(history, run)
 }
 
 /// Does the ledger name a run of the same schedule, opened before, for which this one waited; and was that one still at
 /// work when this one was due?
-fn had_to_wait(book: &Book, run: &Run) -> bool {
-    let of = run.waited_for.as_ref().and_then(|of| book.names.find(of));
-    let Some((name, of)) = of.and_then(|name| Some((name, book.runs.get(&name)?))) else { return false };
+fn had_to_wait(history: &HistoryIndex, run: &Run) -> bool {
+    let of = run.waited_for.as_ref().and_then(|of| history.names.find(of));
+    let Some((name, of)) = of.and_then(|name| Some((name, history.runs.get(&name)?))) else { return false };
     let is_earlier = (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index;
-    is_earlier && was_at_work(book, name, run.due_unix_ms)
+    is_earlier && was_at_work(history, name, run.due_unix_ms)
 }
 
 /// Did a mail of the run come after this instant, or a step of it that may have been after it: after the last entry of
 /// which it is known that it was before?
-fn was_at_work(book: &Book, run: Name, at_ms: i64) -> bool {
-    let before = book.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
-    let steps = rows_of_run(&book.outcomes, run).iter();
-    rows_of_run(&book.dots, run).iter().map(|dot| dot.at_ns).any(|at_ns| book.civil_ms(at_ns) >= at_ms)
-        || steps.map(|came| came.index).max() > before
+fn was_at_work(history: &HistoryIndex, run: Name, at_ms: i64) -> bool {
+    let before = history.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
+    let steps = entries_of_run(&history.outcomes, run).iter();
+    entries_of_run(&history.handoffs, run)
+        .iter()
+        .map(|handoff| handoff.at_ns)
+        .any(|at_ns| history.civil_ms(at_ns) >= at_ms)
+        || steps.map(|outcome| outcome.index).max() > before
 }
 
 /// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused
 /// before and not resumed yet, resumed or written since?
-pub(super) fn was_stopped(book: &Book, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
+pub(super) fn was_stopped(history: &HistoryIndex, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
     let is_own = |of: &str, name: &str| (of, name) == (tenant, schedule);
     let resumes = |call: &Call, after_ns: u64| {
         let is_so = matches!(&call.operation,
             Operation::Resume { target: Target::Schedule { tenant, schedule } } if is_own(tenant, schedule));
-        let in_time = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < from_ms);
+        let in_time = call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < from_ms);
         is_so && in_time && call.invoked_ns >= after_ns && matches!(call.answer, Answer::Ok { .. })
     };
-    let may_be_so = book.calls.iter().filter(|call| call.may_be_done());
-    may_be_so.filter(|call| book.civil_ms(call.invoked_ns) <= to_ms).any(|call| match &call.operation {
+    let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
+    may_be_so.filter(|call| history.civil_ms(call.invoked_ns) <= to_ms).any(|call| match &call.operation {
         Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } } if is_own(of, name) => {
-            !book.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))
+            !history.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))
         }
         Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
         | Operation::Write { tenant: of, name, .. } => {
-            is_own(of, name) && book.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms
+            is_own(of, name) && history.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms
         }
         _ => false,
     })
 }
 
 /// An instant that was explained away instead of opened needs a reason that the judge has seen too.
-fn passed_over(book: &Book, inquiry: &mut Inquiry) {
-    let by_instant = loss::runs_by_instant(book);
-    for instant in book.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
-        let Some(told) = loss::explanation(book, instant) else { continue };
-        let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(book.header.late_ms));
+fn passed_over(history: &HistoryIndex, findings: &mut Findings) {
+    let by_instant = loss::runs_by_instant(history);
+    for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
+        let Some(told) = loss::explanation(history, instant) else { continue };
+        let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(history.header.late_ms));
         let (tenant, schedule) = (&told.tenant, &told.schedule);
         // What opened while the instant still could, outages taken off.
         let before = |run: &Run, within_ms| {
             (&run.tenant, &run.schedule) == (tenant, schedule)
                 && run.opened_unix_ms >= from - within_ms
-                && book.unhindered_ms(from, run.opened_unix_ms) <= to - from
+                && history.unhindered_ms(from, run.opened_unix_ms) <= to - from
         };
-        let has_run = |within_ms| book.runs.values().any(|run| before(run, within_ms));
+        let has_run = |within_ms| history.runs.values().any(|run| before(run, within_ms));
         let (is_so, but) = match told.outcome {
             // Nothing opened since is I4's affair.
             PassedOver::Waiting => continue,
             PassedOver::Coalesced | PassedOver::Expired => {
-                let hindered = book.was_hindered(from, to) || was_stopped(book, tenant, schedule, from, to);
+                let hindered = history.was_hindered(from, to) || was_stopped(history, tenant, schedule, from, to);
                 (hindered, "a quorum was there")
             }
             PassedOver::Skipped => {
-                let may_be = book.header.policies.may_skip && has_run(i64::MAX / 2);
+                let may_be = history.header.policies.may_skip && has_run(i64::MAX / 2);
                 (may_be, "there was no earlier run that its policy gives way to")
             }
             PassedOver::Refused => (has_run(NAMED_AGAIN_WITHIN_MS), "nothing opened before under its name"),
         };
         if !is_so {
-            let what = loss::describe(book, instant);
-            inquiry.offends(|| format!("{what} is {:?}, and {but}", told.outcome));
+            let what = loss::describe(history, instant);
+            findings.violation(|| format!("{what} is {:?}, and {but}", told.outcome));
         }
     }
 }
 
 /// No mail before its instant, of an unknown run, or to an address outside the run's audience.
-fn emails(book: &Book, inquiry: &mut Inquiry) {
-    let triggered: BTreeMap<Name, Name> = loss::triggered(book).collect();
-    for dot in book.accepts() {
-        let told = || format!("{} at {:.3} s", book.describe(dot.item), dot.at_ns as f64 / 1e9);
-        let Some(run) = book.run_of(dot.item) else {
-            inquiry.offends(|| format!("{}: there is no such run", told()));
+fn emails(history: &HistoryIndex, findings: &mut Findings) {
+    let triggered: BTreeMap<Name, Name> = loss::triggered(history).collect();
+    for handoff in history.accepts() {
+        let told = || format!("{} at {:.3} s", history.describe(handoff.item), handoff.at_ns as f64 / 1e9);
+        let Some(run) = history.run_of(handoff.item) else {
+            findings.violation(|| format!("{}: there is no such run", told()));
             continue;
         };
-        let early = run.due_unix_ms.saturating_sub(book.civil_ms(dot.at_ns));
+        let early = run.due_unix_ms.saturating_sub(history.civil_ms(handoff.at_ns));
         let asked_for = matches!(run.cause, RunCause::Trigger | RunCause::Test);
-        if !asked_for && early > i64::try_from(book.header.clock_error_ms).unwrap_or(i64::MAX) {
-            inquiry.offends(|| format!("{}: {} before its instant", told(), seconds(early)));
+        if !asked_for && early > i64::try_from(history.header.clock_error_ms).unwrap_or(i64::MAX) {
+            findings.violation(|| format!("{}: {} before its instant", told(), seconds(early)));
         }
-        let due = |instant: Instant| book.due.get(&instant);
+        let due = |instant: Instant| history.due.get(&instant);
         let audience = match run.cause {
-            RunCause::Trigger | RunCause::Test => triggered.get(&dot.item.run),
-            _ => book.instant_of(run).and_then(due),
+            RunCause::Trigger | RunCause::Test => triggered.get(&handoff.item.run),
+            _ => history.instant_of(run).and_then(due),
         };
-        let recipients = audience.and_then(|audience| book.audiences.get(audience));
-        if recipients.is_some_and(|recipients| recipients.binary_search(&dot.item.recipient).is_err()) {
-            inquiry.offends(|| format!("{}: it was not for that recipient", told()));
+        let recipients = audience.and_then(|audience| history.audiences.get(audience));
+        if recipients.is_some_and(|recipients| recipients.binary_search(&handoff.item.recipient).is_err()) {
+            findings.violation(|| format!("{}: it was not for that recipient", told()));
         }
     }
 }

@@ -2,44 +2,46 @@
 //! past the gate without a definite refusal.
 //!
 //! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of
-//! its own. Under `hold` and `assume_sent` only an operator decides, so only their calls count and the ledger's own word
+//! its own. Under `verdict` and `assume_sent` only an operator decides, so only their calls count and the ledger's own word
 //! does not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, nor
 //! does what came when the recipient was not in doubt: a dead letter that was requeued had no mail to be doubled.
 
-use crate::book::{Book, Came, Dot, Item, rows_of};
 use crate::history::{Answer, Answered, Call, InDoubt, Part, Step};
-use crate::verdict::Inquiry;
+use crate::history_index::{Handoff, HistoryIndex, Item, ItemOutcome, entries_of_item};
+use crate::verdict::Findings;
 
 /// I1.
-pub fn accepted_once(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::Accepts]);
-    needs_outcomes(book, inquiry);
-    for (item, dots) in book.dots_by_item() {
-        let accepts: Vec<&Dot> = dots.iter().filter(|dot| dot.answer.is_accepted()).collect();
+pub fn accepted_once(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::Accepts]);
+    needs_outcomes(history, findings);
+    for (item, handoffs) in history.handoffs_by_item() {
+        let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
-        if !were_decided(book, item, accepts) {
-            inquiry.offends(|| format!("{} was accepted {times} times: {}", book.describe(item), fences(dots)));
+        if !were_decided(history, item, accepts) {
+            findings
+                .violation(|| format!("{} was accepted {times} times: {}", history.describe(item), fences(handoffs)));
         }
     }
 }
 
 /// I3.
-pub fn one_fence_past_the_gate(book: &Book, inquiry: &mut Inquiry) {
-    inquiry.needs(book, &[Part::Accepts, Part::Dots]);
-    needs_outcomes(book, inquiry);
-    for (item, dots) in book.dots_by_item() {
-        let mut all: Vec<_> = dots.iter().filter_map(|dot| dot.fence).collect();
+pub fn one_fence_past_the_gate(history: &HistoryIndex, findings: &mut Findings) {
+    findings.requires(history, &[Part::Accepts, Part::Handoffs]);
+    needs_outcomes(history, findings);
+    for (item, handoffs) in history.handoffs_by_item() {
+        let mut all: Vec<_> = handoffs.iter().filter_map(|handoff| handoff.fence).collect();
         all.sort_unstable();
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
-            inquiry.offends(|| format!("{} came twice under fence {}", book.describe(item), twice[0]));
+            findings.violation(|| format!("{} came twice under fence {}", history.describe(item), twice[0]));
         }
-        let past =
-            dots.iter().filter(|dot| !matches!(dot.answer, Answered::Refused | Answered::Cut | Answered::Malformed));
-        let mut past: Vec<&Dot> = past.filter(|dot| dot.fence.is_some()).collect();
-        past.sort_by_key(|dot| (dot.fence, dot.at_ns));
-        past.dedup_by_key(|dot| dot.fence);
-        if !were_decided(book, item, past) {
-            inquiry.offends(|| format!("{} passed the gate again: {}", book.describe(item), fences(dots)));
+        let past = handoffs
+            .iter()
+            .filter(|handoff| !matches!(handoff.answer, Answered::Refused | Answered::Cut | Answered::Malformed));
+        let mut past: Vec<&Handoff> = past.filter(|handoff| handoff.fence.is_some()).collect();
+        past.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
+        past.dedup_by_key(|handoff| handoff.fence);
+        if !were_decided(history, item, past) {
+            findings.violation(|| format!("{} passed the gate again: {}", history.describe(item), fences(handoffs)));
         }
     }
 }
@@ -47,7 +49,7 @@ pub fn one_fence_past_the_gate(book: &Book, inquiry: &mut Inquiry) {
 /// Emails beyond the first of their items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
-    /// Under `hold` and `assume_sent` those without a decision: they break the promise. Under `resend` all of them:
+    /// Under `verdict` and `assume_sent` those without a decision: they break the promise. Under `resend` all of them:
     /// which of them an operator wanted and which the policy did, the ledger's word does not say.
     pub undecided: u64,
     /// Those that an operator decided for, under any other policy than `resend`.
@@ -55,30 +57,30 @@ pub struct Duplicates {
 }
 
 /// Over all items.
-pub fn duplicates(book: &Book) -> Duplicates {
-    let by_policy = book.header.in_doubt == InDoubt::Resend;
+pub fn duplicates(history: &HistoryIndex) -> Duplicates {
+    let by_policy = history.header.in_doubt == InDoubt::Resend;
     let mut all = Duplicates::default();
-    for (item, dots) in book.dots_by_item() {
-        let accepts: Vec<&Dot> = dots.iter().filter(|dot| dot.answer.is_accepted()).collect();
+    for (item, handoffs) in history.handoffs_by_item() {
+        let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let beyond = accepts.len().saturating_sub(1);
-        let undecided = if by_policy { beyond } else { undecided(book, item, accepts) };
+        let undecided = if by_policy { beyond } else { undecided(history, item, accepts) };
         all.undecided += undecided as u64;
         all.decided += (beyond - undecided) as u64;
     }
     all
 }
 
-fn fences(dots: &[Dot]) -> String {
-    let told = dots.iter().map(|dot| {
-        let fence = dot.fence.map_or_else(|| "no fence".to_owned(), |fence| fence.to_string());
-        format!("{fence} {:?} at {:.3} s", dot.answer, dot.at_ns as f64 / 1e9)
+fn fences(handoffs: &[Handoff]) -> String {
+    let told = handoffs.iter().map(|handoff| {
+        let fence = handoff.fence.map_or_else(|| "no fence".to_owned(), |fence| fence.to_string());
+        format!("{fence} {:?} at {:.3} s", handoff.answer, handoff.at_ns as f64 / 1e9)
     });
     told.collect::<Vec<_>>().join(", ")
 }
 
-fn needs_outcomes(book: &Book, inquiry: &mut Inquiry) {
-    if book.header.in_doubt == InDoubt::Resend {
-        inquiry.needs(book, &[Part::Outcomes]);
+fn needs_outcomes(history: &HistoryIndex, findings: &mut Findings) {
+    if history.header.in_doubt == InDoubt::Resend {
+        findings.requires(history, &[Part::Outcomes]);
     }
 }
 
@@ -96,37 +98,42 @@ struct Decision {
 }
 
 /// Does a decision of its own lie between each two of these, by their fences?
-fn were_decided(book: &Book, item: Item, dots: Vec<&Dot>) -> bool {
-    undecided(book, item, dots) == 0
+fn were_decided(history: &HistoryIndex, item: Item, handoffs: Vec<&Handoff>) -> bool {
+    undecided(history, item, handoffs) == 0
 }
 
 /// Between how many of these and the next one, by their fences, lies no decision of its own?
-fn undecided(book: &Book, item: Item, mut dots: Vec<&Dot>) -> usize {
-    if dots.len() < 2 {
+fn undecided(history: &HistoryIndex, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
+    if handoffs.len() < 2 {
         return 0;
     }
-    dots.sort_by_key(|dot| (dot.fence, dot.at_ns));
-    let mut decisions = decisions(book, item);
-    let is_undecided = |pair: &&[&Dot]| {
-        let fitting = decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(book, pair[0], pair[1]));
+    handoffs.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
+    let mut decisions = decisions(history, item);
+    let is_undecided = |pair: &&[&Handoff]| {
+        let fitting =
+            decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(history, pair[0], pair[1]));
         // Prefer decisions with a known log index: they match only this pair.
         let best = fitting.min_by_key(|(_, decision)| (decision.index.is_none(), decision.answered_ns));
         let place = best.map(|(place, _)| place);
         place.map(|place| decisions.swap_remove(place)).is_none()
     };
-    dots.windows(2).filter(is_undecided).count()
+    handoffs.windows(2).filter(is_undecided).count()
 }
 
 /// Those about this item.
-fn decisions(book: &Book, item: Item) -> Vec<Decision> {
-    if book.header.in_doubt == InDoubt::Resend {
+fn decisions(history: &HistoryIndex, item: Item) -> Vec<Decision> {
+    if history.header.in_doubt == InDoubt::Resend {
         // Operators' decisions are steps too.
-        let resent = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Resent);
-        let decision =
-            |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX, is_step: true };
+        let resent = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
+        let decision = |outcome: &ItemOutcome| Decision {
+            index: Some(outcome.index),
+            invoked_ns: 0,
+            answered_ns: u64::MAX,
+            is_step: true,
+        };
         return resent.map(decision).collect();
     }
-    let (own_run, own_recipient) = (book.names.text(item.run), book.names.text(item.recipient));
+    let (own_run, own_recipient) = (history.names.text(item.run), history.names.text(item.recipient));
     let decision = |call: &Call| {
         let index = match call.answer {
             Answer::Ok { index, .. } => index,
@@ -136,13 +143,13 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
         call.resends(own_run, own_recipient).then_some(Decision { index, invoked_ns, answered_ns, is_step: false })
     };
-    book.calls.iter().filter_map(decision).collect()
+    history.calls.iter().filter_map(decision).collect()
 }
 
 impl Decision {
     /// By the log. Where its place there is not known, by time: who is decided about has had its DATA before, since
     /// that comes before the gate, and gets the next one after an operator asked.
-    fn is_between(&self, book: &Book, first: &Dot, second: &Dot) -> bool {
+    fn is_between(&self, history: &HistoryIndex, first: &Handoff, second: &Handoff) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
             (Some(first), Some(second)) if self.index.is_some() => {
@@ -152,14 +159,15 @@ impl Decision {
         };
         // Who is not in doubt is not sent again, whatever is asked for. (A dead letter had no mail.)
         let until = self.index.or(second.fence.map(|fence| fence.index));
-        in_time && (self.is_step || was_in_doubt(book, first, until))
+        in_time && (self.is_step || was_in_doubt(history, first, until))
     }
 }
 
 /// Was it in doubt after this hand-off, and before this entry? Where steps were not read it may have been.
-fn was_in_doubt(book: &Book, dot: &Dot, until: Option<u64>) -> bool {
-    let from = dot.fence.map_or(0, |fence| fence.index);
-    let mut steps = rows_of(&book.outcomes, dot.item).iter().filter(|came| came.step == Step::InDoubt);
-    !book.is_whole(Part::Outcomes)
-        || steps.any(|came| came.index > from && until.is_none_or(|until| came.index < until))
+fn was_in_doubt(history: &HistoryIndex, handoff: &Handoff, until: Option<u64>) -> bool {
+    let from = handoff.fence.map_or(0, |fence| fence.index);
+    let mut steps =
+        entries_of_item(&history.outcomes, handoff.item).iter().filter(|outcome| outcome.step == Step::InDoubt);
+    !history.is_whole(Part::Outcomes)
+        || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
 }

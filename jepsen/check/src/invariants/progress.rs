@@ -16,10 +16,10 @@
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
-use crate::book::{Book, Grant, Item, rows_of, rows_of_run};
-use crate::history::{Answered, Fate, Fault, FaultKind, Operation, Run, Step, Target};
+use crate::history::{Answered, Fault, FaultKind, Operation, RecipientState, Run, Step, Target};
+use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item, entries_of_run};
 use crate::time::MS;
-use crate::verdict::Inquiry;
+use crate::verdict::Findings;
 
 /// From a leader that may claim to the email: the question for a lease (each second), the claim, its commit, a session, the
 /// dialogue; on a busy machine.
@@ -32,13 +32,13 @@ const SESSION_WITHIN_NS: u64 = 10_000 * MS;
 const PREPARED_WITHIN_NS: u64 = 60_000 * MS;
 
 /// Judges it over these intervals with a majority; a leader has to be there within the first bound.
-pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: &mut Inquiry) {
-    let bound_ns = led_within_ns + (book.header.lease_ms + book.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
-    let mut emails: Vec<u64> = book.accepts().map(|dot| dot.at_ns).collect();
+pub fn sends(history: &HistoryIndex, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
+    let bound_ns = led_within_ns + (history.header.lease_ms + history.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
+    let mut emails: Vec<u64> = history.accepts().map(|handoff| handoff.at_ns).collect();
     emails.sort_unstable();
-    let waiting = waiting(book);
-    let quiet = quiet(book, majorities, &emails);
-    begins(book, &quiet, bound_ns + SESSION_WITHIN_NS, inquiry);
+    let waiting = waiting(history);
+    let quiet = quiet(history, majorities, &emails);
+    begins(history, &quiet, bound_ns + SESSION_WITHIN_NS, findings);
     for (from_ns, until_ns) in quiet {
         for (first, last) in &waiting {
             let (first, last) = (from_ns.max(*first), until_ns.min(*last));
@@ -49,7 +49,7 @@ pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: 
                 let silent = at_ns.saturating_sub(since);
                 if silent > bound_ns {
                     let (since, silent) = (since as f64 / 1e9, silent as f64 / 1e9);
-                    inquiry.offends(|| {
+                    findings.violation(|| {
                         format!("from {since:.3} s on nothing was broken, recipients waited, and no email came for {silent:.3} s")
                     });
                 }
@@ -60,21 +60,21 @@ pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: 
 }
 
 /// No recipient stays claimed for longer than this without a hand-off, or an entry that gives it back.
-fn begins(book: &Book, quiet: &[Interval], within_ns: u64, inquiry: &mut Inquiry) {
-    let relay = book.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.may_have_struck());
+fn begins(history: &HistoryIndex, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
+    let relay = history.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.may_have_struck());
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.
     let held_up: Vec<Interval> = relay.map(|fault| (fault.from_ns, over_ns(fault))).collect();
     let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &held_up)).collect();
     let quiet: Vec<Interval> = quiet.into_iter().filter(|(first, last)| last - first > within_ns).collect();
-    for grant in &book.grants {
-        let Some((from_ns, until_ns)) = unbegun(book, grant) else { continue };
+    for grant in &history.grants {
+        let Some((from_ns, until_ns)) = unbegun(history, grant) else { continue };
         let held = quiet.iter().map(|(first, last)| (*last).min(until_ns).saturating_sub((*first).max(from_ns)));
         let held_ns = held.max().unwrap_or(0);
         if held_ns > within_ns {
-            let (who, held) = (book.describe(grant.item), held_ns as f64 / 1e9);
-            let (node, fence) = (book.names.text(grant.node), grant.fence);
-            inquiry.offends(|| {
+            let (who, held) = (history.describe(grant.item), held_ns as f64 / 1e9);
+            let (node, fence) = (history.names.text(grant.node), grant.fence);
+            findings.violation(|| {
                 format!("{who} was claimed by {node} under {fence}, and not begun for {held:.3} s in which nothing was broken")
             });
         }
@@ -82,37 +82,40 @@ fn begins(book: &Book, quiet: &[Interval], within_ns: u64, inquiry: &mut Inquiry
 }
 
 /// From a claim to the DATA of its email, or the entry that ended it; None where one of these has no instant.
-fn unbegun(book: &Book, grant: &Grant) -> Option<Interval> {
+fn unbegun(history: &HistoryIndex, grant: &Grant) -> Option<Interval> {
     let Grant { item, fence, .. } = *grant;
-    let error_ns = book.header.clock_error_ms.saturating_mul(MS);
+    let error_ns = history.header.clock_error_ms.saturating_mul(MS);
     let claimed = |grant: &Grant| grant.committed_ns.or(grant.proposed_ns.map(|at_ns| at_ns + error_ns));
-    let begun = rows_of(&book.dots, item).iter().filter(|dot| dot.fence == Some(fence)).map(|dot| dot.data_ns);
+    let begun = entries_of_item(&history.handoffs, item)
+        .iter()
+        .filter(|handoff| handoff.fence == Some(fence))
+        .map(|handoff| handoff.data_ns);
     // Sorted by fence and by log index.
-    let next = rows_of(&book.grants, item).iter().find(|next| next.fence > fence);
-    let over_ns = match rows_of(&book.outcomes, item).iter().find(|came| came.index > fence.index) {
-        Some(came) => came.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
-        None => (book.standing(item) == Some(Fate::Claimed)).then(|| book.ended_ns()),
+    let next = entries_of_item(&history.grants, item).iter().find(|next| next.fence > fence);
+    let over_ns = match entries_of_item(&history.outcomes, item).iter().find(|outcome| outcome.index > fence.index) {
+        Some(outcome) => outcome.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
+        None => (history.final_state(item) == Some(RecipientState::Claimed)).then(|| history.ended_ns()),
     };
     let next_ns = next.map(|next| claimed(next).unwrap_or(0));
     Some((claimed(grant)?, begun.chain(next_ns).chain([over_ns?]).min()?))
 }
 
 /// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault lasts.
-fn quiet(book: &Book, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
+fn quiet(history: &HistoryIndex, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
     let mut breaks: Vec<Interval> = Vec::new();
-    let starts = book.lives.iter().flat_map(|life| [Some(life.started_ns), life.ended_ns]).flatten();
-    let epochs = book.epochs.iter().map(|epoch| epoch.at_ns);
+    let starts = history.lifetimes.iter().flat_map(|lifetime| [Some(lifetime.started_ns), lifetime.ended_ns]).flatten();
+    let epochs = history.epochs.iter().map(|epoch| epoch.at_ns);
     breaks.extend(starts.chain(epochs).map(|at_ns| (at_ns, at_ns)));
-    let faults = book.faults.iter().filter(|fault| fault.may_have_struck());
+    let faults = history.faults.iter().filter(|fault| fault.may_have_struck());
     for fault in faults.clone().filter(|fault| !matches!(fault.kind, FaultKind::Relay | FaultKind::Operator)) {
-        let (from_ns, until_ns) = in_force(book, fault);
+        let (from_ns, until_ns) = in_force(history, fault);
         // What a node that never comes back leaves undone others do.
         breaks.push((from_ns, if until_ns == u64::MAX { from_ns } else { until_ns }));
     }
     breaks.extend(relay_disturbed(faults.filter(|fault| fault.kind == FaultKind::Relay), emails));
     breaks.sort_unstable();
     let mut quiet = Vec::new();
-    for (mut from_ns, until_ns) in majorities.iter().map(|(from, until)| (*from, (*until).min(book.ended_ns()))) {
+    for (mut from_ns, until_ns) in majorities.iter().map(|(from, until)| (*from, (*until).min(history.ended_ns()))) {
         for (first, last) in &breaks {
             if from_ns < *first && *first < until_ns {
                 quiet.push((from_ns, *first));
@@ -147,15 +150,16 @@ fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) 
 }
 
 /// When there were recipients that nothing but the product kept waiting; sorted, and none touches the next.
-fn waiting(book: &Book) -> Vec<Interval> {
+fn waiting(history: &HistoryIndex) -> Vec<Interval> {
     let of_run = |run: &Run| {
-        let name = book.names.find(&run.run)?;
-        let own = rows_of_run(&book.standings, name).iter();
-        let last_ns = own.filter_map(|stands| waited_until(book, stands.item, stands.state)).max()?;
-        let opened_ns = book.ns_of(run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms));
+        let name = history.names.find(&run.run)?;
+        let own = entries_of_run(&history.final_states, name).iter();
+        let last_ns = own.filter_map(|item_state| waited_until(history, item_state.item, item_state.state)).max()?;
+        let opened_ns = history.ns_of(run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms));
         (opened_ns < last_ns).then_some((opened_ns, last_ns))
     };
-    let mut each: Vec<Interval> = book.runs.values().filter(|run| may_go_on(book, run)).filter_map(of_run).collect();
+    let mut each: Vec<Interval> =
+        history.runs.values().filter(|run| may_go_on(history, run)).filter_map(of_run).collect();
     each.sort_unstable();
     let mut waiting: Vec<Interval> = Vec::new();
     for (first, last) in each {
@@ -168,18 +172,18 @@ fn waiting(book: &Book) -> Vec<Interval> {
 }
 
 /// Until when a recipient waited: for its email, or to the end. None where a refusal, a doubt or a loss came between.
-fn waited_until(book: &Book, item: Item, state: Fate) -> Option<u64> {
-    let dots = rows_of(&book.dots, item);
-    let is_plain = rows_of(&book.outcomes, item).iter().all(|came| came.step == Step::Sent);
-    match (state, rows_of(&book.grants, item).len(), dots) {
-        (Fate::Sent, 1, [dot]) if is_plain && dot.answer == Answered::Accepted => Some(dot.at_ns),
-        (Fate::Pending, 0, []) if is_plain => Some(book.ended_ns()),
+fn waited_until(history: &HistoryIndex, item: Item, state: RecipientState) -> Option<u64> {
+    let handoffs = entries_of_item(&history.handoffs, item);
+    let is_plain = entries_of_item(&history.outcomes, item).iter().all(|outcome| outcome.step == Step::Sent);
+    match (state, entries_of_item(&history.grants, item).len(), handoffs) {
+        (RecipientState::Sent, 1, [handoff]) if is_plain && handoff.answer == Answered::Accepted => Some(handoff.at_ns),
+        (RecipientState::Pending, 0, []) if is_plain => Some(history.ended_ns()),
         _ => None,
     }
 }
 
 /// Nothing that was asked for can have kept the run back.
-fn may_go_on(book: &Book, run: &Run) -> bool {
+fn may_go_on(history: &HistoryIndex, run: &Run) -> bool {
     let pauses = |operation: &Operation| match operation {
         Operation::Pause { target: Target::Run(of) } => *of == run.run,
         Operation::Pause { target: Target::Schedule { tenant, schedule } } => {
@@ -187,6 +191,8 @@ fn may_go_on(book: &Book, run: &Run) -> bool {
         }
         _ => false,
     };
-    let mut asked = book.calls.iter().filter(|call| call.may_be_done());
-    !book.paused.contains(&run.run) && !limits::holds_back(book, run) && !asked.any(|call| pauses(&call.operation))
+    let mut asked = history.calls.iter().filter(|call| call.may_be_done());
+    !history.paused.contains(&run.run)
+        && !limits::holds_back(history, run)
+        && !asked.any(|call| pauses(&call.operation))
 }

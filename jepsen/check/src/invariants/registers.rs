@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::Book;
-use crate::history::{Answer, Call, Noun, OPTED_OUT, Operation};
+use crate::history::{Answer, Call, OPTED_OUT, ObjectKind, Operation};
+use crate::history_index::HistoryIndex;
 
 /// What it is, whose, and its name.
-pub type Key<'a> = (Noun, &'a str, &'a str);
+pub type Key<'a> = (ObjectKind, &'a str, &'a str);
 
 /// One object.
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub struct Read<'a> {
 
 /// What is wrong with a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum ReadError {
     /// That value was not written by then.
     NeverWritten,
     /// It was written over, or not there yet, before the read began.
@@ -52,24 +52,24 @@ pub enum Wrong {
 }
 
 /// All objects that were written or read.
-pub fn registers(book: &Book) -> BTreeMap<Key<'_>, Register<'_>> {
+pub fn registers(history: &HistoryIndex) -> BTreeMap<Key<'_>, Register<'_>> {
     let mut registers: BTreeMap<Key, Register> = BTreeMap::new();
-    for call in &book.calls {
+    for call in &history.calls {
         match &call.operation {
-            Operation::Write { noun, tenant, name, value } => {
-                registers.entry((*noun, tenant, name)).or_default().note_write(call, value.as_deref());
+            Operation::Write { kind, tenant, name, value } => {
+                registers.entry((*kind, tenant, name)).or_default().note_write(call, value.as_deref());
             }
             Operation::OptOut { tenant, recipient } => {
-                registers.entry((Noun::OptOut, tenant, recipient)).or_default().note_write(call, Some(OPTED_OUT));
+                registers.entry((ObjectKind::OptOut, tenant, recipient)).or_default().note_write(call, Some(OPTED_OUT));
             }
             Operation::TakeBack { tenant, recipient } => {
-                registers.entry((Noun::OptOut, tenant, recipient)).or_default().note_write(call, None);
+                registers.entry((ObjectKind::OptOut, tenant, recipient)).or_default().note_write(call, None);
             }
-            Operation::Read { noun, tenant, name } => {
+            Operation::Read { kind, tenant, name } => {
                 if let (Answer::Found { value }, Some(answered_ns)) = (&call.answer, call.answered_ns) {
                     let (client, invoked_ns) = (call.client.as_str(), call.invoked_ns);
                     let read = Read { client, invoked_ns, answered_ns, value: value.as_deref() };
-                    registers.entry((*noun, tenant, name)).or_default().reads.push(read);
+                    registers.entry((*kind, tenant, name)).or_default().reads.push(read);
                 }
             }
             _ => {}
@@ -132,18 +132,18 @@ impl<'a> Register<'a> {
     }
 
     /// Each read that could not be, and why.
-    pub fn wrong_reads(&self) -> impl Iterator<Item = (Read<'a>, Wrong)> + '_ {
+    pub fn wrong_reads(&self) -> impl Iterator<Item = (Read<'a>, ReadError)> + '_ {
         self.reads.iter().filter_map(|read| Some((*read, self.wrong(read)?)))
     }
 
-    fn wrong(&self, read: &Read) -> Option<Wrong> {
+    fn wrong(&self, read: &Read) -> Option<ReadError> {
         let by_then = |write: &Write| write.value == read.value && write.invoked_ns < read.answered_ns;
         if read.value.is_some() && !self.writes.iter().any(by_then) {
-            Some(Wrong::NeverWritten)
+            Some(ReadError::NeverWritten)
         } else if !self.may_show(read.value, read.invoked_ns, read.answered_ns) {
-            Some(Wrong::Stale)
+            Some(ReadError::Stale)
         } else {
-            self.went_back(read).then_some(Wrong::WentBack)
+            self.went_back(read).then_some(ReadError::WentBack)
         }
     }
 

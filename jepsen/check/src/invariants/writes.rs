@@ -7,47 +7,47 @@
 
 use std::collections::HashMap;
 
-use super::registers::{Key, Read, Register, Wrong, registers};
-use crate::book::Book;
+use super::registers::{Key, Read, ReadError, Register, registers};
 use crate::history::{Answer, Call, Part};
-use crate::verdict::Inquiry;
+use crate::history_index::HistoryIndex;
+use crate::verdict::Findings;
 
 /// I7.
-pub fn survive(book: &Book, inquiry: &mut Inquiry) {
-    same_answer(book, inquiry);
-    let calls_whole = inquiry.needs(book, &[Part::Calls]);
-    let objects_whole = inquiry.needs(book, &[Part::Objects]);
+pub fn survive(history: &HistoryIndex, findings: &mut Findings) {
+    same_answer(history, findings);
+    let calls_whole = findings.requires(history, &[Part::Calls]);
+    let objects_whole = findings.requires(history, &[Part::Objects]);
     if !calls_whole {
         return;
     }
-    let found = book.found.iter();
-    let found = found.map(|found| ((found.noun, found.tenant.as_str(), found.name.as_str()), found.value.as_str()));
+    let found = history.found.iter();
+    let found = found.map(|found| ((found.kind, found.tenant.as_str(), found.name.as_str()), found.value.as_str()));
     let found: HashMap<Key, &str> = found.collect();
-    for (key, register) in registers(book) {
+    for (key, register) in registers(history) {
         for (read, wrong) in register.wrong_reads() {
-            inquiry.offends(|| told(key, &read, wrong));
+            findings.violation(|| told(key, &read, wrong));
         }
         if objects_whole {
-            at_the_end(key, &register, found.get(&key).copied(), inquiry);
+            at_the_end(key, &register, found.get(&key).copied(), findings);
         }
     }
 }
 
-fn at_the_end((noun, tenant, name): Key, register: &Register, held: Option<&str>, inquiry: &mut Inquiry) {
+fn at_the_end((kind, tenant, name): Key, register: &Register, held: Option<&str>, findings: &mut Findings) {
     if register.is_written() && !register.may_hold(held) {
         let (held, told) = (words(held), words(register.told()));
-        inquiry.offends(|| format!("{noun:?} {tenant}/{name} holds {held}; the last answered write: {told}"));
+        findings.violation(|| format!("{kind:?} {tenant}/{name} holds {held}; the last answered write: {told}"));
     }
 }
 
-fn told((noun, tenant, name): Key, read: &Read, wrong: Wrong) -> String {
+fn told((kind, tenant, name): Key, read: &Read, wrong: ReadError) -> String {
     let (client, value, at_s) = (read.client, words(read.value), read.invoked_ns as f64 / 1e9);
     let but = match wrong {
-        Wrong::NeverWritten => "no client had written that",
-        Wrong::Stale => "it held something else since before it was asked for",
-        Wrong::WentBack => "what was there before it was seen again afterwards",
+        ReadError::NeverWritten => "no client had written that",
+        ReadError::Stale => "it held something else since before it was asked for",
+        ReadError::WentBack => "what was there before it was seen again afterwards",
     };
-    format!("{client} read at {at_s:.3} s that {noun:?} {tenant}/{name} holds {value}, and {but}")
+    format!("{client} read at {at_s:.3} s that {kind:?} {tenant}/{name} holds {value}, and {but}")
 }
 
 fn words(value: Option<&str>) -> String {
@@ -55,15 +55,15 @@ fn words(value: Option<&str>) -> String {
 }
 
 /// Answers to one request id are equal, and to another body there is none.
-fn same_answer(book: &Book, inquiry: &mut Inquiry) {
+fn same_answer(history: &HistoryIndex, findings: &mut Findings) {
     let mut first: HashMap<&str, &Call> = HashMap::new();
-    for call in book.calls.iter().filter(|call| matches!(call.answer, Answer::Ok { .. })) {
+    for call in history.calls.iter().filter(|call| matches!(call.answer, Answer::Ok { .. })) {
         let Some(id) = call.request_id.as_deref() else { continue };
         let before = *first.entry(id).or_insert(call);
         if before.operation != call.operation {
-            inquiry.offends(|| format!("request {id} was answered to two different bodies"));
+            findings.violation(|| format!("request {id} was answered to two different bodies"));
         } else if !is_same(&before.answer, &call.answer) {
-            inquiry.offends(|| format!("request {id} was answered twice, and differently"));
+            findings.violation(|| format!("request {id} was answered twice, and differently"));
         }
     }
 }

@@ -24,10 +24,10 @@ impl History {
     }
 
     #[track_caller]
-    pub fn alter_standing(&mut self, run: &str, who: &str, state: Fate) {
+    pub fn alter_standing(&mut self, run: &str, who: &str, state: RecipientState) {
         self.alter(|event| match event {
-            Event::Standing(standing) if standing.run == run && standing.recipient == who => {
-                standing.state = state;
+            Event::FinalState(final_state) if final_state.run == run && final_state.recipient == who => {
+                final_state.state = state;
                 true
             }
             _ => false,
@@ -64,12 +64,12 @@ fn is_mail(event: &Event, run: &str, who: &str) -> bool {
 fn i1_second_accept_under_another_claim() {
     let again = |history: &mut History| {
         history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
-        history.dot("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Accepted);
+        history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Accepted);
     };
     // What was accepted twice passed two gates, so I3 falls with it.
     rejected(&with(again), &[1, 3]);
     let doubted = with(|history| {
-        history.dot("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
+        history.handoff("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
     });
     // And the ledger calls it in doubt still, though nothing struck who held it last.
@@ -82,8 +82,8 @@ fn i1_under_resend_ledger_has_to_own_up_to_it() {
     let again = |history: &mut History| {
         history.header.in_doubt = InDoubt::Resend;
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
-        history.dot("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
-        history.alter_standing("r200.0", "b", Fate::Sent);
+        history.handoff("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
+        history.alter_standing("r200.0", "b", RecipientState::Sent);
     };
     rejected(&with(again), &[1, 3]);
     let mut owned = with(again);
@@ -113,11 +113,11 @@ fn i2_claim_of_another_node_or_too_late() {
 
 #[test]
 fn i3_fence_that_comes_twice_or_second_one_past_gate() {
-    let twice = |answer| with(|history| history.dot("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
+    let twice = |answer| with(|history| history.handoff("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
     rejected(&twice(Answered::Refused), &[3]);
-    let second = with(|history| history.dot("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
+    let second = with(|history| history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
     rejected(&second, &[3]);
-    let refused = with(|history| history.dot("r120.0", "m7", fence(10, 99), "n1", 12.4, Answered::Refused));
+    let refused = with(|history| history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.4, Answered::Refused));
     assert!(refused.judge().valid, "a definite refusal is no second one");
 }
 
@@ -130,10 +130,10 @@ fn i4_instant_or_recipient_that_is_gone() {
         history.explained("daily", 37.0, PassedOver::Waiting);
     });
     rejected(&waiting, &[4]);
-    let of = |event: &Event, run: &str| matches!(event, Event::Standing(standing) if standing.run == run);
+    let of = |event: &Event, run: &str| matches!(event, Event::FinalState(final_state) if final_state.run == run);
     rejected(&with(|history| history.drop_first(|event| of(event, "r310.0"))), &[4]);
-    rejected(&with(|history| history.alter_standing("r100.0", "c", Fate::Pending)), &[4]);
-    rejected(&with(|history| history.alter_standing("r100.0", "c", Fate::Claimed)), &[4]);
+    rejected(&with(|history| history.alter_standing("r100.0", "c", RecipientState::Pending)), &[4]);
+    rejected(&with(|history| history.alter_standing("r100.0", "c", RecipientState::Claimed)), &[4]);
     let run = |event: &Event| matches!(event, Event::Run(run) if run.run == "r310.0");
     rejected(&with(|history| history.drop_first(run)), &[4]);
     rejected(&with(|history| history.drop_first(|event| matches!(event, Event::Explained(_)))), &[4]);
@@ -142,11 +142,11 @@ fn i4_instant_or_recipient_that_is_gone() {
 #[test]
 fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
     let more = with(|history| {
-        history.alter_standing("r120.0", "m7", Fate::InDoubt);
-        history.alter_standing("r120.0", "m8", Fate::InDoubt);
+        history.alter_standing("r120.0", "m7", RecipientState::InDoubt);
+        history.alter_standing("r120.0", "m8", RecipientState::InDoubt);
     });
     rejected(&more, &[5]);
-    rejected(&with(|history| history.alter_standing("r310.0", "d", Fate::InDoubt)), &[5]);
+    rejected(&with(|history| history.alter_standing("r310.0", "d", RecipientState::InDoubt)), &[5]);
     let journal = |history: &mut History| {
         history.alter(|event| match event {
             Event::Fault(fault) if fault.kind == FaultKind::Kill => {
@@ -157,8 +157,8 @@ fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
         });
     };
     let mut lost = with(|history| {
-        history.alter_standing("r120.0", "m4", Fate::InDoubt);
-        history.alter_standing("r120.0", "m7", Fate::InDoubt);
+        history.alter_standing("r120.0", "m4", RecipientState::InDoubt);
+        history.alter_standing("r120.0", "m7", RecipientState::InDoubt);
     });
     rejected(&lost, &[5]);
     journal(&mut lost);
@@ -188,7 +188,7 @@ fn i5_power_cut_excuses_no_more_than_measured_claim_cap() {
             slow_campaign(history);
             history.header.sessions = sessions;
             (0..doubts).for_each(|place| {
-                history.alter_standing("r120.0", &format!("m{}", 3 * place + 1), Fate::InDoubt);
+                history.alter_standing("r120.0", &format!("m{}", 3 * place + 1), RecipientState::InDoubt);
             });
             history.alter(|event| match event {
                 Event::Fault(fault) if fault.kind == FaultKind::Kill => {
@@ -212,24 +212,24 @@ fn i5_claims_of_process_that_did_not_live_to_settle_them_may_be_open_too() {
         slow_campaign(history);
         history.header.sessions = 3;
         (0..30).for_each(|place| {
-            history.alter_standing("r120.0", &format!("m{}", 3 * place + 1), Fate::InDoubt);
+            history.alter_standing("r120.0", &format!("m{}", 3 * place + 1), RecipientState::InDoubt);
         });
         history.fault(FaultKind::PowerCut, &["n2"], 21.0).journals_lost = true;
     };
     let started = |at_s: f64| {
         move |history: &mut History| {
             doubts(history);
-            let is_own = |life: &Life| life.node == "n2" && life.ended_ns == Some(ns(21.0));
+            let is_own = |lifetime: &Lifetime| lifetime.node == "n2" && lifetime.ended_ns == Some(ns(21.0));
             history.alter(|event| match event {
-                Event::Life(life) if is_own(life) => {
-                    life.started_ns = ns(at_s);
+                Event::Lifetime(lifetime) if is_own(lifetime) => {
+                    lifetime.started_ns = ns(at_s);
                     true
                 }
                 _ => false,
             });
-            let (node, end) = ("n2".to_owned(), Some(LifeEnd::Killed));
-            let former = Life { node, incarnation: Some(7), started_ns: 0, ended_ns: Some(ns(at_s)), end };
-            history.events.push(Event::Life(former));
+            let (node, end) = ("n2".to_owned(), Some(LifetimeEnd::Killed));
+            let former = Lifetime { node, incarnation: Some(7), started_ns: 0, ended_ns: Some(ns(at_s)), end };
+            history.events.push(Event::Lifetime(former));
         }
     };
     assert!(with(started(12.0)).judge().valid, "\n{}", with(started(12.0)).judge().table());
@@ -241,8 +241,8 @@ fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
     // n2 was killed with one hand-off past its gate, and that one is no doubt any more: its room is free.
     let doubt = |run: &'static str, who: &'static str| {
         with(|history| {
-            history.alter_standing("r200.0", "b", Fate::Sent);
-            history.alter_standing(run, who, Fate::InDoubt);
+            history.alter_standing("r200.0", "b", RecipientState::Sent);
+            history.alter_standing(run, who, RecipientState::InDoubt);
         })
     };
     assert!(doubt("r120.0", "m7").judge().valid, "n2 held it when it was killed");
@@ -257,7 +257,7 @@ fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
 fn i5_permanent_partition_hides_journals_of_both_sides() {
     let cut = |node: &'static str| {
         with(|history| {
-            history.alter_standing("r255.0", "d", Fate::InDoubt);
+            history.alter_standing("r255.0", "d", RecipientState::InDoubt);
             history.fault(FaultKind::Partition, &[node], 39.0).until_ns = None;
         })
     };
@@ -296,11 +296,11 @@ fn i6_mail_after_answer_that_answer_did_not_name() {
     let not_lifted =
         |event: &Event| matches!(event, Event::Call(call) if matches!(call.operation, Operation::TakeBack { .. }));
     let mut without = with(|history| history.drop_first(not_lifted));
-    without.found(Noun::OptOut, "m0", "opted_out");
+    without.found(ObjectKind::OptOut, "m0", "opted_out");
     rejected(&without, &[6]);
     let refused = with(|history| {
         history.claim("r220.0", "a", fence(210, 236), ("n1", 1), 29.0);
-        history.dot("r220.0", "a", fence(210, 236), "n1", 29.1, Answered::Refused);
+        history.handoff("r220.0", "a", fence(210, 236), "n1", 29.1, Answered::Refused);
     });
     rejected(&refused, &[6]);
 }
@@ -309,24 +309,24 @@ fn i6_mail_after_answer_that_answer_did_not_name() {
 fn i7_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
     let daily = |event: &Event| matches!(event, Event::Found(found) if found.name == "daily");
     rejected(&with(|history| history.drop_first(daily)), &[7]);
-    rejected(&with(|history| history.found(Noun::Schedule, "old", "v1")), &[7]);
+    rejected(&with(|history| history.found(ObjectKind::Schedule, "old", "v1")), &[7]);
     let holds = |value: &'static str| {
         with(|history| {
             history.drop_first(daily);
-            history.found(Noun::Schedule, "daily", value);
+            history.found(ObjectKind::Schedule, "daily", value);
         })
     };
     rejected(&holds("v1"), &[7]);
     rejected(&holds("v9"), &[7]);
     assert!(holds("v3").judge().valid, "what may have happened may be there");
-    let opted_out = |event: &Event| matches!(event, Event::Found(found) if found.noun == Noun::OptOut);
+    let opted_out = |event: &Event| matches!(event, Event::Found(found) if found.kind == ObjectKind::OptOut);
     rejected(&with(|history| history.drop_first(opted_out)), &[7]);
-    rejected(&with(|history| history.found(Noun::OptOut, "m0", "opted_out")), &[7]);
+    rejected(&with(|history| history.found(ObjectKind::OptOut, "m0", "opted_out")), &[7]);
 }
 
 /// One more read of a schedule.
 fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> History {
-    with(|history| history.call(at_s, at_s + 0.1, read(Noun::Schedule, name), shows(value)))
+    with(|history| history.call(at_s, at_s + 0.1, read(ObjectKind::Schedule, name), shows(value)))
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn i7_read_that_is_old() {
     assert!(and_read("daily", 9.08, Some("v1")).judge().valid, "the write that replaces it had no answer yet");
     rejected(&and_read("daily", 1.2, None), &[7]);
     rejected(&and_read("old", 9.2, Some("v1")), &[7]);
-    let opt_out = with(|history| history.call(27.3, 27.4, read(Noun::OptOut, "a"), shows(None)));
+    let opt_out = with(|history| history.call(27.3, 27.4, read(ObjectKind::OptOut, "a"), shows(None)));
     rejected(&opt_out, &[7]);
 }
 
@@ -360,17 +360,17 @@ fn i7_read_that_goes_back() {
     let at_the_end = |name: &'static str, value: &'static str| {
         with(|history| {
             history.drop_first(|event| matches!(event, Event::Found(found) if found.name == name));
-            history.found(Noun::Schedule, name, value);
+            history.found(ObjectKind::Schedule, name, value);
         })
     };
     rejected(&at_the_end("perhaps", "v1"), &[7]);
     rejected(&at_the_end("both", "v2"), &[7]);
     // The same value by two requests: either may be the one that was read.
     let again = with(|history| {
-        history.asked("again", 26.0, write(Noun::Schedule, "both", Some("v2")), ok(227));
-        history.call(31.0, 31.1, read(Noun::Schedule, "both"), shows(Some("v2")));
+        history.asked("again", 26.0, write(ObjectKind::Schedule, "both", Some("v2")), ok(227));
+        history.call(31.0, 31.1, read(ObjectKind::Schedule, "both"), shows(Some("v2")));
         history.drop_first(|event| matches!(event, Event::Found(found) if found.name == "both"));
-        history.found(Noun::Schedule, "both", "v2");
+        history.found(ObjectKind::Schedule, "both", "v2");
     });
     assert!(again.judge().valid, "\n{}", again.judge().table());
 }
@@ -380,10 +380,10 @@ fn i7_two_calls_of_one_request_are_one_write() {
     let of = |other: &'static str| {
         with(|history| {
             for (id, at_s) in [("w1", 30.0), (other, 32.0)] {
-                history.asked(id, at_s, write(Noun::Schedule, "one", Some("v1")), ok(240));
+                history.asked(id, at_s, write(ObjectKind::Schedule, "one", Some("v1")), ok(240));
             }
-            history.asked("w2", 31.0, write(Noun::Schedule, "one", Some("v2")), ok(241));
-            history.found(Noun::Schedule, "one", "v1");
+            history.asked("w2", 31.0, write(ObjectKind::Schedule, "one", Some("v2")), ok(241));
+            history.found(ObjectKind::Schedule, "one", "v1");
         })
     };
     rejected(&of("w1"), &[7]);
@@ -393,7 +393,7 @@ fn i7_two_calls_of_one_request_are_one_write() {
 #[test]
 fn i7_one_request_id_with_two_answers() {
     rejected(&with(|history| history.asked("t2", 42.1, trigger(), opened(300, "r300.0"))), &[7]);
-    rejected(&with(|history| history.asked("t2", 43.0, write(Noun::Schedule, "other", None), ok(312))), &[7]);
+    rejected(&with(|history| history.asked("t2", 43.0, write(ObjectKind::Schedule, "other", None), ok(312))), &[7]);
 }
 
 #[test]
@@ -407,12 +407,12 @@ fn i8_claim_run_or_mail_after_pause_or_cancel() {
     rejected(&run, &[8]);
     let early = with(|history| {
         history.claim("r220.0", "d", fence(210, 220), ("n2", 2), 25.1);
-        history.dot("r220.0", "d", fence(210, 220), "n2", 25.5, Answered::Refused);
+        history.handoff("r220.0", "d", fence(210, 220), "n2", 25.5, Answered::Refused);
     });
     rejected(&early, &[8]);
     let before = with(|history| {
         history.claim("r220.0", "d", fence(210, 220), ("n2", 2), 25.1);
-        history.dot("r220.0", "d", fence(210, 220), "n2", 25.19, Answered::Refused);
+        history.handoff("r220.0", "d", fence(210, 220), "n2", 25.19, Answered::Refused);
     });
     assert!(before.judge().valid, "it came before the answer");
 }
@@ -446,8 +446,9 @@ fn i9_sent_without_arrival_and_arrival_without_sent_are_rejected() {
     let gone = with(|history| history.drop_first(|event| is_mail(event, "r300.0", "d")));
     rejected(&gone, &[9]);
     assert_eq!(gone.judge().lost, Some(1));
-    rejected(&with(|history| history.alter_standing("r100.0", "c", Fate::Sent)), &[9]);
-    for state in [Fate::Dead, Fate::Expired, Fate::Suppressed, Fate::Cancelled] {
+    rejected(&with(|history| history.alter_standing("r100.0", "c", RecipientState::Sent)), &[9]);
+    for state in [RecipientState::Dead, RecipientState::Expired, RecipientState::Suppressed, RecipientState::Cancelled]
+    {
         rejected(&with(|history| history.alter_standing("r120.0", "m7", state)), &[9]);
     }
 }
@@ -522,7 +523,7 @@ fn i10_backfill_of_what_ran_or_that_nobody_asked_for() {
         let operation = Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms };
         history.call(38.7, 38.9, operation, opened(280, "r280.0"));
         for (number, who) in ["a", "b", "c"].into_iter().enumerate() {
-            history.stands("r280.0", who, number as u32, Fate::Assumed);
+            history.item_state("r280.0", who, number as u32, RecipientState::Assumed);
             history.claim("r280.0", who, fence(210, 281), ("n1", 1), 39.0);
             let (run, recipient) = ("r280.0".to_owned(), None);
             history.call(39.1, 39.2, Operation::Assume { run, recipient }, ok(282));
@@ -728,39 +729,41 @@ fn i14_without_faults_they_are_equal() {
 }
 
 #[test]
-fn i15_row_that_stays_with_holder_that_is_gone() {
-    let row = |at_s: f64| {
+fn i15_claim_of_ended_process_that_stays_open() {
+    let open_claim = |at_s: f64| {
         let (fence, node) = (fence(10, 202), "n2".to_owned());
-        Event::OpenRow(OpenRow { at_ns: ns(at_s), fence, node, incarnation: 1, claimed: 1 })
+        Event::OpenClaim(OpenClaim { at_ns: ns(at_s), fence, node, incarnation: 1, claimed: 1 })
     };
     // The process ended at 21 s; a leader could act from 23 s on; 4 + 1 + 1 s later it is too late.
-    assert!(with(|history| history.events.push(row(28.9))).judge().valid);
-    let stays = with(|history| history.events.push(row(29.1)));
+    assert!(with(|history| history.events.push(open_claim(28.9))).judge().valid);
+    let stays = with(|history| history.events.push(open_claim(29.1)));
     rejected(&stays, &[15]);
     let mut leaderless = stays.clone();
     leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
     assert!(leaderless.judge().valid, "no leader could revoke it");
     let cut = with(|history| {
-        history.events.push(row(29.1));
+        history.events.push(open_claim(29.1));
         history.fault(FaultKind::Partition, &["n3"], 25.0);
     });
     assert!(cut.judge().invariants[&reveille_check::judgement::Name(15)].is_true(), "the quorum is another one");
     let down = |nodes: &[&str]| {
         let mut history = stays.clone();
-        for life in history.events.iter_mut().filter_map(|event| match event {
-            Event::Life(life) if nodes.contains(&life.node.as_str()) && life.ended_ns.is_none() => Some(life),
+        for lifetime in history.events.iter_mut().filter_map(|event| match event {
+            Event::Lifetime(lifetime) if nodes.contains(&lifetime.node.as_str()) && lifetime.ended_ns.is_none() => {
+                Some(lifetime)
+            }
             _ => None,
         }) {
-            (life.ended_ns, life.end) = (Some(ns(25.0)), Some(LifeEnd::Killed));
+            (lifetime.ended_ns, lifetime.end) = (Some(ns(25.0)), Some(LifetimeEnd::Killed));
         }
-        let later = nodes.iter().map(|node| Life {
+        let later = nodes.iter().map(|node| Lifetime {
             node: (*node).to_owned(),
             incarnation: None,
             started_ns: ns(25.5),
             ended_ns: None,
             end: None,
         });
-        history.events.extend(later.map(Event::Life));
+        history.events.extend(later.map(Event::Lifetime));
         history.judge().invariants[&reveille_check::judgement::Name(15)].is_true()
     };
     assert!(!down(&["n3"]), "two of three processes ran");
@@ -800,7 +803,7 @@ fn i16_body_that_names_nothing_is_rejected_unless_it_was_cut_off() {
     // Another email of the same relay fault, cut off within its body.
     let cut = with(|history| {
         history.claim("r250.0", "d", fence(210, 252), ("n1", 1), 34.6);
-        history.dot("r250.0", "d", fence(210, 252), "n1", 34.7, Answered::Cut);
+        history.handoff("r250.0", "d", fence(210, 252), "n1", 34.7, Answered::Cut);
         let Some(Event::Mail(mail)) = history.events.last_mut() else { unreachable!() };
         mail.content = None;
     });
@@ -884,14 +887,14 @@ fn i17_torn_log_waits_minute_for_leader_anew_at_each_start() {
             let Some(at_ns) = restart_s.map(ns) else { return };
             let mut again = Vec::new();
             history.alter(|event| match event {
-                Event::Life(life) if life.node != "n3" && life.ended_ns.is_none() => {
-                    again.push(Life { started_ns: at_ns, incarnation: Some(90), ..life.clone() });
-                    (life.ended_ns, life.end) = (Some(at_ns), Some(LifeEnd::Stopped));
+                Event::Lifetime(lifetime) if lifetime.node != "n3" && lifetime.ended_ns.is_none() => {
+                    again.push(Lifetime { started_ns: at_ns, incarnation: Some(90), ..lifetime.clone() });
+                    (lifetime.ended_ns, lifetime.end) = (Some(at_ns), Some(LifetimeEnd::Stopped));
                     true
                 }
                 _ => false,
             });
-            history.events.extend(again.into_iter().map(Event::Life));
+            history.events.extend(again.into_iter().map(Event::Lifetime));
         })
     };
     assert!(torn(71.9, None).judge().valid, "\n{}", torn(71.9, None).judge().table());
@@ -952,7 +955,7 @@ fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
         history.events.retain(|event| {
             !is_mail(event, "r400.0", "d") && !is_claim(event, "r400.0", "d") && !matches!(event, Event::Drained { .. })
         });
-        history.alter_standing("r400.0", "d", Fate::Pending);
+        history.alter_standing("r400.0", "d", RecipientState::Pending);
         history.events.push(Event::Drained { at_ns: ns(45.0) });
     });
     rejected(&never, &[4, 17]);
@@ -1069,7 +1072,8 @@ fn is_held(event: &Event) -> bool {
 fn i17_recipient_that_is_claimed_and_not_begun_is_rejected() {
     assert!(held_for(31.9, |_| ()).judge().valid, "\n{}", held_for(31.9, |_| ()).judge().table());
     rejected(&held_for(32.1, |_| ()), &[17]);
-    let begun = held_for(40.0, |history| history.dot("r400.0", "d", fence(210, 401), "n2", 101.0, Answered::Refused));
+    let begun =
+        held_for(40.0, |history| history.handoff("r400.0", "d", fence(210, 401), "n2", 101.0, Answered::Refused));
     assert!(begun.judge().valid, "\n{}", begun.judge().table());
     // It was claimed again in between, and of the first claim nothing is known.
     let again = held_for(40.0, |history| {
@@ -1084,7 +1088,7 @@ fn i17_recipient_that_is_claimed_and_not_begun_is_rejected() {
             Event::Outcome(outcome) => outcome.run != "r400.0",
             _ => true,
         });
-        history.alter_standing("r400.0", "d", Fate::Claimed);
+        history.alter_standing("r400.0", "d", RecipientState::Claimed);
     });
     assert!(crate::broken(&never.judge()).contains(&17), "\n{}", never.judge().table());
 }

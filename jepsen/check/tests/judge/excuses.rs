@@ -8,7 +8,7 @@ use crate::good::{History, fence, ms, ns, ok};
 use crate::{rejected, with};
 
 /// `m7` of the campaign is never granted and never sent, and the ledger calls that an end.
-fn ends(history: &mut History, state: Fate) {
+fn ends(history: &mut History, state: RecipientState) {
     let own = |run: &str, who: &str| run == "r120.0" && who == "m7";
     history.events.retain(|event| match event {
         Event::Mail(mail) => !own(mail.run.as_deref().unwrap_or_default(), &mail.recipient),
@@ -19,7 +19,7 @@ fn ends(history: &mut History, state: Fate) {
     history.alter_standing("r120.0", "m7", state);
 }
 
-fn without_a_mail(state: Fate, change: impl Fn(&mut History)) -> History {
+fn without_a_mail(state: RecipientState, change: impl Fn(&mut History)) -> History {
     with(|history| {
         ends(history, state);
         change(history);
@@ -28,7 +28,8 @@ fn without_a_mail(state: Fate, change: impl Fn(&mut History)) -> History {
 
 #[test]
 fn i4_end_that_nothing_brought_about() {
-    for state in [Fate::Expired, Fate::Cancelled, Fate::Suppressed, Fate::Dead] {
+    for state in [RecipientState::Expired, RecipientState::Cancelled, RecipientState::Suppressed, RecipientState::Dead]
+    {
         let history = without_a_mail(state, |_| {});
         rejected(&history, &[4]);
         assert_eq!(history.judge().lost, Some(1), "{state:?}");
@@ -43,33 +44,36 @@ fn i4_end_by_client_or_relay_is_explained() {
     let asks = |history: &mut History, at_s: f64, operation: Operation, answer| {
         history.call(at_s, at_s + 0.1, operation, answer);
     };
-    let left = without_a_mail(Fate::Suppressed, |history| {
+    let left = without_a_mail(RecipientState::Suppressed, |history| {
         asks(history, 11.0, opt_out(), ok(118));
-        history.found(Noun::OptOut, "m7", "opted_out");
+        history.found(ObjectKind::OptOut, "m7", "opted_out");
     });
     assert!(left.judge().valid, "\n{}", left.judge().table());
-    let perhaps = without_a_mail(Fate::Suppressed, |history| asks(history, 11.0, opt_out(), Answer::Unknown));
+    let perhaps = without_a_mail(RecipientState::Suppressed, |history| asks(history, 11.0, opt_out(), Answer::Unknown));
     assert!(perhaps.judge().valid);
     let refused = Answer::Failed { reason: "NOT_FOUND".to_owned() };
-    rejected(&without_a_mail(Fate::Suppressed, |history| asks(history, 11.0, opt_out(), refused.clone())), &[4]);
-    let came_back = without_a_mail(Fate::Suppressed, |history| {
+    rejected(
+        &without_a_mail(RecipientState::Suppressed, |history| asks(history, 11.0, opt_out(), refused.clone())),
+        &[4],
+    );
+    let came_back = without_a_mail(RecipientState::Suppressed, |history| {
         asks(history, 8.0, opt_out(), ok(112));
         asks(history, 9.0, take_back(), ok(118));
     });
     rejected(&came_back, &[4]);
 
     let cancel = || Operation::Cancel { target: Target::Run("r120.0".to_owned()) };
-    let cancelled = without_a_mail(Fate::Cancelled, |history| {
+    let cancelled = without_a_mail(RecipientState::Cancelled, |history| {
         asks(history, 15.0, cancel(), ok(189));
     });
     assert!(cancelled.judge().valid, "\n{}", cancelled.judge().table());
 
-    let bounced = without_a_mail(Fate::Dead, |history| {
+    let bounced = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
         history.step("r120.0", "m7", 122, Step::Refused);
     });
     assert!(bounced.judge().valid, "\n{}", bounced.judge().table());
-    let given_back = without_a_mail(Fate::Dead, |history| {
+    let given_back = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n1", 1), 12.4);
         history.step("r120.0", "m7", 122, Step::Released);
         history.claim("r120.0", "m7", fence(10, 123), ("n1", 1), 12.5);
@@ -77,7 +81,7 @@ fn i4_end_by_client_or_relay_is_explained() {
     });
     rejected(&given_back, &[4]);
     // Both of its holders died; of one it is not known in which life it was.
-    let killed = without_a_mail(Fate::Dead, |history| {
+    let killed = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
         history.step("r120.0", "m7", 122, Step::Released);
         history.claim("r120.0", "m7", fence(10, 123), ("n2", 1), 12.5);
@@ -92,13 +96,13 @@ fn i4_end_by_client_or_relay_is_explained() {
     // It died in the next epoch: by then the recipient had been given back long since.
     let mut died_later = killed.clone();
     for event in &mut died_later.events {
-        if let Event::Life(Life { ended_ns: Some(ended_ns), .. }) = event {
+        if let Event::Lifetime(Lifetime { ended_ns: Some(ended_ns), .. }) = event {
             *ended_ns = ns(39.0);
         }
     }
     assert!(matches!(&died_later.judge().invariants[&reveille_check::judgement::Name(4)], Verdict::False { .. }));
     // And after the second hand-over it was not given back.
-    let held = without_a_mail(Fate::Dead, |history| {
+    let held = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
         history.step("r120.0", "m7", 122, Step::Released);
         history.step("r120.0", "m7", 122, Step::Released);
@@ -106,10 +110,14 @@ fn i4_end_by_client_or_relay_is_explained() {
     });
     rejected(&held, &[4]);
 
-    let over = without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(40_000));
+    let over =
+        without_a_mail(RecipientState::Expired, |history| history.header.policies.finish_within_ms = Some(40_000));
     assert!(over.judge().valid);
-    rejected(&without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(60_000)), &[4]);
-    let at_once = without_a_mail(Fate::Expired, |history| {
+    rejected(
+        &without_a_mail(RecipientState::Expired, |history| history.header.policies.finish_within_ms = Some(60_000)),
+        &[4],
+    );
+    let at_once = without_a_mail(RecipientState::Expired, |history| {
         let policies = &mut history.header.policies;
         (policies.finish_within_ms, policies.finish_at_least_ms) = (Some(40_000), 50_000);
     });
@@ -117,7 +125,7 @@ fn i4_end_by_client_or_relay_is_explained() {
     // Its schedule's next instant came.
     let daily = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r100.0")));
-        history.alter_standing("r100.0", "a", Fate::Expired);
+        history.alter_standing("r100.0", "a", RecipientState::Expired);
     });
     assert!(daily.judge().valid, "\n{}", daily.judge().table());
     let mut too_soon = daily;
@@ -129,7 +137,7 @@ fn i4_end_by_client_or_relay_is_explained() {
 #[test]
 fn i4_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_before() {
     let repeated = |opted_out: u64, taken_back: u64| {
-        without_a_mail(Fate::Suppressed, |history| {
+        without_a_mail(RecipientState::Suppressed, |history| {
             let own = || ("default".to_owned(), "m7".to_owned());
             let (tenant, recipient) = own();
             history.call(2.0, 4.0, Operation::OptOut { tenant, recipient }, ok(opted_out));
@@ -169,7 +177,7 @@ fn again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
 
 fn accepted_again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
     history.claim(run, who, fence(10, index), ("n1", 1), at_s - 0.05);
-    history.dot(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
+    history.handoff(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
 }
 
 fn resend(history: &mut History, at_s: f64, of: (&str, Option<&str>), answer: Answer) {
@@ -213,11 +221,11 @@ fn i1_decision_excuses_only_what_lies_on_both_sides_of_it() {
 #[test]
 fn i1_dead_letter_that_is_requeued_is_sent_once() {
     let requeued = with(|history| {
-        history.dot("r100.0", "c", fence(10, 104), "n1", 5.3, Answered::Refused);
+        history.handoff("r100.0", "c", fence(10, 104), "n1", 5.3, Answered::Refused);
         resend(history, 6.0, ("r100.0", Some("c")), ok(106));
         again(history, "r100.0", "c", 107, 7.0);
         again(history, "r100.0", "c", 109, 7.5);
-        history.alter_standing("r100.0", "c", Fate::Sent);
+        history.alter_standing("r100.0", "c", RecipientState::Sent);
     });
     rejected(&requeued, &[1, 3]);
 }
@@ -256,7 +264,7 @@ fn i1_under_resend_step_after_both_excuses_nothing() {
 fn i6_node_that_was_waited_out_may_not_claim_anew() {
     let forgotten = with(|history| {
         history.claim("r230.0", "c", fence(210, 333), ("n3", 1), 44.0);
-        history.dot("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
+        history.handoff("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
     });
     rejected(&forgotten, &[6]);
     // Without its place in the log the claims before it are unknown.
@@ -289,7 +297,7 @@ fn i6_taking_back_that_was_asked_for_before_opt_out_and_done_after_it() {
     assert!(asked_early(23).judge().valid, "\n{}", asked_early(23).judge().table());
     // The log says that the opt-out was the last.
     let mut before = asked_early(21);
-    before.found(Noun::OptOut, "m0", "opted_out");
+    before.found(ObjectKind::OptOut, "m0", "opted_out");
     rejected(&before, &[6]);
 }
 
@@ -299,7 +307,7 @@ fn i9_nobody_is_sent_again_by_ledger_alone() {
         with(|history| {
             history.header.in_doubt = policy;
             history.step("r200.0", "b", 216, Step::Resent);
-            history.alter_standing("r200.0", "b", Fate::Dead);
+            history.alter_standing("r200.0", "b", RecipientState::Dead);
         })
     };
     rejected(&resent(InDoubt::Hold), &[9]);
@@ -390,7 +398,7 @@ fn i12_tenant_that_gets_nothing_is_late() {
     let nothing = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r225.0")));
         history.drop_first(|event| matches!(event, Event::Claim(claim) if claim.run == "r225.0"));
-        history.alter_standing("r225.0", "d", Fate::Pending);
+        history.alter_standing("r225.0", "d", RecipientState::Pending);
     });
     rejected(&nothing, &[4, 12]);
 }

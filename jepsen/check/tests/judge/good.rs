@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use reveille_check::history::*;
-use reveille_check::{Book, Judgement};
+use reveille_check::{HistoryIndex, Judgement};
 
 /// Civil time at the beginning.
 pub const BEGAN: i64 = 1_780_000_000_000;
@@ -44,15 +44,15 @@ impl History {
         let mut writer = Writer::begin(Vec::new(), &self.header).unwrap();
         self.events.iter().for_each(|event| writer.event(event).unwrap());
         let bytes = writer.end(&self.ended).unwrap();
-        Book::read(bytes.as_slice()).unwrap().judge()
+        HistoryIndex::read(bytes.as_slice()).unwrap().judge()
     }
 
     /// Judged as the simulation does it, without a file.
     pub fn judge_in_memory(&self) -> Judgement {
-        let mut book = Book::new(self.header.clone());
-        self.events.iter().for_each(|event| book.note(event.clone()));
-        book.note(Event::Ended(self.ended.clone()));
-        book.close().judge()
+        let mut history = HistoryIndex::new(self.header.clone());
+        self.events.iter().for_each(|event| history.note(event.clone()));
+        history.note(Event::Ended(self.ended.clone()));
+        history.close().judge()
     }
 
     pub fn run(&mut self, run: &str, whose: (&str, &str), due_s: f64, audience: u32, index: u64) {
@@ -92,7 +92,7 @@ impl History {
         }));
     }
 
-    pub fn dot(&mut self, run: &str, who: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
+    pub fn handoff(&mut self, run: &str, who: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
         let schedule = self.events.iter().find_map(|event| match event {
             Event::Run(of) if of.run == run => Some(of.schedule.clone()),
             _ => None,
@@ -120,9 +120,9 @@ impl History {
         self.events.push(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
     }
 
-    pub fn stands(&mut self, run: &str, who: &str, number: u32, state: Fate) {
+    pub fn item_state(&mut self, run: &str, who: &str, number: u32, state: RecipientState) {
         let (run, recipient) = (run.to_owned(), who.to_owned());
-        self.events.push(Event::Standing(Standing { run, recipient, number: Some(number), state }));
+        self.events.push(Event::FinalState(FinalState { run, recipient, number: Some(number), state }));
     }
 
     /// Claimed, accepted, settled.
@@ -133,11 +133,11 @@ impl History {
     /// From DATA to its final dot.
     pub fn sends_slowly(&mut self, run: &str, who: (&str, u32), fence: Fence, node: (&str, u64), at_s: (f64, f64)) {
         self.claim(run, who.0, fence, node, at_s.0 - 0.04);
-        self.dot(run, who.0, fence, node.0, at_s.1, Answered::Accepted);
+        self.handoff(run, who.0, fence, node.0, at_s.1, Answered::Accepted);
         let Some(Event::Mail(mail)) = self.events.last_mut() else { unreachable!() };
         mail.data_ns = ns(at_s.0);
         self.step(run, who.0, fence.index + 1, Step::Sent);
-        self.stands(run, who.0, who.1, Fate::Sent);
+        self.item_state(run, who.0, who.1, RecipientState::Sent);
     }
 
     pub fn call(&mut self, from_s: f64, to_s: f64, operation: Operation, answer: Answer) {
@@ -174,9 +174,9 @@ impl History {
         self.events.push(Event::Limit(Limit { tenants, schedules, from_ns: 0, until_ns: None, bound }));
     }
 
-    pub fn found(&mut self, noun: Noun, name: &str, value: &str) {
+    pub fn found(&mut self, kind: ObjectKind, name: &str, value: &str) {
         let (tenant, name, value) = ("default".to_owned(), name.to_owned(), value.to_owned());
-        self.events.push(Event::Found(Found { noun, tenant, name, value }));
+        self.events.push(Event::Found(Found { kind, tenant, name, value }));
     }
 
     pub fn fault(&mut self, kind: FaultKind, nodes: &[&str], from_s: f64) -> &mut Fault {
@@ -192,8 +192,8 @@ pub fn ok(index: u64) -> Answer {
     Answer::Ok { index: Some(index), run: None, crossed: vec![], unconfirmed: vec![] }
 }
 
-pub fn read(noun: Noun, name: &str) -> Operation {
-    Operation::Read { noun, tenant: "default".to_owned(), name: name.to_owned() }
+pub fn read(kind: ObjectKind, name: &str) -> Operation {
+    Operation::Read { kind, tenant: "default".to_owned(), name: name.to_owned() }
 }
 
 pub fn shows(value: Option<&str>) -> Answer {
@@ -206,8 +206,8 @@ pub fn backfill(from_s: f64, until_s: f64) -> Operation {
     Operation::Backfill { tenant, schedule, from_unix_ms: ms(from_s), until_unix_ms: ms(until_s) }
 }
 
-pub fn write(noun: Noun, name: &str, value: Option<&str>) -> Operation {
-    Operation::Write { noun, tenant: "default".to_owned(), name: name.to_owned(), value: value.map(str::to_owned) }
+pub fn write(kind: ObjectKind, name: &str, value: Option<&str>) -> Operation {
+    Operation::Write { kind, tenant: "default".to_owned(), name: name.to_owned(), value: value.map(str::to_owned) }
 }
 
 fn opt_out(who: &str) -> Operation {
@@ -257,21 +257,21 @@ fn header() -> Header {
 /// Everything that can be observed.
 pub const PARTS: [Part; 17] = [
     Part::Accepts,
-    Part::Dots,
+    Part::Handoffs,
     Part::Contents,
     Part::Claims,
     Part::Outcomes,
-    Part::Standings,
+    Part::FinalStates,
     Part::Runs,
     Part::Instants,
     Part::Due,
     Part::Calls,
     Part::Objects,
-    Part::Lives,
+    Part::Lifetimes,
     Part::Gates,
     Part::Faults,
     Part::Outages,
-    Part::OpenRows,
+    Part::OpenClaims,
     Part::StateHashes,
 ];
 
@@ -306,17 +306,17 @@ fn surroundings(history: &mut History) {
         .into_iter()
         .chain([("n2", 1, 0.0, Some(21.0))])
     {
-        history.events.push(Event::Life(Life {
+        history.events.push(Event::Lifetime(Lifetime {
             node: node(name),
             incarnation: Some(incarnation),
             started_ns: ns(from_s),
             ended_ns: to_s.map(ns),
-            end: to_s.map(|_| LifeEnd::Killed),
+            end: to_s.map(|_| LifetimeEnd::Killed),
         }));
     }
     for (at_s, claimed) in [(20.95, 1), (24.5, 1), (28.0, 0), (50.0, 0)] {
         let (fence, node) = (fence(10, 202), node("n2"));
-        history.events.push(Event::OpenRow(OpenRow { at_ns: ns(at_s), fence, node, incarnation: 1, claimed }));
+        history.events.push(Event::OpenClaim(OpenClaim { at_ns: ns(at_s), fence, node, incarnation: 1, claimed }));
     }
     for (name, index) in [("n1", 150), ("n2", 150), ("n1", 400), ("n2", 400), ("n3", 400)] {
         let hash = format!("hash of {index}");
@@ -351,12 +351,12 @@ fn ordinary(history: &mut History) {
     history.run("r100.0", daily, 5.0, 3, 100);
     history.sends("r100.0", ("a", 0), fence(10, 101), ("n1", 1), 5.3);
     history.claim("r100.0", "b", fence(10, 102), ("n2", 1), 5.1);
-    history.dot("r100.0", "b", fence(10, 102), "n2", 5.3, Answered::Refused);
+    history.handoff("r100.0", "b", fence(10, 102), "n2", 5.3, Answered::Refused);
     history.step("r100.0", "b", 103, Step::Refused);
     history.sends("r100.0", ("b", 1), fence(10, 110), ("n3", 1), 7.0);
     history.claim("r100.0", "c", fence(10, 104), ("n1", 1), 5.1);
     history.step("r100.0", "c", 105, Step::Refused);
-    history.stands("r100.0", "c", 2, Fate::Dead);
+    history.item_state("r100.0", "c", 2, RecipientState::Dead);
 
     history.due(("default", "campaign"), 12.0, "many");
     history.run("r120.0", ("default", "campaign"), 12.0, MANY, 120);
@@ -381,9 +381,9 @@ fn doubtful(history: &mut History) {
     history.run("r200.0", daily, 20.0, 3, 200);
     history.sends("r200.0", ("a", 0), fence(10, 201), ("n1", 1), 20.3);
     history.claim("r200.0", "b", fence(10, 202), ("n2", 1), 20.2);
-    history.dot("r200.0", "b", fence(10, 202), "n2", 20.7, Answered::Accepted);
+    history.handoff("r200.0", "b", fence(10, 202), "n2", 20.7, Answered::Accepted);
     history.step("r200.0", "b", 215, Step::InDoubt);
-    history.stands("r200.0", "b", 1, Fate::InDoubt);
+    history.item_state("r200.0", "b", 1, RecipientState::InDoubt);
     history.claim("r200.0", "c", fence(10, 203), ("n3", 1), 20.2);
     history.step("r200.0", "c", 204, Step::Released);
     history.sends("r200.0", ("c", 2), fence(210, 214), ("n3", 1), 24.0);
@@ -391,17 +391,17 @@ fn doubtful(history: &mut History) {
     history.due(daily, 34.0, "solo");
     history.run("r250.0", daily, 34.0, 1, 250);
     history.claim("r250.0", "d", fence(210, 251), ("n1", 1), 34.2);
-    history.dot("r250.0", "d", fence(210, 251), "n1", 34.5, Answered::AcceptedUntold);
+    history.handoff("r250.0", "d", fence(210, 251), "n1", 34.5, Answered::AcceptedUnanswered);
     history.step("r250.0", "d", 252, Step::InDoubt);
     history.step("r250.0", "d", 260, Step::Assumed);
-    history.stands("r250.0", "d", 0, Fate::Assumed);
+    history.item_state("r250.0", "d", 0, RecipientState::Assumed);
     let (run, recipient) = ("r250.0".to_owned(), Some("d".to_owned()));
     history.call(36.0, 36.1, Operation::Assume { run, recipient }, ok(260));
 
     history.due(daily, 35.0, "solo");
     history.run("r255.0", daily, 35.0, 1, 255);
     history.claim("r255.0", "d", fence(210, 256), ("n1", 1), 35.2);
-    history.dot("r255.0", "d", fence(210, 256), "n1", 35.5, Answered::Nothing);
+    history.handoff("r255.0", "d", fence(210, 256), "n1", 35.5, Answered::Nothing);
     history.step("r255.0", "d", 257, Step::InDoubt);
     history.step("r255.0", "d", 261, Step::Resent);
     history.sends("r255.0", ("d", 0), fence(210, 262), ("n2", 2), 38.0);
@@ -416,7 +416,7 @@ fn barriers(history: &mut History) {
     history.due(daily, 30.0, "team");
     history.run("r230.0", daily, 30.0, 3, 230);
     history.call(27.0, 27.2, opt_out("a"), ok(228));
-    history.stands("r230.0", "a", 0, Fate::Suppressed);
+    history.item_state("r230.0", "a", 0, RecipientState::Suppressed);
     history.sends_slowly("r230.0", ("b", 1), fence(210, 231), ("n1", 1), (30.3, 30.6));
     let crossed = vec![Crossing { run: "r230.0".to_owned(), number: 1, fence: fence(210, 231) }];
     let named = Answer::Ok { index: Some(233), run: None, crossed, unconfirmed: vec![] };
@@ -444,14 +444,14 @@ fn barriers(history: &mut History) {
     history.sends("r300.0", ("d", 0), fence(210, 301), ("n1", 1), 41.3);
     history.asked("t2", 42.0, trigger(), opened(310, "r310.0"));
     history.run("r310.0", ("default", "asked"), 42.0, 1, 310);
-    history.stands("r310.0", "d", 0, Fate::Cancelled);
+    history.item_state("r310.0", "d", 0, RecipientState::Cancelled);
     let target = Target::Run("r310.0".to_owned());
     history.call(42.2, 42.3, Operation::Cancel { target }, ok(311));
 }
 
 /// Writes that were answered, refused, and left without an answer; a deletion; an opt-out that was taken back.
 fn administration(history: &mut History) {
-    let schedule = Noun::Schedule;
+    let schedule = ObjectKind::Schedule;
     history.call(1.0, 1.1, write(schedule, "daily", Some("v1")), ok(20));
     history.call(9.0, 9.1, write(schedule, "daily", Some("v2")), ok(116));
     history.call(22.0, 27.0, write(schedule, "daily", Some("v3")), Answer::Unknown);
@@ -461,7 +461,7 @@ fn administration(history: &mut History) {
     history.call(9.0, 9.1, write(schedule, "old", None), ok(117));
     history.found(schedule, "daily", "v2");
     for who in ["a", "b", "c"] {
-        history.found(Noun::OptOut, who, "opted_out");
+        history.found(ObjectKind::OptOut, who, "opted_out");
     }
     history.call(2.0, 2.1, opt_out("m0"), ok(22));
     let take_back = Operation::TakeBack { tenant: "default".to_owned(), recipient: "m0".to_owned() };
@@ -471,9 +471,9 @@ fn administration(history: &mut History) {
 /// Reads of all of that, before, meanwhile and afterwards. A write without an answer is seen at last, and stays; two others
 /// are under way together, and the one that is seen last is there at the end.
 fn reads(history: &mut History) {
-    let schedule = Noun::Schedule;
-    let mut saw = |noun, name: &str, at_s: f64, value: Option<&str>| {
-        history.call(at_s, at_s + 0.1, read(noun, name), shows(value));
+    let schedule = ObjectKind::Schedule;
+    let mut saw = |kind, name: &str, at_s: f64, value: Option<&str>| {
+        history.call(at_s, at_s + 0.1, read(kind, name), shows(value));
     };
     for (at_s, value) in [(0.5, None), (1.05, Some("v1")), (5.0, Some("v1")), (9.05, Some("v2")), (30.0, Some("v2"))] {
         saw(schedule, "daily", at_s, value);
@@ -481,8 +481,8 @@ fn reads(history: &mut History) {
     for (at_s, value) in [(1.05, None), (5.0, Some("v1")), (9.05, Some("v1")), (9.2, None), (30.0, None)] {
         saw(schedule, "old", at_s, value);
     }
-    saw(Noun::OptOut, "a", 26.0, None);
-    saw(Noun::OptOut, "a", 28.0, Some("opted_out"));
+    saw(ObjectKind::OptOut, "a", 26.0, None);
+    saw(ObjectKind::OptOut, "a", 28.0, Some("opted_out"));
     for (at_s, value) in [(21.0, "v1"), (24.0, "v1"), (29.0, "v2"), (31.0, "v2")] {
         saw(schedule, "perhaps", at_s, Some(value));
     }
@@ -524,8 +524,8 @@ fn gates(history: &mut History) {
     let mut passes: BTreeMap<(String, u64), u64> = BTreeMap::new();
     for event in &history.events {
         if let Event::Mail(mail) = event {
-            let life = if mail.node == "n2" && mail.at_ns > ns(22.0) { 2 } else { 1 };
-            *passes.entry((mail.node.clone(), life)).or_insert(2) += 1;
+            let lifetime = if mail.node == "n2" && mail.at_ns > ns(22.0) { 2 } else { 1 };
+            *passes.entry((mail.node.clone(), lifetime)).or_insert(2) += 1;
         }
     }
     for ((node, incarnation), passes) in passes {

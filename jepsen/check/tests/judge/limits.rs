@@ -36,9 +36,9 @@ fn i18_relay_gets_its_rate_burst_and_email_for_each_session_in_any_second() {
 fn i18_another_process_may_have_had_emails_under_way() {
     let restarted = |at_s: f64| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 22_000, sessions: 8 });
-        let (node, end) = ("n1".to_owned(), Some(LifeEnd::Killed));
+        let (node, end) = ("n1".to_owned(), Some(LifetimeEnd::Killed));
         let (started_ns, ended_ns) = (0, Some(ns(at_s)));
-        history.events.push(Event::Life(Life { node, incarnation: Some(9), started_ns, ended_ns, end }));
+        history.events.push(Event::Lifetime(Lifetime { node, incarnation: Some(9), started_ns, ended_ns, end }));
         history
     };
     assert!(!crate::broken(&restarted(12.5).judge()).contains(&18));
@@ -131,7 +131,7 @@ fn i4_recipient_within_gap_of_another_run_may_be_suppressed() {
             Event::Outcome(outcome) => outcome.run != "r255.0",
             _ => true,
         });
-        history.alter_standing("r255.0", "d", Fate::Suppressed);
+        history.alter_standing("r255.0", "d", RecipientState::Suppressed);
         history
     };
     assert!(suppressed(1_001).judge().valid, "\n{}", suppressed(1_001).judge().table());
@@ -147,7 +147,7 @@ fn i19_hand_offs_without_answer_are_as_many_as_attempts() {
             history.step("r120.0", "m7", index - 5, Step::InDoubt);
             history.step("r120.0", "m7", index - 5, Step::Resent);
             history.claim("r120.0", "m7", fence(10, index), ("n1", 1), at_s - 0.05);
-            history.dot("r120.0", "m7", fence(10, index), "n1", at_s, Answered::Accepted);
+            history.handoff("r120.0", "m7", fence(10, index), "n1", at_s, Answered::Accepted);
         }
         history
     };

@@ -87,8 +87,8 @@ fn lost_mail_is_rejected() {
     let history = good();
     let doubted = |mail: &Mail| {
         history.events.iter().any(|event| {
-            matches!(event, Event::Standing(standing) if (Some(&standing.run), &standing.recipient)
-                == (mail.run.as_ref(), &mail.recipient) && matches!(standing.state, Fate::InDoubt | Fate::Assumed))
+            matches!(event, Event::FinalState(final_state) if (Some(&final_state.run), &final_state.recipient)
+                == (mail.run.as_ref(), &mail.recipient) && matches!(final_state.state, RecipientState::InDoubt | RecipientState::Assumed))
         })
     };
     // The arrival of an email in doubt is unknown by definition.
@@ -111,24 +111,26 @@ fn lost_claim_is_rejected() {
 
 #[test]
 fn changed_final_state_is_rejected() {
-    fn to(event: &Event, state: Fate) -> Vec<Event> {
+    fn to(event: &Event, state: RecipientState) -> Vec<Event> {
         let mut event = event.clone();
-        if let Event::Standing(standing) = &mut event {
-            standing.state = state;
+        if let Event::FinalState(final_state) = &mut event {
+            final_state.state = state;
         }
         vec![event]
     }
-    let changes: [Change; 3] = [lost, |event| to(event, Fate::Pending), |event| to(event, Fate::Claimed)];
+    let changes: [Change; 3] =
+        [lost, |event| to(event, RecipientState::Pending), |event| to(event, RecipientState::Claimed)];
     let changes = changes.map(|change| (change, By::False(4)));
-    none_passes("a standing", |event| matches!(event, Event::Standing(_)), &changes);
-    let otherwise = |event: &Event| matches!(event, Event::Standing(standing) if standing.state == Fate::Sent);
-    let changes: [Change; 2] = [|event| to(event, Fate::Dead), |event| to(event, Fate::Expired)];
+    none_passes("a standing", |event| matches!(event, Event::FinalState(_)), &changes);
+    let otherwise =
+        |event: &Event| matches!(event, Event::FinalState(final_state) if final_state.state == RecipientState::Sent);
+    let changes: [Change; 2] = [|event| to(event, RecipientState::Dead), |event| to(event, RecipientState::Expired)];
     none_passes("one who was sent", otherwise, &changes.map(|change| (change, By::False(9))));
     let unsent = |event: &Event| {
-        matches!(event, Event::Standing(standing)
-            if matches!(standing.state, Fate::Dead | Fate::Suppressed | Fate::Cancelled))
+        matches!(event, Event::FinalState(final_state)
+            if matches!(final_state.state, RecipientState::Dead | RecipientState::Suppressed | RecipientState::Cancelled))
     };
-    none_passes("one who was not", unsent, &[(|event| to(event, Fate::Sent), By::False(9))]);
+    none_passes("one who was not", unsent, &[(|event| to(event, RecipientState::Sent), By::False(9))]);
     none_passes("a run", |event| matches!(event, Event::Run(_)), &[(lost, By::False(4))]);
     none_passes("an explanation", |event| matches!(event, Event::Explained(_)), &[(lost, By::False(4))]);
     none_passes("an object", |event| matches!(event, Event::Found(_)), &[(lost, By::False(7))]);

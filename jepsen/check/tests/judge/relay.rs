@@ -14,7 +14,9 @@ fn cut_off(history: &mut History, change: impl Fn(&mut Mail)) {
                 (mail.answer, mail.body, mail.message_id) = (Answered::Cut, None, None);
                 change(mail);
             }
-            Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::InDoubt,
+            Event::FinalState(final_state) if final_state.recipient == "m7" => {
+                final_state.state = RecipientState::InDoubt
+            }
             _ => {}
         }
     }
@@ -27,8 +29,8 @@ fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
     let unread = with(|history| cut_off(history, |mail| mail.fence = None)).judge();
     assert!(unread.valid, "of its fence nothing had come\n{}", unread.table());
-    let nameless = with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, None))).judge();
-    assert!(nameless.valid, "nor of its run\n{}", nameless.table());
+    let without_run = with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, None))).judge();
+    assert!(without_run.valid, "nor of its run\n{}", without_run.table());
 }
 
 #[test]
@@ -38,8 +40,12 @@ fn i5_nobody_else_is_in_doubt_by_it() {
         history.step("r120.0", "m7", 123, Step::Refused);
         for event in &mut history.events {
             match event {
-                Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::Dead,
-                Event::Standing(standing) if standing.recipient == "m8" => standing.state = Fate::InDoubt,
+                Event::FinalState(final_state) if final_state.recipient == "m7" => {
+                    final_state.state = RecipientState::Dead
+                }
+                Event::FinalState(final_state) if final_state.recipient == "m8" => {
+                    final_state.state = RecipientState::InDoubt
+                }
                 _ => {}
             }
         }
@@ -60,12 +66,12 @@ fn i3_message_that_was_cut_off_may_have_been_before_its_gate() {
     let again = |answer| {
         with(|history| {
             history.claim("r120.0", "m7", fence(10, 99), ("n1", 1), 12.2);
-            history.dot("r120.0", "m7", fence(10, 99), "n1", 12.3, answer);
+            history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.3, answer);
         })
     };
     assert!(again(Answered::Cut).judge().valid);
     rejected(&again(Answered::Nothing), &[3]);
-    let twice = with(|history| history.dot("r120.0", "m7", fence(10, 121), "n2", 12.6, Answered::Cut));
+    let twice = with(|history| history.handoff("r120.0", "m7", fence(10, 121), "n2", 12.6, Answered::Cut));
     rejected(&twice, &[3]);
 }
 
@@ -74,7 +80,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
     let late = |answer| {
         with(|history| {
             history.claim("r230.0", "a", fence(210, 236), ("n1", 1), 29.0);
-            history.dot("r230.0", "a", fence(210, 236), "n1", 29.1, answer);
+            history.handoff("r230.0", "a", fence(210, 236), "n1", 29.1, answer);
         })
     };
     assert!(late(Answered::Cut).judge().valid);
@@ -82,23 +88,24 @@ fn i6_message_without_its_dot_passed_no_gate() {
 }
 
 /// `b` of `r200.0` arrived and is in doubt; by a decision it goes round again, and ends so.
-fn decided(history: &mut History, at: Option<u64>, state: Fate) {
+fn decided(history: &mut History, at: Option<u64>, state: RecipientState) {
     history.header.in_doubt = InDoubt::Resend;
     if let Some(at) = at {
         history.step("r200.0", "b", at, Step::Resent);
     }
     for event in &mut history.events {
-        if let Event::Standing(standing) = event
-            && (standing.run.as_str(), standing.recipient.as_str()) == ("r200.0", "b")
+        if let Event::FinalState(final_state) = event
+            && (final_state.run.as_str(), final_state.recipient.as_str()) == ("r200.0", "b")
         {
-            standing.state = state;
+            final_state.state = state;
         }
     }
 }
 
 #[test]
 fn i9_who_goes_round_again_by_decision_may_end_in_any_way() {
-    for state in [Fate::Dead, Fate::Expired, Fate::Suppressed, Fate::Cancelled] {
+    for state in [RecipientState::Dead, RecipientState::Expired, RecipientState::Suppressed, RecipientState::Cancelled]
+    {
         let judgement = with(|history| decided(history, Some(216), state)).judge();
         assert!(judgement.valid, "{state:?}\n{}", judgement.table());
         rejected(&with(|history| decided(history, None, state)), &[9]);
@@ -106,7 +113,7 @@ fn i9_who_goes_round_again_by_decision_may_end_in_any_way() {
         let after = with(|history| {
             decided(history, Some(216), state);
             history.claim("r200.0", "b", fence(210, 218), ("n1", 1), 24.9);
-            history.dot("r200.0", "b", fence(210, 218), "n1", 25.0, Answered::Accepted);
+            history.handoff("r200.0", "b", fence(210, 218), "n1", 25.0, Answered::Accepted);
         });
         rejected(&after, &[9]);
     }
@@ -119,7 +126,9 @@ fn i5_dots_and_answers_that_were_under_way_when_their_node_was_killed_are_past_g
             for event in &mut history.events {
                 match event {
                     Event::Mail(mail) if mail.recipient == "m7" => mail.at_ns = ns(at_s),
-                    Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::InDoubt,
+                    Event::FinalState(final_state) if final_state.recipient == "m7" => {
+                        final_state.state = RecipientState::InDoubt
+                    }
                     _ => {}
                 }
             }

@@ -10,21 +10,21 @@ use crate::good::{PARTS, good};
 fn resting_on(part: Part) -> &'static [u8] {
     match part {
         Part::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14, 16, 17, 18, 19],
-        Part::Dots => &[3, 5, 18, 19],
+        Part::Handoffs => &[3, 5, 18, 19],
         Part::Contents => &[16],
         Part::Claims => &[2, 5, 8, 17],
         Part::Outcomes => &[17],
-        Part::Standings => &[4, 5, 9, 17],
+        Part::FinalStates => &[4, 5, 9, 17],
         Part::Runs => &[4, 6, 8, 10, 12, 16, 17, 18, 19],
         Part::Instants => &[4, 10],
         Part::Due => &[4, 10],
         Part::Calls => &[4, 6, 7, 8, 10, 12, 17, 19],
         Part::Objects => &[7],
-        Part::Lives => &[5, 15, 17, 18],
+        Part::Lifetimes => &[5, 15, 17, 18],
         Part::Gates => &[14],
         Part::Faults => &[5, 14, 17, 18],
         Part::Outages => &[10, 12, 15, 17],
-        Part::OpenRows => &[15],
+        Part::OpenClaims => &[15],
         Part::StateHashes => &[11],
     }
 }
@@ -56,7 +56,7 @@ fn under_resend_outcomes_are_needed() {
 #[test]
 fn relay_without_faults_answers_every_dot() {
     let mut history = good();
-    history.ended.whole.retain(|part| *part != Part::Dots);
+    history.ended.whole.retain(|part| *part != Part::Handoffs);
     let doubt =
         |history: &crate::good::History| history.judge().invariants[&reveille_check::judgement::Name(5)].clone();
     assert!(matches!(doubt(&history), Verdict::Unknown { .. }));
@@ -70,7 +70,7 @@ fn history_that_was_cut_short_proves_nothing() {
     good().events.iter().for_each(|event| writer.event(event).unwrap());
     let bytes = writer.end(&good().ended).unwrap();
     let cut = bytes.len() - 2;
-    let judgement = reveille_check::Book::read(&bytes[..cut]).unwrap().judge();
+    let judgement = reveille_check::HistoryIndex::read(&bytes[..cut]).unwrap().judge();
     assert!(!judgement.valid && broken(&judgement).is_empty());
     let unknown = judgement.invariants.values().filter(|verdict| matches!(verdict, Verdict::Unknown { .. }));
     assert_eq!(unknown.count(), 19);

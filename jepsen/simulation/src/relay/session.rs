@@ -6,39 +6,39 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::time::Duration;
 
 use super::{Arrival, SimulatedRelay};
-use crate::network::Life;
+use crate::network::ProcessId;
 
 /// The relay's end of one connection.
-pub(super) struct Session {
+pub(super) struct RelaySession {
     relay: SimulatedRelay,
-    life: Life,
+    process: ProcessId,
     connection: u64,
     wire: BufReader<DuplexStream>,
     mail: Option<String>,
 }
 
 /// What a line comes to.
-enum Next {
-    GoOn,
+enum AfterCommand {
+    Continue,
     Close,
 }
 
-impl Session {
-    pub fn new(relay: SimulatedRelay, life: Life, connection: u64, stream: DuplexStream) -> Session {
-        Session { relay, life, connection, wire: BufReader::new(stream), mail: None }
+impl RelaySession {
+    pub fn new(relay: SimulatedRelay, process: ProcessId, connection: u64, stream: DuplexStream) -> RelaySession {
+        RelaySession { relay, process, connection, wire: BufReader::new(stream), mail: None }
     }
 
     /// Until one of the two ends it.
     pub async fn serve(mut self) {
-        self.relay.take_its_time().await;
+        self.relay.delay().await;
         if self.say("220 relay.simulation ESMTP").await.is_err() {
             return;
         }
         while let Ok(Some(line)) = self.line().await {
-            self.relay.take_its_time().await;
-            match self.obey(&line).await {
-                Ok(Next::GoOn) => {}
-                Ok(Next::Close) | Err(_) => return,
+            self.relay.delay().await;
+            match self.handle_command(&line).await {
+                Ok(AfterCommand::Continue) => {}
+                Ok(AfterCommand::Close) | Err(_) => return,
             }
         }
     }
@@ -56,7 +56,7 @@ impl Session {
         self.wire.get_mut().write_all(format!("{answer}\r\n").as_bytes()).await
     }
 
-    async fn obey(&mut self, line: &str) -> io::Result<Next> {
+    async fn handle_command(&mut self, line: &str) -> io::Result<AfterCommand> {
         let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
         match verb.as_str() {
             "EHLO" => {
@@ -72,11 +72,11 @@ impl Session {
             }
             "QUIT" => {
                 self.say("221 2.0.0 goodbye").await?;
-                return Ok(Next::Close);
+                return Ok(AfterCommand::Close);
             }
             _ => self.say("500 5.5.1 what?").await?,
         }
-        Ok(Next::GoOn)
+        Ok(AfterCommand::Continue)
     }
 
     async fn recipient(&mut self, line: &str) -> io::Result<()> {
@@ -84,20 +84,20 @@ impl Session {
         if self.relay.state.lock().unknown.contains(&address) {
             return self.say("550 5.1.1 no such mailbox").await;
         }
-        if self.relay.draw(|mood, chance| chance.percent(mood.greylists)) {
+        if self.relay.draw(|behavior, random| random.percent(behavior.greylists)) {
             return self.say("451 4.2.0 not now").await;
         }
         self.mail = Some(address);
         self.say("250 2.1.5 ok").await
     }
 
-    async fn data(&mut self) -> io::Result<Next> {
+    async fn data(&mut self) -> io::Result<AfterCommand> {
         let data_at = self.relay.trace.elapsed();
         self.say("354 go on").await?;
         let mut arrival = Arrival {
             data_at,
             at: Duration::ZERO,
-            life: self.life,
+            process: self.process,
             connection: self.connection,
             recipient: self.mail.take().unwrap_or_default(),
             message_id: String::new(),
@@ -110,7 +110,7 @@ impl Session {
         };
         let mut in_head = true;
         loop {
-            let Some(line) = self.line().await? else { return Ok(Next::Close) };
+            let Some(line) = self.line().await? else { return Ok(AfterCommand::Close) };
             if line == "." {
                 break;
             }
@@ -132,19 +132,19 @@ impl Session {
             }
         }
         // The sender has let go of it: the gate is behind it, and the way before it.
-        *self.relay.state.lock().waiting.entry(self.life).or_default() += 1;
-        self.relay.take_its_time().await;
+        *self.relay.state.lock().waiting.entry(self.process).or_default() += 1;
+        self.relay.delay().await;
         let judged = self.judge(arrival).await;
-        if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.life) {
+        if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.process) {
             *waiting -= 1;
         }
         judged
     }
 
     /// At the dot: the decision and its record come first, then time passes, then the answer.
-    async fn judge(&mut self, mut arrival: Arrival) -> io::Result<Next> {
-        let (defers, loses, strikes) = self.relay.draw(|mood, chance| {
-            (chance.percent(mood.defers), chance.percent(mood.loses_answers), chance.percent(mood.strikes))
+    async fn judge(&mut self, mut arrival: Arrival) -> io::Result<AfterCommand> {
+        let (defers, loses, kills) = self.relay.draw(|behavior, random| {
+            (random.percent(behavior.defers), random.percent(behavior.loses_answers), random.percent(behavior.kills))
         });
         arrival.at = self.relay.trace.elapsed();
         arrival.accepted = !defers;
@@ -157,17 +157,17 @@ impl Session {
         let Arrival { recipient, run, fence, .. } = &arrival;
         self.relay
             .trace
-            .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.life.node.0));
+            .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.process.node.0));
         self.relay.state.lock().arrivals.push(arrival);
         if !defers {
-            self.relay.strike(self.life, strikes);
+            self.relay.kill_sender(self.process, kills);
         }
-        self.relay.take_its_time().await;
+        self.relay.delay().await;
         match (defers, loses) {
             (true, _) => self.say("451 4.3.0 later").await?,
-            (false, true) => return Ok(Next::Close),
+            (false, true) => return Ok(AfterCommand::Close),
             (false, false) => self.say("250 2.0.0 taken").await?,
         }
-        Ok(Next::GoOn)
+        Ok(AfterCommand::Continue)
     }
 }

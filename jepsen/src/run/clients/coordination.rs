@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use reveille_check::history::Noun;
+use reveille_check::history::ObjectKind;
 
 use crate::run::workload::Item;
 
@@ -12,7 +12,7 @@ use crate::run::workload::Item;
 const LATEST: usize = 8;
 
 /// Tenant, kind and name of an object.
-pub type Object = (&'static str, Noun, String);
+pub type Object = (&'static str, ObjectKind, String);
 
 /// A handle; cheap to clone.
 #[derive(Clone, Default)]
@@ -29,9 +29,9 @@ struct Known {
 
 impl Coordination {
     /// An object is about to be written.
-    pub fn writes(&self, tenant: &'static str, noun: Noun, name: &str) {
+    pub fn writes(&self, tenant: &'static str, kind: ObjectKind, name: &str) {
         let mut known = self.known();
-        let object = (tenant, noun, name.to_owned());
+        let object = (tenant, kind, name.to_owned());
         known.written.retain(|other| *other != object);
         known.written.push_back(object);
         if known.written.len() > LATEST {
@@ -92,7 +92,7 @@ mod tests {
     fn last_written_objects_are_kept() {
         let coordination = Coordination::default();
         for number in 0..20 {
-            coordination.writes("default", Noun::Schedule, &format!("s{}", number % 10));
+            coordination.writes("default", ObjectKind::Schedule, &format!("s{}", number % 10));
         }
         let written: Vec<String> = coordination.written().into_iter().map(|(_, _, name)| name).collect();
         assert_eq!(written, ["s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]);

@@ -2,7 +2,7 @@
 //! with another; schedules are deleted, and created again.
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Noun, Operation};
+use reveille_check::history::{Answer, ObjectKind, Operation};
 use reveille_harness::{AdminClient, CallResult};
 
 use super::operator::Operator;
@@ -38,7 +38,7 @@ impl Operator {
     /// schedule is created again.
     pub(super) async fn update(&self) -> bool {
         let name = spare_name(self.number);
-        self.coordination.writes(TENANT, Noun::Schedule, &name);
+        self.coordination.writes(TENANT, ObjectKind::Schedule, &name);
         let edit = |which: u64| spare(name.clone(), EDITS * (self.number as u64 + 1) + which);
         let [same, other] = ["same", "other"].map(|which| format!("edit-{}-{which}", self.number));
         match self.admin.schedule(&name).await {
@@ -72,7 +72,7 @@ impl Operator {
     /// Deletes a spare schedule.
     pub(super) async fn delete(&self) -> bool {
         let name = spare_name(self.number);
-        self.coordination.writes(TENANT, Noun::Schedule, &name);
+        self.coordination.writes(TENANT, ObjectKind::Schedule, &name);
         let invoked = self.recorder.now_ns();
         let result = self.admin.delete_schedule(&name).await;
         let answer = answer_of(result.clone(), |index| Answer::at(Some(index)));
@@ -82,5 +82,5 @@ impl Operator {
 }
 
 fn write(name: &str, value: Option<String>) -> Operation {
-    Operation::Write { noun: Noun::Schedule, tenant: TENANT.to_owned(), name: name.to_owned(), value }
+    Operation::Write { kind: ObjectKind::Schedule, tenant: TENANT.to_owned(), name: name.to_owned(), value }
 }

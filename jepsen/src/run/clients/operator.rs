@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use reveille_check::history::{Answer, Call, Crossing, Event, Noun, Operation, Target};
+use reveille_check::history::{Answer, Call, Crossing, Event, ObjectKind, Operation, Target};
 use reveille_harness::measure::unix_us;
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::Barrier;
@@ -65,7 +65,7 @@ impl Operator {
         let mut is_done = false;
         for (number, (tenant, recipient)) in own.chain(late).enumerate() {
             let id = format!("opt-out-{}-{number}", self.number);
-            self.coordination.writes(tenant, Noun::OptOut, &recipient);
+            self.coordination.writes(tenant, ObjectKind::OptOut, &recipient);
             let admin = self.admin.of_tenant(tenant);
             let (invoked, result) = (self.recorder.now_ns(), admin.opt_out(&id, &recipient).await);
             let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient };
@@ -124,7 +124,7 @@ impl Operator {
     /// Creates one schedule, twice with one request id and once with another.
     async fn create_again(&self) -> bool {
         let item = Item::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
-        self.coordination.writes(TENANT, Noun::Schedule, &item.name);
+        self.coordination.writes(TENANT, ObjectKind::Schedule, &item.name);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
         let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);
         let (first, second) = tokio::join!(ask("first", same.as_str()), ask("second", same.as_str()));

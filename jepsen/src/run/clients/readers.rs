@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::{Answer, Call, Event, Noun, OPTED_OUT, Operation};
+use reveille_check::history::{Answer, Call, Event, OPTED_OUT, ObjectKind, Operation};
 use reveille_harness::AdminClient;
 use tokio::task::JoinSet;
 
@@ -66,25 +66,25 @@ impl Reader {
         let written = self.coordination.written();
         match self.dice.random_range(0..8) {
             0..5 if !written.is_empty() => written.choose(&mut self.dice).cloned(),
-            5 => Some((TENANT, Noun::Schedule, spare_name(self.dice.random_range(0..64)))),
+            5 => Some((TENANT, ObjectKind::Schedule, spare_name(self.dice.random_range(0..64)))),
             _ => {
                 let items = self.workload.items();
-                items.choose(&mut self.dice).map(|item| (item.tenant(), item.noun(), item.name.clone()))
+                items.choose(&mut self.dice).map(|item| (item.tenant(), item.object_kind(), item.name.clone()))
             }
         }
     }
 
-    async fn read(&mut self, (tenant, noun, name): Object) {
+    async fn read(&mut self, (tenant, kind, name): Object) {
         let admin = self.admin.of_tenant(tenant);
         let node = self.dice.random_range(0..64);
         let invoked_ns = self.recorder.now_ns();
-        let seen = match noun {
-            Noun::Schedule => admin.schedule_by(node, &name).await.map(|found| found.as_ref().map(value_of)),
-            Noun::OptOut => {
+        let seen = match kind {
+            ObjectKind::Schedule => admin.schedule_by(node, &name).await.map(|found| found.as_ref().map(value_of)),
+            ObjectKind::OptOut => {
                 let is_out = admin.is_opted_out_by(node, &name).await;
                 is_out.map(|is_out| is_out.then(|| OPTED_OUT.to_owned()))
             }
-            Noun::Campaign => return,
+            ObjectKind::Campaign => return,
         };
         let answered_ns = seen.as_ref().map(|_| self.recorder.now_ns());
         let answer = seen.map_or(Answer::Unknown, |value| Answer::Found { value });
@@ -93,7 +93,7 @@ impl Reader {
             request_id: None,
             invoked_ns,
             answered_ns,
-            operation: Operation::Read { noun, tenant: tenant.to_owned(), name },
+            operation: Operation::Read { kind, tenant: tenant.to_owned(), name },
             answer,
         }));
     }

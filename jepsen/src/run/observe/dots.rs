@@ -24,7 +24,7 @@ impl DotRecorder {
         DotWatcher::new(move |accept, answer| {
             let answer = match answer {
                 DotAnswer::Accepted => Answered::Accepted,
-                DotAnswer::AcceptedUntold => Answered::AcceptedUntold,
+                DotAnswer::AcceptedUntold => Answered::AcceptedUnanswered,
                 DotAnswer::Refused => Answered::Refused,
                 DotAnswer::Nothing => Answered::Nothing,
                 DotAnswer::Cut => Answered::Cut,
@@ -45,7 +45,7 @@ impl DotRecorder {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, accept) in sink.emails().iter() {
             if recorded.insert(dot(accept)) {
-                recorder.event(&mail(recorder, accept, Answered::AcceptedUntold));
+                recorder.event(&mail(recorder, accept, Answered::AcceptedUnanswered));
             }
         }
         let waiting = open.iter().filter(|dialogue| dialogue.state == DialogueState::AfterDot);

@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use reveille_check::history::{Event, Explained, Found, Noun, OPTED_OUT, Part, PassedOver, Run, RunCause, StateHash};
+use reveille_check::history::{
+    Event, Explained, Found, OPTED_OUT, ObjectKind, Part, PassedOver, Run, RunCause, StateHash,
+};
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
 
@@ -39,9 +41,9 @@ pub async fn read(
     let mut whole = vec![Part::Runs];
     let wanted = wanted(workload, &runs);
     if recipients::read(admin, recorder, clock, wanted, until).await? {
-        whole.extend([Part::Claims, Part::Outcomes, Part::Standings]);
+        whole.extend([Part::Claims, Part::Outcomes, Part::FinalStates]);
         if clock.is_right() {
-            whole.push(Part::OpenRows);
+            whole.push(Part::OpenClaims);
         }
     }
     if instants(admin, workload, recorder, until).await? {
@@ -165,7 +167,7 @@ async fn objects_of(admin: &AdminClient, tenant: &str, recorder: &Recorder) -> R
     for schedule in admin.schedules().await? {
         let value = value_of(&schedule);
         recorder.event(&Event::Found(Found {
-            noun: Noun::Schedule,
+            kind: ObjectKind::Schedule,
             tenant: tenant.to_owned(),
             name: schedule.name,
             value,
@@ -173,7 +175,7 @@ async fn objects_of(admin: &AdminClient, tenant: &str, recorder: &Recorder) -> R
     }
     for campaign in admin.campaigns().await? {
         recorder.event(&Event::Found(Found {
-            noun: Noun::Campaign,
+            kind: ObjectKind::Campaign,
             tenant: tenant.to_owned(),
             name: campaign.name,
             value: value(campaign.at.as_ref().map_or(0, millis), campaign.recipients),
@@ -181,7 +183,7 @@ async fn objects_of(admin: &AdminClient, tenant: &str, recorder: &Recorder) -> R
     }
     for opt_out in admin.opt_outs().await? {
         recorder.event(&Event::Found(Found {
-            noun: Noun::OptOut,
+            kind: ObjectKind::OptOut,
             tenant: tenant.to_owned(),
             name: opt_out.recipient,
             value: OPTED_OUT.to_owned(),

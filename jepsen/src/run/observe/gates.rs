@@ -47,15 +47,16 @@ impl GateReader {
         for Reading { node, asked_ns, answered_ns, passes } in
             std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
         {
-            let life = lifetimes.during(&node, asked_ns, answered_ns);
-            if let Some(incarnation) = life.and_then(|life| life.incarnation) {
+            let lifetime = lifetimes.during(&node, asked_ns, answered_ns);
+            if let Some(incarnation) = lifetime.and_then(|lifetime| lifetime.incarnation) {
                 recorder.event(&Event::GateReading(GateReading { at_ns: asked_ns, node, incarnation, passes }));
             }
         }
         let mut whole = true;
         for node in cluster.nodes() {
-            let life = lifetimes.all().iter().find(|life| life.node == node.name && life.ended_ns.is_none());
-            let incarnation = life.and_then(|life| life.incarnation);
+            let lifetime =
+                lifetimes.all().iter().find(|lifetime| lifetime.node == node.name && lifetime.ended_ns.is_none());
+            let incarnation = lifetime.and_then(|lifetime| lifetime.incarnation);
             let (Some(incarnation), Some(passes)) = (incarnation, insist(node.http).await) else {
                 whole = false;
                 continue;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use reveille_check::history::{Claim, Event, Fate, Fence, OpenRow, Outcome, Resumption, Standing, Step};
+use reveille_check::history::{Claim, Event, Fence, FinalState, OpenClaim, Outcome, RecipientState, Resumption, Step};
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
 use reveille_sink::Sink;
@@ -94,8 +94,9 @@ pub async fn read(
                     return anyhow::Ok(false);
                 }
                 let history = admin.of_tenant(&tenant).explain(&run, &recipient).await?;
-                let fate = fate(history.state()).with_context(|| format!("{recipient} of {run} has no state"))?;
-                record(&recorder, &clock, (&run, &recipient), &history, fate);
+                let recipient_state =
+                    recipient_state(history.state()).with_context(|| format!("{recipient} of {run} has no state"))?;
+                record(&recorder, &clock, (&run, &recipient), &history, recipient_state);
             }
             Ok(true)
         });
@@ -112,7 +113,7 @@ fn record(
     clock: &LedgerTimeline,
     (run, recipient): (&str, &str),
     history: &api::ExplainResponse,
-    state: Fate,
+    state: RecipientState,
 ) {
     // If no event was dropped, the first resumption shown is the first one.
     let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
@@ -128,7 +129,7 @@ fn record(
             let later = history.events.get(place + 1..).unwrap_or_default();
             if let (Some(incarnation), Some(at_ns)) = (incarnation, open_until(clock, event, later)) {
                 let node = event.node.clone();
-                recorder.event(&Event::OpenRow(OpenRow { at_ns, fence, node, incarnation, claimed: 1 }));
+                recorder.event(&Event::OpenClaim(OpenClaim { at_ns, fence, node, incarnation, claimed: 1 }));
             }
             recorder.event(&Event::Claim(Claim {
                 fence,
@@ -153,7 +154,7 @@ fn record(
         }
     }
     let (run, recipient, number) = (run.to_owned(), recipient.to_owned(), Some(history.number));
-    recorder.event(&Event::Standing(Standing { run, recipient, number, state }));
+    recorder.event(&Event::FinalState(FinalState { run, recipient, number, state }));
 }
 
 /// Until when the recipient was claimed under this fence: until the first step that ended the claim. `None` if that has no
@@ -176,17 +177,17 @@ fn step(what: &str) -> Option<Step> {
     })
 }
 
-fn fate(state: api::RecipientState) -> Option<Fate> {
+fn recipient_state(state: api::RecipientState) -> Option<RecipientState> {
     Some(match state {
         api::RecipientState::Unspecified => return None,
-        api::RecipientState::Pending => Fate::Pending,
-        api::RecipientState::Claimed => Fate::Claimed,
-        api::RecipientState::Sent => Fate::Sent,
-        api::RecipientState::Assumed => Fate::Assumed,
-        api::RecipientState::Dead => Fate::Dead,
-        api::RecipientState::Suppressed => Fate::Suppressed,
-        api::RecipientState::Expired => Fate::Expired,
-        api::RecipientState::Cancelled => Fate::Cancelled,
-        api::RecipientState::InDoubt => Fate::InDoubt,
+        api::RecipientState::Pending => RecipientState::Pending,
+        api::RecipientState::Claimed => RecipientState::Claimed,
+        api::RecipientState::Sent => RecipientState::Sent,
+        api::RecipientState::Assumed => RecipientState::Assumed,
+        api::RecipientState::Dead => RecipientState::Dead,
+        api::RecipientState::Suppressed => RecipientState::Suppressed,
+        api::RecipientState::Expired => RecipientState::Expired,
+        api::RecipientState::Cancelled => RecipientState::Cancelled,
+        api::RecipientState::InDoubt => RecipientState::InDoubt,
     })
 }

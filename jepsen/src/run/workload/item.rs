@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use reveille_check::history::{Content, Noun};
+use reveille_check::history::{Content, ObjectKind};
 use reveille_harness::admin::timestamp;
 use reveille_harness::load;
 use reveille_harness::measure::unix_us;
@@ -130,10 +130,10 @@ impl Item {
     }
 
     /// Its kind in histories.
-    pub fn noun(&self) -> Noun {
+    pub fn object_kind(&self) -> ObjectKind {
         match self.kind {
-            Kind::Campaign(_) => Noun::Campaign,
-            _ => Noun::Schedule,
+            Kind::Campaign(_) => ObjectKind::Campaign,
+            _ => ObjectKind::Schedule,
         }
     }
 

@@ -133,7 +133,7 @@ impl Workload {
             invoked_ns,
             answered_ns: (answer != Answer::Unknown).then(|| recorder.now_ns()),
             operation: Operation::Write {
-                noun: item.noun(),
+                kind: item.object_kind(),
                 tenant: item.tenant().to_owned(),
                 name: item.name.clone(),
                 value: Some(item.value()),

@@ -4,46 +4,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use reveille_check::history::{Answer, Call, Event, Fault, FaultKind, Fence, Life as Lived, LifeEnd, Operation};
+use reveille_check::history::{Answer, Call, Event, Fault, FaultKind, Fence, Lifetime, LifetimeEnd, Operation};
 use reveille_ledger::ids::NodeId;
 
-use crate::network::Life;
+use crate::network::ProcessId;
 use crate::trace::Trace;
 
 #[derive(Default)]
-struct Inner {
+struct RecordedEvents {
     events: Vec<Event>,
     calls: Vec<Call>,
     faults: Vec<Fault>,
-    lives: Vec<Lived>,
+    lifetimes: Vec<Lifetime>,
     /// When a claim was first seen applied anywhere.
     granted: BTreeMap<Fence, u64>,
 }
 
 /// The record of a run. Clones are the same.
 #[derive(Clone)]
-pub struct Chronicle {
-    inner: Arc<Mutex<Inner>>,
+pub struct HistoryRecorder {
+    inner: Arc<Mutex<RecordedEvents>>,
     trace: Trace,
 }
 
 /// A call that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct PendingCall(usize);
+pub struct CallId(usize);
 
 /// A fault that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Broken(usize);
+pub struct FaultId(usize);
 
 /// The name of a node in a history.
 pub fn name(node: NodeId) -> String {
     format!("n{}", node.0)
 }
 
-impl Chronicle {
+impl HistoryRecorder {
     /// An empty history; it counts time as the trace does.
-    pub fn new(trace: Trace) -> Chronicle {
-        Chronicle { inner: Arc::default(), trace }
+    pub fn new(trace: Trace) -> HistoryRecorder {
+        HistoryRecorder { inner: Arc::default(), trace }
     }
 
     /// Nanoseconds since the beginning.
@@ -56,8 +56,8 @@ impl Chronicle {
         self.inner.lock().events.push(event);
     }
 
-    /// A client calls. The result is unknown until [`Chronicle::answered`].
-    pub fn asked(&self, client: &str, request_id: Option<&str>, operation: Operation) -> PendingCall {
+    /// A client calls. The result is unknown until [`HistoryRecorder::call_answered`].
+    pub fn call_began(&self, client: &str, request_id: Option<&str>, operation: Operation) -> CallId {
         let call = Call {
             client: client.to_owned(),
             request_id: request_id.map(str::to_owned),
@@ -68,33 +68,33 @@ impl Chronicle {
         };
         let mut inner = self.inner.lock();
         inner.calls.push(call);
-        PendingCall(inner.calls.len() - 1)
+        CallId(inner.calls.len() - 1)
     }
 
     /// The call was answered.
-    pub fn answered(&self, asked: PendingCall, answer: Answer) {
+    pub fn call_answered(&self, call: CallId, answer: Answer) {
         let now_ns = self.now_ns();
-        if let Some(call) = self.inner.lock().calls.get_mut(asked.0) {
+        if let Some(call) = self.inner.lock().calls.get_mut(call.0) {
             call.answered_ns = (answer != Answer::Unknown).then_some(now_ns);
             call.answer = answer;
         }
     }
 
     /// A fault begins.
-    pub fn breaks(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> Broken {
+    pub fn fault_began(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> FaultId {
         let nodes = nodes.iter().map(|node| self::name(*node)).collect();
-        self.breaks_as(Fault::installed(kind, name, nodes, self.now_ns()))
+        self.record_fault(Fault::installed(kind, name, nodes, self.now_ns()))
     }
 
     /// A fault begins, with all its details.
-    pub fn breaks_as(&self, fault: Fault) -> Broken {
+    pub fn record_fault(&self, fault: Fault) -> FaultId {
         let mut inner = self.inner.lock();
         inner.faults.push(fault);
-        Broken(inner.faults.len() - 1)
+        FaultId(inner.faults.len() - 1)
     }
 
     /// The fault has ended.
-    pub fn fault_ended(&self, broken: Broken) {
+    pub fn fault_ended(&self, broken: FaultId) {
         let now_ns = self.now_ns();
         if let Some(fault) = self.inner.lock().faults.get_mut(broken.0) {
             fault.until_ns = Some(now_ns);
@@ -102,24 +102,27 @@ impl Chronicle {
     }
 
     /// A process starts.
-    pub fn born(&self, life: Life) {
-        let (node, incarnation, started_ns) = (name(life.node), Some(life.number), self.now_ns());
-        self.inner.lock().lives.push(Lived { node, incarnation, started_ns, ended_ns: None, end: None });
+    pub fn process_started(&self, process: ProcessId) {
+        let (node, incarnation, started_ns) = (name(process.node), Some(process.number), self.now_ns());
+        self.inner.lock().lifetimes.push(Lifetime { node, incarnation, started_ns, ended_ns: None, end: None });
     }
 
     /// A process is killed.
-    pub fn died(&self, life: Life) {
-        let (now_ns, node) = (self.now_ns(), name(life.node));
+    pub fn process_ended(&self, process: ProcessId) {
+        let (now_ns, node) = (self.now_ns(), name(process.node));
         let mut inner = self.inner.lock();
-        let own =
-            inner.lives.iter_mut().rev().find(|lived| lived.node == node && lived.incarnation == Some(life.number));
-        if let Some(lived) = own {
-            (lived.ended_ns, lived.end) = (Some(now_ns), Some(LifeEnd::Killed));
+        let own = inner
+            .lifetimes
+            .iter_mut()
+            .rev()
+            .find(|lifetime| lifetime.node == node && lifetime.incarnation == Some(process.number));
+        if let Some(lifetime) = own {
+            (lifetime.ended_ns, lifetime.end) = (Some(now_ns), Some(LifetimeEnd::Killed));
         }
     }
 
     /// A node has applied the claim.
-    pub fn granted(&self, fence: Fence) {
+    pub fn claim_applied(&self, fence: Fence) {
         let now_ns = self.now_ns();
         self.inner.lock().granted.entry(fence).or_insert(now_ns);
     }
@@ -134,7 +137,7 @@ impl Chronicle {
         let inner = self.inner.lock();
         let calls = inner.calls.iter().cloned().map(Event::Call);
         let faults = inner.faults.iter().cloned().map(Event::Fault);
-        let lives = inner.lives.iter().cloned().map(Event::Life);
-        inner.events.iter().cloned().chain(calls).chain(faults).chain(lives).collect()
+        let lifetimes = inner.lifetimes.iter().cloned().map(Event::Lifetime);
+        inner.events.iter().cloned().chain(calls).chain(faults).chain(lifetimes).collect()
     }
 }

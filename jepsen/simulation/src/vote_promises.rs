@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant};
 
 /// The promises of each node to its last leader.
 #[derive(Debug)]
-pub struct Oaths {
+pub struct VotePromises {
     holds: Duration,
     given: BTreeMap<NodeId, (Leader, Instant)>,
     /// Leaders that have asked for an election.
@@ -59,10 +59,10 @@ fn is_heard(answer: &v1::AppendResponse) -> bool {
     !matches!(answer.outcome, Some(v1::append_response::Outcome::HigherVote(_)) | None)
 }
 
-impl Oaths {
+impl VotePromises {
     /// No promises yet; each lasts `holds`.
-    pub fn new(holds: Duration) -> Oaths {
-        Oaths { holds, given: BTreeMap::new(), resigned: BTreeSet::new(), broken: Vec::new() }
+    pub fn new(holds: Duration) -> VotePromises {
+        VotePromises { holds, given: BTreeMap::new(), resigned: BTreeSet::new(), broken: Vec::new() }
     }
 
     /// A node has answered.
@@ -111,37 +111,37 @@ mod tests {
     const HOLDS: Duration = Duration::from_secs(3);
     const LEADER: Leader = (7, 3);
 
-    fn hears(oaths: &mut Oaths) {
+    fn hears(vote_promises: &mut VotePromises) {
         let answer = v1::AppendResponse { outcome: Some(Outcome::Accepted(v1::Accepted {})) };
-        oaths.answered(NodeId(2), RequestKind::Append { leader: LEADER }, &Response::Append(answer));
+        vote_promises.answered(NodeId(2), RequestKind::Append { leader: LEADER }, &Response::Append(answer));
     }
 
     /// n2 votes for n1; was a promise broken?
-    fn breaks(oaths: &mut Oaths, is_asked_for: bool) -> bool {
+    fn breaks(vote_promises: &mut VotePromises, is_asked_for: bool) -> bool {
         let answer = v1::VoteResponse { granted: true, ..v1::VoteResponse::default() };
-        oaths.answered(NodeId(2), RequestKind::Vote { candidate: 1, is_asked_for }, &Response::Vote(answer));
-        !oaths.broken().is_empty()
+        vote_promises.answered(NodeId(2), RequestKind::Vote { candidate: 1, is_asked_for }, &Response::Vote(answer));
+        !vote_promises.broken().is_empty()
     }
 
     #[tokio::test(start_paused = true)]
     async fn promise_holds_as_long_as_election_takes() {
-        let mut oaths = Oaths::new(HOLDS);
-        assert!(!breaks(&mut oaths, false), "nothing was promised");
-        hears(&mut oaths);
-        assert!(breaks(&mut oaths, false));
+        let mut vote_promises = VotePromises::new(HOLDS);
+        assert!(!breaks(&mut vote_promises, false), "nothing was promised");
+        hears(&mut vote_promises);
+        assert!(breaks(&mut vote_promises, false));
         tokio::time::sleep(HOLDS).await;
-        assert!(!breaks(&mut oaths, false));
+        assert!(!breaks(&mut vote_promises, false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_leader_releases_its_promise() {
-        let mut oaths = Oaths::new(HOLDS);
-        hears(&mut oaths);
-        assert!(breaks(&mut oaths, true), "the candidate says so, and the leader does not");
+        let mut vote_promises = VotePromises::new(HOLDS);
+        hears(&mut vote_promises);
+        assert!(breaks(&mut vote_promises, true), "the candidate says so, and the leader does not");
         let refused = Response::TransferLeader(v1::TransferLeaderResponse::default());
-        oaths.answered(NodeId(1), RequestKind::Resigns { leader: LEADER }, &refused);
-        hears(&mut oaths);
-        assert!(!breaks(&mut oaths, true), "what it says after that was under way");
-        assert!(breaks(&mut oaths, false), "another election is not the one that it asked for");
+        vote_promises.answered(NodeId(1), RequestKind::Resigns { leader: LEADER }, &refused);
+        hears(&mut vote_promises);
+        assert!(!breaks(&mut vote_promises, true), "what it says after that was under way");
+        assert!(breaks(&mut vote_promises, false), "another election is not the one that it asked for");
     }
 }

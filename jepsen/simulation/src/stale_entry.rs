@@ -18,19 +18,19 @@ use crate::network::Network;
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Brings one to the leader's log. That it is refused for its epoch is all that may come of it (P13).
-pub fn propose(site: Option<Arc<NodeContext>>, network: Network) {
-    let Some(site) = site else { return };
-    let Role::Leader { term } = *site.replica.role().borrow() else { return };
+pub fn propose(context: Option<Arc<NodeContext>>, network: Network) {
+    let Some(context) = context else { return };
+    let Role::Leader { term } = *context.replica.role().borrow() else { return };
     tokio::spawn(async move {
-        let (current, now) = site.replica.read(|ledger| (ledger.head().epoch, ledger.head().now));
+        let (current, now) = context.replica.read(|ledger| (ledger.head().epoch, ledger.head().now));
         let Some(epoch) = current.map(|current| Epoch(current.epoch.0.saturating_sub(1))) else { return };
         let entry = Entry { epoch, now, command: Command::Tick };
-        let written = site.replica.propose_stamped(term, &entry, Instant::now() + WITHIN).await;
+        let written = context.replica.propose_stamped(term, &entry, Instant::now() + WITHIN).await;
         if let Some(Ok(reply)) = written
             && !matches!(reply.outcome, CommandOutcome::Refused(Refusal::WrongEpoch { .. }))
         {
             let index = reply.index;
-            network.note_broken(format!("P13: entry {index} of epoch {} was taken after it was over", epoch.0));
+            network.record_violation(format!("P13: entry {index} of epoch {} was taken after it was over", epoch.0));
         }
     });
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// What chance decides. The number is part of the stream: never change it, or kept seeds become others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Concern {
+pub enum Purpose {
     /// What the operating system would draw: hash keys, Raft's election times.
     System = 1,
     /// How long messages take, and which are lost.
@@ -25,15 +25,15 @@ pub enum Concern {
 
 /// One stream of numbers (splitmix64).
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct RandomStream(u64);
 
-impl Chance {
+impl RandomStream {
     /// The stream of one concern.
-    pub fn of(seed: u64, concern: Concern) -> Chance {
-        let mut chance = Chance(seed ^ (concern as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
+    pub fn of(seed: u64, concern: Purpose) -> RandomStream {
+        let mut random = RandomStream(seed ^ (concern as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
         // Seeds that lie side by side shall have nothing in common.
-        chance.next();
-        chance
+        random.next();
+        random
     }
 
     /// Any number.
@@ -67,16 +67,16 @@ mod tests {
 
     #[test]
     fn concerns_and_seeds_have_nothing_in_common() {
-        let first = |seed, concern| Chance::of(seed, concern).next();
-        assert_eq!(first(1, Concern::Network), first(1, Concern::Network));
-        assert_ne!(first(1, Concern::Network), first(1, Concern::Disk));
-        assert_ne!(first(1, Concern::Network), first(2, Concern::Network));
+        let first = |seed, concern| RandomStream::of(seed, concern).next();
+        assert_eq!(first(1, Purpose::Network), first(1, Purpose::Network));
+        assert_ne!(first(1, Purpose::Network), first(1, Purpose::Disk));
+        assert_ne!(first(1, Purpose::Network), first(2, Purpose::Network));
     }
 
     #[test]
     fn percentage_is_one() {
-        let mut chance = Chance::of(3, Concern::Faults);
-        let hits = (0..10_000).filter(|_| chance.percent(30)).count();
+        let mut random = RandomStream::of(3, Purpose::Faults);
+        let hits = (0..10_000).filter(|_| random.percent(30)).count();
         assert!((2_800..3_200).contains(&hits), "{hits}");
     }
 }

@@ -7,43 +7,43 @@
 //! clock is wrong, lease and margin may last a ninth longer: the leader measures them on CLOCK_BOOTTIME, which has to be
 //! right within one part in ten (P9).
 
-use crate::book::Book;
-use crate::history::{FaultKind, FaultStatus, OpenRow, Part};
+use crate::history::{FaultKind, FaultStatus, OpenClaim, Part};
+use crate::history_index::HistoryIndex;
 use crate::time::MS;
-use crate::verdict::Inquiry;
+use crate::verdict::Findings;
 
 /// What a row may stay open beyond lease and margin: for the revocation to be committed.
 const REVOKED_WITHIN_MS: u64 = 1_000;
 
 /// I15.
-pub fn revoked(book: &Book, inquiry: &mut Inquiry) {
-    if !inquiry.needs(book, &[Part::OpenRows, Part::Lives, Part::Outages]) {
+pub fn revoked(history: &HistoryIndex, findings: &mut Findings) {
+    if !findings.requires(history, &[Part::OpenClaims, Part::Lifetimes, Part::Outages]) {
         return;
     }
-    let lease_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
-    let majorities = majorities_began(book);
-    for row in book.open_rows.iter().filter(|row| row.claimed > 0) {
-        let Some(alone_ns) = alone_since(book, row) else { continue };
-        let majority_ns = majorities.partition_point(|began_ns| *began_ns <= row.at_ns).checked_sub(1);
+    let lease_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
+    let majorities = majorities_began(history);
+    for claim in history.open_claims.iter().filter(|claim| claim.claimed > 0) {
+        let Some(owner_ended_ns) = owner_ended_ns(history, claim) else { continue };
+        let majority_ns = majorities.partition_point(|began_ns| *began_ns <= claim.at_ns).checked_sub(1);
         let majority_ns = majority_ns.and_then(|last| majorities.get(last)).copied().unwrap_or(0);
-        let from_ns = alone_ns.max(able_since(book, row.at_ns)).max(majority_ns);
-        let stayed = row.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(book, from_ns, row.at_ns) / 2);
-        let slow_clock_ns = if book.has_wrong_clock(from_ns, row.at_ns) { lease_ns / 9 } else { 0 };
+        let from_ns = owner_ended_ns.max(able_since(history, claim.at_ns)).max(majority_ns);
+        let stayed = claim.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(history, from_ns, claim.at_ns) / 2);
+        let slow_clock_ns = if history.has_wrong_clock(from_ns, claim.at_ns) { lease_ns / 9 } else { 0 };
         if stayed > lease_ns + slow_clock_ns + REVOKED_WITHIN_MS * MS {
-            let OpenRow { fence, node, incarnation, claimed, .. } = row;
+            let OpenClaim { fence, node, incarnation, claimed, .. } = claim;
             let stayed = stayed as f64 / 1e9;
-            inquiry.offends(|| {
-                format!("row {fence} of {node}, life {incarnation}, has {claimed} claimed after {stayed:.3} s alone")
+            findings.violation(|| {
+                format!("claim {fence} of {node}, incarnation {incarnation}, has {claimed} claimed {stayed:.3} s after its owner ended")
             });
         }
     }
 }
 
 /// How much of an interval passed while links were slow or lost messages.
-fn disturbed(book: &Book, from_ns: u64, to_ns: u64) -> u64 {
+fn disturbed(history: &HistoryIndex, from_ns: u64, to_ns: u64) -> u64 {
     let (mut reached, mut passed) = (from_ns, 0);
     // Sorted by their beginnings.
-    for fault in &book.faults {
+    for fault in &history.faults {
         if fault.kind == FaultKind::Link && fault.may_have_struck() {
             let (first, last) = (fault.from_ns.max(reached), fault.over_ns().min(to_ns));
             passed += last.saturating_sub(first);
@@ -54,18 +54,22 @@ fn disturbed(book: &Book, from_ns: u64, to_ns: u64) -> u64 {
 }
 
 /// When the holder's process ended; none if it may still run.
-fn alone_since(book: &Book, row: &OpenRow) -> Option<u64> {
-    let own = book.lives.iter().filter(|life| (&life.node, life.incarnation) == (&row.node, Some(row.incarnation)));
-    own.filter_map(|life| life.ended_ns).max().filter(|ended| *ended < row.at_ns)
+fn owner_ended_ns(history: &HistoryIndex, claim: &OpenClaim) -> Option<u64> {
+    let own = history
+        .lifetimes
+        .iter()
+        .filter(|lifetime| (&lifetime.node, lifetime.incarnation) == (&claim.node, Some(claim.incarnation)));
+    own.filter_map(|lifetime| lifetime.ended_ns).max().filter(|ended| *ended < claim.at_ns)
 }
 
 /// When processes began with which a majority of the nodes ran again, in order.
-fn majorities_began(book: &Book) -> Vec<u64> {
-    let ended = book.lives.iter().filter_map(|life| life.ended_ns).map(|at_ns| (at_ns, -1));
-    let mut changes: Vec<(u64, i32)> = book.lives.iter().map(|life| (life.started_ns, 1)).chain(ended).collect();
+fn majorities_began(history: &HistoryIndex) -> Vec<u64> {
+    let ended = history.lifetimes.iter().filter_map(|lifetime| lifetime.ended_ns).map(|at_ns| (at_ns, -1));
+    let mut changes: Vec<(u64, i32)> =
+        history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, 1)).chain(ended).collect();
     // At one instant a process that ends is counted before one that begins.
     changes.sort_unstable();
-    let needed = book.header.nodes.len() as i32 / 2 + 1;
+    let needed = history.header.nodes.len() as i32 / 2 + 1;
     let mut running = 0;
     let began = changes.into_iter().filter_map(|(at_ns, change)| {
         running += change;
@@ -75,10 +79,10 @@ fn majorities_began(book: &Book) -> Vec<u64> {
 }
 
 /// Since when one leader could act without a break.
-fn able_since(book: &Book, at_ns: u64) -> u64 {
-    let epochs = book.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
-    let outages = book.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
-    let cuts = book.faults.iter().filter(|fault| {
+fn able_since(history: &HistoryIndex, at_ns: u64) -> u64 {
+    let epochs = history.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
+    let outages = history.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
+    let cuts = history.faults.iter().filter(|fault| {
         fault.kind == FaultKind::Partition && fault.status != FaultStatus::Skipped && fault.from_ns <= at_ns
     });
     epochs.chain(outages).chain(cuts.map(|cut| cut.from_ns)).max().unwrap_or(0).min(at_ns)

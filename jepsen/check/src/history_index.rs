@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::history::{
-    Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found, GatePasses,
-    GateReading, Header, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part, PhaseName, Run,
-    Standing, StateHash, Step,
+    Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fault, Fence, FinalState, Found, GatePasses,
+    GateReading, Header, Lifetime, Limit, Mail, OpenClaim, Operation, Outage, Outcome, Overload, Part, PhaseName,
+    RecipientState, Run, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -22,7 +22,7 @@ pub struct Item {
 
 /// A [`Mail`].
 #[derive(Clone, Copy, Debug)]
-pub struct Dot {
+pub struct Handoff {
     /// The recipient of a run.
     pub item: Item,
     /// When it arrived.
@@ -40,12 +40,12 @@ pub struct Dot {
     /// Its body.
     pub body: Option<Digest>,
     /// What the body says of itself.
-    pub says: Option<Says>,
+    pub content: Option<ReceivedContent>,
 }
 
 /// A [`Content`](crate::history::Content).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Says {
+pub struct ReceivedContent {
     /// The schedule or campaign.
     pub schedule: Name,
     /// The recipient.
@@ -88,7 +88,7 @@ pub struct Grant {
 
 /// An [`Outcome`].
 #[derive(Clone, Copy, Debug)]
-pub struct Came {
+pub struct ItemOutcome {
     /// The recipient of a run.
     pub item: Item,
     /// Log index.
@@ -99,15 +99,15 @@ pub struct Came {
     pub proposed_ns: Option<u64>,
 }
 
-/// A [`Standing`].
+/// A [`FinalState`].
 #[derive(Clone, Copy, Debug)]
-pub struct Stands {
+pub struct ItemState {
     /// The recipient of a run.
     pub item: Item,
     /// Its number in the run.
     pub number: Option<u32>,
     /// Where.
-    pub state: Fate,
+    pub state: RecipientState,
 }
 
 /// Something of one item.
@@ -117,22 +117,22 @@ pub trait OfItem {
 }
 
 macro_rules! of_item {
-    ($($row:ty),*) => { $(impl OfItem for $row { fn item(&self) -> Item { self.item } })* };
+    ($($entry:ty),*) => { $(impl OfItem for $entry { fn item(&self) -> Item { self.item } })* };
 }
-of_item!(Dot, Grant, Came, Stands);
+of_item!(Handoff, Grant, ItemOutcome, ItemState);
 
 /// The rows of one run, of rows that are sorted by item.
-pub fn rows_of_run<T: OfItem>(rows: &[T], run: Name) -> &[T] {
-    let from = rows.partition_point(|row| row.item().run < run);
-    let rest = rows.get(from..).unwrap_or_default();
-    rest.get(..rest.partition_point(|row| row.item().run == run)).unwrap_or_default()
+pub fn entries_of_run<T: OfItem>(entries: &[T], run: Name) -> &[T] {
+    let from = entries.partition_point(|entry| entry.item().run < run);
+    let rest = entries.get(from..).unwrap_or_default();
+    rest.get(..rest.partition_point(|entry| entry.item().run == run)).unwrap_or_default()
 }
 
-/// The rows of one item, of rows that are sorted by item.
-pub fn rows_of<T: OfItem>(rows: &[T], item: Item) -> &[T] {
-    let from = rows.partition_point(|row| row.item() < item);
-    let rest = rows.get(from..).unwrap_or_default();
-    rest.get(..rest.partition_point(|row| row.item() == item)).unwrap_or_default()
+/// The entries of one item, of entries that are sorted by item.
+pub fn entries_of_item<T: OfItem>(entries: &[T], item: Item) -> &[T] {
+    let from = entries.partition_point(|entry| entry.item() < item);
+    let rest = entries.get(from..).unwrap_or_default();
+    rest.get(..rest.partition_point(|entry| entry.item() == item)).unwrap_or_default()
 }
 
 /// An instant that was due, by whose and when.
@@ -148,19 +148,19 @@ pub struct Instant {
 
 /// A whole history.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct HistoryIndex {
     /// What the run was.
     pub header: Header,
     /// All texts.
     pub names: Names,
     /// Dots at the sink, by item, then by arrival.
-    pub dots: Vec<Dot>,
+    pub handoffs: Vec<Handoff>,
     /// Claims, by item, then by fence.
     pub grants: Vec<Grant>,
     /// Outcomes, by item, then by log index.
-    pub outcomes: Vec<Came>,
+    pub outcomes: Vec<ItemOutcome>,
     /// Standings, by item.
-    pub standings: Vec<Stands>,
+    pub final_states: Vec<ItemState>,
     /// Runs, by name. Of a run that was read twice the last reading counts.
     pub runs: BTreeMap<Name, Run>,
     /// Instants that were due, with the name of their audience; more than one where the model says so.
@@ -182,7 +182,7 @@ pub struct Book {
     /// Faults, by their beginning.
     pub faults: Vec<Fault>,
     /// Lives of nodes.
-    pub lives: Vec<Life>,
+    pub lifetimes: Vec<Lifetime>,
     /// Gate passes of whole lives.
     pub gates: Vec<GatePasses>,
     /// Gate passes of lives while they went on.
@@ -196,7 +196,7 @@ pub struct Book {
     /// Bounds that the workload was given.
     pub limits: Vec<Limit>,
     /// Rows that were seen open.
-    pub open_rows: Vec<OpenRow>,
+    pub open_claims: Vec<OpenClaim>,
     /// Hashes of states.
     pub hashes: Vec<StateHash>,
     /// Objects that were there at the end.
@@ -213,10 +213,10 @@ pub struct Book {
     pub ended: Option<Ended>,
 }
 
-impl Book {
-    /// An empty one: [`Book::note`] fills it, [`Book::close`] makes it ready to be judged.
-    pub fn new(header: Header) -> Book {
-        Book { header, ..Book::default() }
+impl HistoryIndex {
+    /// An empty one: [`HistoryIndex::note`] fills it, [`HistoryIndex::close`] makes it ready to be judged.
+    pub fn new(header: Header) -> HistoryIndex {
+        HistoryIndex { header, ..HistoryIndex::default() }
     }
 
     /// Takes in an event; their order means nothing.
@@ -226,11 +226,11 @@ impl Book {
             Event::Claim(claim) => self.note_claim(&claim),
             Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, .. }) => {
                 let item = self.item(&run, &recipient);
-                self.outcomes.push(Came { item, index, step, proposed_ns });
+                self.outcomes.push(ItemOutcome { item, index, step, proposed_ns });
             }
-            Event::Standing(Standing { run, recipient, number, state }) => {
+            Event::FinalState(FinalState { run, recipient, number, state }) => {
                 let item = self.item(&run, &recipient);
-                self.standings.push(Stands { item, number, state });
+                self.final_states.push(ItemState { item, number, state });
             }
             Event::Run(run) => {
                 self.names.keep(&run.tenant);
@@ -258,7 +258,7 @@ impl Book {
                 PhaseName::Healed => self.healed_ns = self.healed_ns.max(Some(phase.at_ns)),
             },
             Event::ClockMoved { at_ns, offset_ms } => self.clock_moves.push((at_ns, offset_ms)),
-            Event::Life(life) => self.lives.push(life),
+            Event::Lifetime(lifetime) => self.lifetimes.push(lifetime),
             Event::GatePasses(passes) => self.gates.push(passes),
             Event::GateReading(reading) => self.readings.push(reading),
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
@@ -276,7 +276,7 @@ impl Book {
             Event::Paused { run } => {
                 self.paused.insert(run);
             }
-            Event::OpenRow(row) => self.open_rows.push(row),
+            Event::OpenClaim(claim) => self.open_claims.push(claim),
             Event::StateHash(hash) => self.hashes.push(hash),
             Event::Explained(explained) => {
                 let whose = (self.names.keep(&explained.tenant), self.names.keep(&explained.schedule));
@@ -306,11 +306,11 @@ impl Book {
     }
 
     /// Sorts what was taken in.
-    pub fn close(mut self) -> Book {
-        self.dots.sort_unstable_by_key(|dot| (dot.item, dot.at_ns));
+    pub fn close(mut self) -> HistoryIndex {
+        self.handoffs.sort_unstable_by_key(|handoff| (handoff.item, handoff.at_ns));
         self.grants.sort_unstable_by_key(|grant| (grant.item, grant.fence));
-        self.outcomes.sort_unstable_by_key(|came| (came.item, came.index));
-        self.standings.sort_by_key(|stands| stands.item);
+        self.outcomes.sort_unstable_by_key(|outcome| (outcome.item, outcome.index));
+        self.final_states.sort_by_key(|item_state| item_state.item);
         self.calls.sort_by_key(|call| call.invoked_ns);
         self.faults.sort_by_key(|fault| fault.from_ns);
         self.epochs.sort_by_key(|epoch| epoch.at_ns);
@@ -330,24 +330,24 @@ impl Book {
     }
 
     /// Dots that were accepted, in no order of time.
-    pub fn accepts(&self) -> impl Iterator<Item = &Dot> {
-        self.dots.iter().filter(|dot| dot.answer.is_accepted())
+    pub fn accepts(&self) -> impl Iterator<Item = &Handoff> {
+        self.handoffs.iter().filter(|handoff| handoff.answer.is_accepted())
     }
 
     /// The dots of one item after the other.
-    pub fn dots_by_item(&self) -> impl Iterator<Item = (Item, &[Dot])> {
-        let groups = self.dots.chunk_by(|left, right| left.item == right.item);
-        groups.filter_map(|dots| dots.first().map(|first| (first.item, dots)))
+    pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Handoff])> {
+        let groups = self.handoffs.chunk_by(|left, right| left.item == right.item);
+        groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item, handoffs)))
     }
 
     /// Where the item stands at the end.
-    pub fn standing(&self, item: Item) -> Option<Fate> {
-        rows_of(&self.standings, item).last().map(|stands| stands.state)
+    pub fn final_state(&self, item: Item) -> Option<RecipientState> {
+        entries_of_item(&self.final_states, item).last().map(|item_state| item_state.state)
     }
 
     /// Was it accepted?
     pub fn arrived(&self, item: Item) -> bool {
-        rows_of(&self.dots, item).iter().any(|dot| dot.answer.is_accepted())
+        entries_of_item(&self.handoffs, item).iter().any(|handoff| handoff.answer.is_accepted())
     }
 
     /// The run of an item, where the ledger told of it.
@@ -380,13 +380,13 @@ impl Book {
         let node = self.names.keep(&mail.node);
         let Mail { at_ns, data_ns, fence, answer, .. } = *mail;
         let [message_id, body] = [&mail.message_id, &mail.body].map(|text| text.as_deref().map(Digest::of));
-        let says = mail.content.as_ref().map(|content| Says {
+        let content = mail.content.as_ref().map(|content| ReceivedContent {
             schedule: self.names.keep(&content.schedule),
             recipient: self.names.keep(&content.recipient),
             code: self.names.keep(&content.code),
         });
         self.repeated_headers.extend(mail.repeated_headers.iter().map(|header| (item, header.clone())));
-        self.dots.push(Dot { item, at_ns, data_ns, fence, node, answer, message_id, body, says });
+        self.handoffs.push(Handoff { item, at_ns, data_ns, fence, node, answer, message_id, body, content });
     }
 
     fn note_claim(&mut self, claim: &Claim) {

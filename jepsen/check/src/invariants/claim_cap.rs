@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::book::Book;
 use crate::history::{Answered, Fault};
+use crate::history_index::HistoryIndex;
 use crate::names::Name;
 use crate::time::MS;
 
@@ -22,19 +22,19 @@ const FLOWS: u64 = 10;
 const SETTLED_WITHIN_NS: u64 = 10_000 * MS;
 
 /// Recipients that a node can hold claimed at most.
-pub fn claim_cap(book: &Book) -> u64 {
+pub fn claim_cap(history: &HistoryIndex) -> u64 {
     let mut began: BTreeMap<Name, Vec<u64>> = BTreeMap::new();
-    for dot in book.dots.iter().filter(|dot| dot.answer != Answered::Malformed) {
-        began.entry(dot.node).or_default().push(dot.data_ns);
+    for handoff in history.handoffs.iter().filter(|handoff| handoff.answer != Answered::Malformed) {
+        began.entry(handoff.node).or_default().push(handoff.data_ns);
     }
     let most = began.into_values().map(|mut began| {
         began.sort_unstable();
         most_within(&began, FLOW_NS)
     });
-    let sessions = u64::from(book.header.sessions);
+    let sessions = u64::from(history.header.sessions);
     let of_a_tenant = (FLOWS * most.max().unwrap_or(0) + sessions).max(PER_SESSION * sessions);
-    let tenants: BTreeSet<&str> = book.runs.values().map(|run| run.tenant.as_str()).collect();
-    (of_a_tenant * tenants.len().max(1) as u64).min(book.header.claim_cap.into())
+    let tenants: BTreeSet<&str> = history.runs.values().map(|run| run.tenant.as_str()).collect();
+    (of_a_tenant * tenants.len().max(1) as u64).min(history.header.claim_cap.into())
 }
 
 /// The most of these sorted instants that lie in any interval of this length.
@@ -51,20 +51,21 @@ pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
 
 /// Processes of a struck node whose claims may be open when a fault begins: the one that it strikes, and former ones
 /// that none after them ran long enough to settle. At least one.
-pub fn unsettled_lives(book: &Book, fault: &Fault, node: &str) -> u64 {
-    let begun = book.lives.iter().filter(|life| life.node == node && life.started_ns <= fault.from_ns);
-    let mut lives: Vec<(u64, u64)> =
-        begun.map(|life| (life.started_ns, life.ended_ns.unwrap_or(u64::MAX).min(fault.from_ns))).collect();
-    lives.sort_unstable();
+pub fn unsettled_processes(history: &HistoryIndex, fault: &Fault, node: &str) -> u64 {
+    let begun =
+        history.lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns <= fault.from_ns);
+    let mut lifetimes: Vec<(u64, u64)> =
+        begun.map(|lifetime| (lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX).min(fault.from_ns))).collect();
+    lifetimes.sort_unstable();
     let is_short = |(from_ns, until_ns): &(u64, u64)| {
-        let out = book
+        let out = history
             .outages
             .iter()
             .map(|outage| outage.until_ns.min(*until_ns).saturating_sub(outage.from_ns.max(*from_ns)));
         until_ns.saturating_sub(*from_ns).saturating_sub(out.sum()) < SETTLED_WITHIN_NS
     };
-    let short = lives.iter().rev().take_while(|life| is_short(life)).count();
-    (short + 1).min(lives.len()).max(1) as u64
+    let short = lifetimes.iter().rev().take_while(|lifetime| is_short(lifetime)).count();
+    (short + 1).min(lifetimes.len()).max(1) as u64
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use reveille_check::calendar::Named;
 use reveille_check::history::{
-    Answered, Audience, Claim, Content, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver,
-    Run, RunCause, Step,
+    self, Answered, Audience, Claim, Content, Due, Event, Explained, Found, Mail, OPTED_OUT, ObjectKind, Outcome,
+    PassedOver, Run, RunCause, Step,
 };
 use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
@@ -14,27 +14,27 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
 
-use crate::chronicle::{Chronicle, name};
 use crate::clients::Created;
 use crate::observer::fence_of;
 use crate::plan::SeedPlan;
+use crate::recorder::{HistoryRecorder, name};
 use crate::relay::Arrival;
-use crate::schedule::{Lists, value};
+use crate::schedule::{AddressLists, value};
 
 /// Records each final dot that the relay saw.
-pub fn emails(chronicle: &Chronicle, arrivals: &[Arrival]) {
+pub fn emails(recorder: &HistoryRecorder, arrivals: &[Arrival]) {
     for arrival in arrivals {
-        chronicle.note(Event::Mail(Mail {
+        recorder.note(Event::Mail(Mail {
             data_ns: arrival.data_at.as_nanos() as u64,
             at_ns: arrival.at.as_nanos() as u64,
             run: Some(arrival.run.clone()).filter(|run| !run.is_empty()),
             recipient: arrival.recipient.clone(),
             fence: arrival.fence.parse().ok(),
-            node: name(arrival.life.node),
+            node: name(arrival.process.node),
             connection: arrival.connection,
             answer: match (arrival.accepted, arrival.code) {
                 (true, Some(_)) => Answered::Accepted,
-                (true, None) => Answered::AcceptedUntold,
+                (true, None) => Answered::AcceptedUnanswered,
                 (false, Some(_)) => Answered::Refused,
                 (false, None) => Answered::Nothing,
             },
@@ -50,11 +50,11 @@ pub fn emails(chronicle: &Chronicle, arrivals: &[Arrival]) {
 ///
 /// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
 /// of them is due only if the ledger knows it.
-pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: &Ledger) {
+pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &Ledger) {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
         let codes = recipients.iter().map(|recipient| Content::code_of(&name, recipient)).collect();
-        chronicle.note(Event::Audience(Audience { name, recipients, codes }));
+        recorder.note(Event::Audience(Audience { name, recipients, codes }));
     }
     for Created { planned, id, after_first, after_last } in created {
         let names = planned.names(after_first.0, planned.end.0);
@@ -65,14 +65,14 @@ pub fn due(chronicle: &Chronicle, plan: &SeedPlan, created: &[Created], ledger: 
             if at <= after_last.0 && !has_opened && told.is_none() {
                 continue;
             }
-            chronicle.note(Event::Due(Due {
+            recorder.note(Event::Due(Due {
                 tenant: planned.tenant.to_owned(),
                 schedule: planned.name.clone(),
                 due_unix_ms: at,
                 audience: planned.name.clone(),
             }));
             if let (false, Some(outcome)) = (has_opened, told) {
-                chronicle.note(Event::Explained(Explained {
+                recorder.note(Event::Explained(Explained {
                     tenant: planned.tenant.to_owned(),
                     schedule: planned.name.clone(),
                     first_unix_ms: at,
@@ -99,7 +99,7 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     let mut wanted: Vec<Nominal> = civil.collect();
     wanted.push(Nominal::Instant(Time(at)));
     let history = ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
-    let told = history.filter_map(|((_, first), row)| match row {
+    let told = history.filter_map(|((_, first), claim_row)| match claim_row {
         InstantOutcome::Explained { instants, reason, .. } => {
             let covers = |name: &Nominal| instants.place(first, name).is_some_and(|place| place.is_told);
             wanted.iter().any(covers).then_some(*reason)
@@ -122,11 +122,11 @@ fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
 }
 
 /// Records every run and its recipients.
-pub fn runs(chronicle: &Chronicle, plan: &SeedPlan, ledger: &Ledger) {
+pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger) {
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
-        let get = |standing| run.counts.get(standing);
-        chronicle.note(Event::Run(Run {
+        let count = |state| run.counts.get(state);
+        recorder.note(Event::Run(Run {
             run: id.to_string(),
             tenant: page.tenant.clone(),
             schedule: run.name.clone(),
@@ -135,57 +135,57 @@ pub fn runs(chronicle: &Chronicle, plan: &SeedPlan, ledger: &Ledger) {
             opened_index: id.index,
             opened_unix_ms: page.opened_at.0,
             audience: run.count,
-            unfinished: get(RecipientState::Pending) + get(RecipientState::Claimed),
+            unfinished: count(RecipientState::Pending) + count(RecipientState::Claimed),
             waited_for: run.waited_for.map(|of| of.to_string()),
         }));
         let own = recipients(ledger, &lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
-            let Some(standing) = ledger.state(id, number) else { continue };
-            let (run, recipient, state) = (id.to_string(), recipient.clone(), fate(standing));
+            let Some(state) = ledger.state(id, number) else { continue };
+            let (run, recipient, state) = (id.to_string(), recipient.clone(), recorded_state(state));
             let number = Some(number);
-            chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state }));
+            recorder.note(Event::FinalState(history::FinalState { run, recipient, number, state }));
         }
         addresses.insert(id, own);
     }
-    let open = ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
-    let claim = |(fence, row)| claim(chronicle, ledger, (&addresses, plan.begins), (fence, row));
+    let open = ledger.claims().iter().map(|(fence, claim_row)| (*fence, claim_row.clone()));
+    let claim = |(fence, claim_row)| claim(recorder, ledger, (&addresses, plan.begins), (fence, claim_row));
     open.chain(ledger.closed_claims()).for_each(claim);
 }
 
 /// Writes down what a row granted, and what became of it.
 fn claim(
-    chronicle: &Chronicle,
+    recorder: &HistoryRecorder,
     ledger: &Ledger,
     (addresses, begins): (&BTreeMap<RunId, Vec<String>>, Time),
-    (fence, row): (Fence, reveille_ledger::Claim),
+    (fence, claim_row): (Fence, reveille_ledger::Claim),
 ) {
     let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
     let who = |slot: u16| {
-        let (run, number) = ledger.recipient_at((row.page, row.chunk), slot)?;
+        let (run, number) = ledger.recipient_at((claim_row.page, claim_row.chunk), slot)?;
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
     };
     let fence = fence_of(&fence);
     let mut granted: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
-    for (run, recipient) in row.granted.iter().filter_map(who) {
+    for (run, recipient) in claim_row.granted.iter().filter_map(who) {
         granted.entry(run).or_default().push(recipient);
     }
     for (run, recipients) in granted {
-        chronicle.note(Event::Claim(Claim {
+        recorder.note(Event::Claim(Claim {
             fence,
-            node: name(row.owner.node),
-            incarnation: Some(row.owner.incarnation.0),
+            node: name(claim_row.owner.node),
+            incarnation: Some(claim_row.owner.incarnation.0),
             run: run.to_string(),
             recipients,
-            committed_ns: chronicle.committed_ns(&fence),
-            proposed_ns: ns(row.claimed_at),
+            committed_ns: recorder.committed_ns(&fence),
+            proposed_ns: ns(claim_row.claimed_at),
         }));
     }
-    for moment in row.history.iter() {
+    for moment in claim_row.history.iter() {
         let Some(step) = step(&moment.what) else { continue };
-        for (run, recipient) in moment.slots(&row.granted).iter().filter_map(who) {
+        for (run, recipient) in moment.slots(&claim_row.granted).iter().filter_map(who) {
             let (index, run, fence) = (moment.index, run.to_string(), Some(fence));
             let (proposed_ns, detail) = (ns(moment.at), String::new());
-            chronicle.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
+            recorder.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
         }
     }
 }
@@ -202,7 +202,7 @@ fn cause(cause: OpeningCause) -> RunCause {
 
 /// The addresses of an audience, by number. Empty where it cannot be read: then the judge finds no state for any of
 /// them.
-pub fn recipients(ledger: &Ledger, lists: &Lists, audience: &Hash) -> Vec<String> {
+pub fn recipients(ledger: &Ledger, lists: &AddressLists, audience: &Hash) -> Vec<String> {
     match ledger.blob(audience).and_then(Recipients::from_blob) {
         Some(Recipients::Inline(audience)) => audience.recipients.into_iter().map(|one| one.address).collect(),
         Some(Recipients::Sealed(seal)) => lists.get(&seal.name).cloned().unwrap_or_default(),
@@ -222,40 +222,40 @@ fn step(what: &ClaimEventKind) -> Option<Step> {
     })
 }
 
-fn fate(standing: RecipientState) -> Fate {
-    match standing {
-        RecipientState::Pending => Fate::Pending,
-        RecipientState::Claimed => Fate::Claimed,
-        RecipientState::Sent => Fate::Sent,
-        RecipientState::Dead => Fate::Dead,
-        RecipientState::Suppressed => Fate::Suppressed,
-        RecipientState::Expired => Fate::Expired,
-        RecipientState::Cancelled => Fate::Cancelled,
-        RecipientState::Assumed => Fate::Assumed,
-        RecipientState::InDoubt => Fate::InDoubt,
+fn recorded_state(state: RecipientState) -> history::RecipientState {
+    match state {
+        RecipientState::Pending => history::RecipientState::Pending,
+        RecipientState::Claimed => history::RecipientState::Claimed,
+        RecipientState::Sent => history::RecipientState::Sent,
+        RecipientState::Dead => history::RecipientState::Dead,
+        RecipientState::Suppressed => history::RecipientState::Suppressed,
+        RecipientState::Expired => history::RecipientState::Expired,
+        RecipientState::Cancelled => history::RecipientState::Cancelled,
+        RecipientState::Assumed => history::RecipientState::Assumed,
+        RecipientState::InDoubt => history::RecipientState::InDoubt,
     }
 }
 
 /// Writes down the schedules, campaigns and opt-outs that are there.
-pub fn objects(chronicle: &Chronicle, ledger: &Ledger) {
-    let found = |noun, tenant: &str, name: &str, value: String| {
+pub fn objects(recorder: &HistoryRecorder, ledger: &Ledger) {
+    let found = |kind, tenant: &str, name: &str, value: String| {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        chronicle.note(Event::Found(Found { noun, tenant, name, value }));
+        recorder.note(Event::Found(Found { kind, tenant, name, value }));
     };
     for ((tenant, name), campaign) in ledger.campaigns().iter() {
         let when = When::At { instant_ms: campaign.due.0 };
         let sealed = ledger.audiences().get(&(tenant.clone(), campaign.audience.clone()));
-        found(Noun::Campaign, tenant, name, value(&when, &campaign.zone, sealed.map_or(0, |sealed| sealed.rows)));
+        found(ObjectKind::Campaign, tenant, name, value(&when, &campaign.zone, sealed.map_or(0, |sealed| sealed.rows)));
     }
     for (_, schedule) in ledger.schedules().iter().filter(|(id, _)| ledger.not_of_a_campaign(**id).is_ok()) {
         found(
-            Noun::Schedule,
+            ObjectKind::Schedule,
             &schedule.tenant,
             &schedule.name,
             value(&schedule.when, &schedule.zone, schedule.recipients),
         );
     }
     for ((tenant, address), _) in ledger.opted_out().iter() {
-        found(Noun::OptOut, tenant, address, OPTED_OUT.to_owned());
+        found(ObjectKind::OptOut, tenant, address, OPTED_OUT.to_owned());
     }
 }

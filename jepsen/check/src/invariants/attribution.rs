@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Items that the same faults can be blamed for, by the places of those faults.
-pub type Suspects = Vec<usize>;
+pub type CandidateFaults = Vec<usize>;
 
 /// How many items of each class nothing is left to be blamed for, when as many as possible are accounted for.
 ///
 /// It is a flow from classes to faults, found by augmenting paths; there are as many classes as lives of nodes, and not
 /// as many as recipients.
-pub fn unaccounted(classes: &[(Suspects, u64)], rooms: &[u64]) -> Vec<u64> {
-    let mut accounts = Accounts { classes, free: rooms.to_vec(), held: vec![BTreeMap::new(); rooms.len()] };
+pub fn unexplained(classes: &[(CandidateFaults, u64)], capacities: &[u64]) -> Vec<u64> {
+    let mut accounts = Accounts { classes, free: capacities.to_vec(), held: vec![BTreeMap::new(); capacities.len()] };
     let left = classes.iter().enumerate().map(|(class, (_, count))| {
         let mut left = *count;
         while left > 0 {
@@ -27,7 +27,7 @@ pub fn unaccounted(classes: &[(Suspects, u64)], rooms: &[u64]) -> Vec<u64> {
 }
 
 struct Accounts<'a> {
-    classes: &'a [(Suspects, u64)],
+    classes: &'a [(CandidateFaults, u64)],
     free: Vec<u64>,
     /// Of each fault: how many of which class it is blamed for.
     held: Vec<BTreeMap<usize, u64>>,
@@ -37,8 +37,8 @@ impl Accounts<'_> {
     /// Finds room for up to `count` more of a class, if need be by blaming something else for others; answers for how
     /// many.
     fn place(&mut self, class: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
-        let Some((suspects, _)) = self.classes.get(class) else { return 0 };
-        for &fault in suspects {
+        let Some((candidates, _)) = self.classes.get(class) else { return 0 };
+        for &fault in candidates {
             if !tried.insert(fault) {
                 continue;
             }
@@ -76,15 +76,15 @@ mod tests {
 
     #[test]
     fn room_that_cannot_be_used_is_no_room() {
-        assert_eq!(unaccounted(&[(vec![0], 3), (vec![1], 1)], &[2, 5]), [1, 0]);
-        assert_eq!(unaccounted(&[(vec![], 2)], &[9]), [2]);
+        assert_eq!(unexplained(&[(vec![0], 3), (vec![1], 1)], &[2, 5]), [1, 0]);
+        assert_eq!(unexplained(&[(vec![], 2)], &[9]), [2]);
     }
 
     #[test]
     fn item_with_another_suspect_makes_room() {
         // The first takes the first fault, which is the only one for the third; through the second it goes to the last.
         let classes = [(vec![0, 1], 2), (vec![1, 2], 3), (vec![0], 2)];
-        assert_eq!(unaccounted(&classes, &[2, 3, 2]), [0, 0, 0]);
-        assert_eq!(unaccounted(&classes, &[2, 3, 1]).iter().sum::<u64>(), 1);
+        assert_eq!(unexplained(&classes, &[2, 3, 2]), [0, 0, 0]);
+        assert_eq!(unexplained(&classes, &[2, 3, 1]).iter().sum::<u64>(), 1);
     }
 }
