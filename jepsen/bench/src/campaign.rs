@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// The sink's accepts.
-struct Counts {
+struct CampaignCounts {
     flow: Flow,
     arrivals: Arrivals,
 }
@@ -60,7 +60,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_before = postfix_rate(args).await?;
     let emails = u64::from(args.recipients);
     let flow = Flow::new(unix_us(SystemTime::now()) as u64);
-    let counts = Counts { flow, arrivals: Arrivals::of_generated(args.recipients, SEED) };
+    let counts = CampaignCounts { flow, arrivals: Arrivals::of_generated(args.recipients, SEED) };
     let (counter, sink) = Counter::start(counts, |counts, accept| {
         counts.flow.note(accept.accept_unix_us);
         counts.arrivals.note(&accept.recipient);
@@ -91,7 +91,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_after = postfix_rate(args).await?;
     let smtp_source_rate = rate_before.zip(rate_after).map(|(before, after)| rounded(f64::midpoint(before, after)));
 
-    let Counts { flow, arrivals } = &*counter.read();
+    let CampaignCounts { flow, arrivals } = &*counter.read();
     let rate = flow.rate();
     let in_doubt_missing = doubts.iter().filter(|address| !arrivals.has(address)).count() as u64;
     let missing = arrivals.missing().saturating_sub(in_doubt_missing);

@@ -49,7 +49,7 @@ pub struct Args {
 }
 
 /// The emails that came, and their lateness in microseconds.
-struct Counts {
+struct ScheduleCounts {
     arrivals: Arrivals,
     due_us: i64,
     late_us: Vec<i64>,
@@ -58,7 +58,7 @@ struct Counts {
 /// Runs it.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
-    let counts = Counts { arrivals: Arrivals::of(addresses), due_us: 0, late_us: Vec::new() };
+    let counts = ScheduleCounts { arrivals: Arrivals::of(addresses), due_us: 0, late_us: Vec::new() };
     let (counter, sink) = Counter::start(counts, |counts, accept| {
         counts.arrivals.note(&accept.recipient);
         counts.late_us.push(accept.accept_unix_us as i64 - counts.due_us);

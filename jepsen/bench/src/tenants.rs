@@ -53,18 +53,18 @@ pub struct Args {
 }
 
 /// What came: the small tenant's emails one by one, the backlog by the millisecond.
-struct Counts {
+struct TenantCounts {
     /// Instants of accepts by schedule; microseconds since 1970 UTC.
     small: BTreeMap<String, Vec<i64>>,
     arrivals: Arrivals,
     backlog: Flow,
 }
 
-impl Counts {
-    fn new(now_us: u64) -> Counts {
+impl TenantCounts {
+    fn new(now_us: u64) -> TenantCounts {
         let names = ["idle", "loaded"].into_iter().flat_map(|phase| (1..=ROUNDS).map(move |n| name_of(phase, n)));
         let expected = names.flat_map(|name| (0..EMAILS).map(move |mail| load::address(&name, mail)));
-        Counts { small: BTreeMap::new(), arrivals: Arrivals::of(expected), backlog: Flow::new(now_us) }
+        TenantCounts { small: BTreeMap::new(), arrivals: Arrivals::of(expected), backlog: Flow::new(now_us) }
     }
 
     fn note(&mut self, recipient: &str, at_us: u64) {
@@ -91,7 +91,7 @@ struct Round {
 
 /// Runs it.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    let counts = Counts::new(unix_us(SystemTime::now()) as u64);
+    let counts = TenantCounts::new(unix_us(SystemTime::now()) as u64);
     let (counter, sink) =
         Counter::start(counts, |counts, accept| counts.note(&accept.recipient, accept.accept_unix_us))?;
     // The kernel accepts connections to it, and nothing answers them.
@@ -115,7 +115,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     report(args, &counter.read(), &idle, &loaded)
 }
 
-async fn rounds(cluster: &Cluster, counter: &Counter<Counts>, phase: &str) -> Result<Vec<Round>> {
+async fn rounds(cluster: &Cluster, counter: &Counter<TenantCounts>, phase: &str) -> Result<Vec<Round>> {
     let mut all = Vec::new();
     for number in 1..=ROUNDS {
         let round = round(cluster, counter, &name_of(phase, number)).await?;
@@ -127,7 +127,7 @@ async fn rounds(cluster: &Cluster, counter: &Counter<Counts>, phase: &str) -> Re
     Ok(all)
 }
 
-async fn round(cluster: &Cluster, counter: &Counter<Counts>, name: &str) -> Result<Round> {
+async fn round(cluster: &Cluster, counter: &Counter<TenantCounts>, name: &str) -> Result<Round> {
     let due = SystemTime::now() + AHEAD;
     let schedule = ScheduleBody { tenant: SMALL.to_owned(), ..load::once_to(name.to_owned(), due, EMAILS) };
     cluster.admin().create(schedule).await?;
@@ -154,7 +154,7 @@ fn median(of: &[f64]) -> Option<f64> {
     percentile(&sorted, 50.0)
 }
 
-fn report(args: &Args, counts: &Counts, idle: &[Round], loaded: &[Round]) -> Result<Report> {
+fn report(args: &Args, counts: &TenantCounts, idle: &[Round], loaded: &[Round]) -> Result<Report> {
     let last_us = loaded.iter().map(|round| round.last_us).max().unwrap_or_default() as u64;
     let (idle_p99_ms, loaded_p99_ms) = (p99_ms(idle), p99_ms(loaded));
     let (idle_median_ms, loaded_median_ms) = (median(&idle_p99_ms), median(&loaded_p99_ms));
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn backlog_is_counted_apart_from_small_tenant() {
-        let mut counts = Counts::new(1_000);
+        let mut counts = TenantCounts::new(1_000);
         for (recipient, at_us) in [
             ("r00000001.s1@audience.invalid", 2_000),
             ("idle1-1@example.net", 2_500),

@@ -2,8 +2,8 @@
 
 use crate::answer::About;
 use crate::entry::Decision;
-use crate::lane::Turn;
-use crate::names::{Fence, Holder, Node, Recipient, Recipients, Time};
+use crate::names::{ClaimOwner, Fence, Node, Recipient, Recipients, Time};
+use crate::worker::WorkerEvent;
 
 /// One step of the world. Most are always possible; a step that changes nothing is no step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub enum Action {
     /// The leader on the node moves ledger time to what its clock says.
     Tick(Node, Time),
     /// The `NodeUp` of this life is committed: perhaps late, perhaps of a life that is over.
-    NodeUp(Holder),
+    NodeUp(ClaimOwner),
     /// The node applies its next entry.
     Apply(Node),
     /// The first, as leader, grants the second a lease or prolongs it.
     Grant(Node, Node),
     /// The leader on the node has a claim committed.
-    Claim(Node, Holder, Recipients),
+    Claim(Node, ClaimOwner, Recipients),
     /// The leader on the node waits out its holder's leases and has a row revoked.
     Revoke(Node, Fence),
     /// A lane passes the gate.
@@ -28,7 +28,7 @@ pub enum Action {
     /// A lane gives a recipient back before the gate.
     Release(Node, Fence, Recipient),
     /// Something becomes of the attempt at that place of the list.
-    Turn(usize, Turn),
+    WorkerEvent(usize, WorkerEvent),
     /// The Settle at that place of the list is committed, perhaps late, perhaps again.
     Settle(usize),
     /// An opt-out is committed.

@@ -46,7 +46,7 @@ pub struct Answer {
 impl Answer {
     /// Whether the answer covers this attempt's arrival.
     pub fn names(&self, attempt: &Attempt) -> bool {
-        let is_listed = self.crossed.contains(&(attempt.row, attempt.recipient));
+        let is_listed = self.crossed.contains(&(attempt.claim, attempt.recipient));
         let is_named = is_listed || self.unconfirmed[attempt.by.node.place()];
         self.about.concerns(attempt.recipient) && is_named
     }

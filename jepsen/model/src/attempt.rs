@@ -5,7 +5,7 @@
 //! may decide by the lane's side only.
 
 use crate::entry::Outcome;
-use crate::names::{Fence, Holder, Recipient};
+use crate::names::{ClaimOwner, Fence, Recipient};
 
 /// What is recorded about the attempt. A kill leaves it, a power cut takes it away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub enum Record {
 
 /// Where the terminator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Wire {
+pub enum Transit {
     /// Never written.
     Silent,
     /// Written, or in some buffer: it may arrive at any later time, or never.
@@ -41,31 +41,31 @@ pub enum Wire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attempt {
     /// The row that gave the right.
-    pub row: Fence,
+    pub claim: Fence,
     /// The recipient.
     pub recipient: Recipient,
     /// The process that acts.
-    pub by: Holder,
+    pub by: ClaimOwner,
     /// What the lane and its journal know.
     pub record: Record,
     /// What happened.
-    pub wire: Wire,
+    pub transit: Transit,
 }
 
 impl Attempt {
     /// Whether it is past the gate and its answer is not known to be a no.
     pub fn may_have_arrived(&self) -> bool {
-        self.wire != Wire::Silent && self.record != Record::Refused
+        self.transit != Transit::Silent && self.record != Record::Refused
     }
 
     /// Whether the relay took it.
     pub fn is_accepted(&self) -> bool {
-        self.wire == Wire::Accepted
+        self.transit == Transit::Accepted
     }
 
     /// Whether it may still reach the relay.
     pub fn is_under_way(&self) -> bool {
-        self.wire == Wire::UnderWay
+        self.transit == Transit::UnderWay
     }
 }
 

@@ -5,30 +5,32 @@
 
 use crate::broken::Rules;
 use crate::entry::{Decide, Decider, Decision, Entry};
-use crate::ledger::{Ledger, Standing};
+use crate::ledger::{Ledger, RecipientState};
 use crate::names::{Node, Recipient, Time};
 use crate::run::{InDoubt, RunState};
-use crate::state::State;
+use crate::state::ModelState;
 
 /// The leader on `leader` stamps an entry with what its clock says.
-pub fn tick(rules: Rules, state: &mut State, leader: Node, now: Time) -> bool {
+pub fn tick(rules: Rules, state: &mut ModelState, leader: Node, now: Time) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     state.commit(rules, Entry::Tick { epoch, now })
 }
 
 /// The leader on `leader` finds the deadline of the run behind it, and a recipient who still waits.
-pub fn expire(rules: Rules, state: &mut State, leader: Node) -> bool {
+pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
-    let is_late = view.is_past_deadline() && !view.set(Standing::Pending).is_empty();
+    let is_late = view.is_past_deadline() && !view.set(RecipientState::Pending).is_empty();
     is_late && state.commit(rules, Entry::Expire { epoch })
 }
 
 /// The leader on `leader` decides about a recipient in doubt, if the policy says anything yet.
-pub fn decide(rules: Rules, state: &mut State, leader: Node, recipient: Recipient) -> bool {
+pub fn decide(rules: Rules, state: &mut ModelState, leader: Node, recipient: Recipient) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
-    let Some(decision) = decision(view).filter(|_| view.stands(recipient, Standing::InDoubt)) else { return false };
+    let Some(decision) = decision(view).filter(|_| view.is_in_state(recipient, RecipientState::InDoubt)) else {
+        return false;
+    };
     state.commit(rules, Entry::Decide(Decide { recipient, decision, by: Decider::Policy(epoch) }))
 }
 

@@ -7,7 +7,7 @@
 
 /// One rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Broken {
+pub enum BrokenRule {
     /// P10: a row belongs to a node, not to one life of it. A process that starts works on the rows
     /// that it finds in the state as it is replayed.
     NoIncarnation,
@@ -36,7 +36,7 @@ pub enum Broken {
     /// P14: what a lost holder had claimed goes back to pending and is sent again.
     Resend,
     /// P4: a negative outcome moves recipients that are no longer in its row.
-    SettleWithoutRow,
+    SettleWithoutClaim,
     /// P14, as corrected: an acceptance that comes again is counted again.
     CountEachRepeat,
     /// P5: the terminator goes out before `begin` is in the journal.
@@ -94,12 +94,12 @@ pub enum Broken {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The rule that is left out, if any.
-    pub broken: Option<Broken>,
+    pub broken: Option<BrokenRule>,
 }
 
 impl Rules {
     /// Whether the rule that `broken` would leave out is in force.
-    pub fn keep(self, broken: Broken) -> bool {
+    pub fn keep(self, broken: BrokenRule) -> bool {
         self.broken != Some(broken)
     }
 }

@@ -1,6 +1,6 @@
 //! What may be committed. Entries carry decisions; they never ask the world (P2).
 
-use crate::names::{Epoch, Fence, Holder, Recipient, Recipients, Time};
+use crate::names::{ClaimOwner, Epoch, Fence, Recipient, Recipients, Time};
 
 /// One entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,7 +8,7 @@ pub enum Entry {
     /// The first entry of a new leader; its index is the epoch (P13).
     EpochStart {
         /// The process that leads.
-        leader: Holder,
+        leader: ClaimOwner,
         /// What the voters' clocks agree on, however far from ledger time (P18).
         agreed: Time,
     },
@@ -22,14 +22,14 @@ pub enum Entry {
     /// A process announces its life (P10).
     NodeUp {
         /// The process.
-        process: Holder,
+        process: ClaimOwner,
     },
     /// The right to send to those of `slice` that are pending (P4).
     Claim {
         /// The leadership that decided it.
         epoch: Epoch,
         /// Who may send.
-        holder: Holder,
+        owner: ClaimOwner,
         /// Who is asked for; granted are those that are pending.
         slice: Recipients,
     },
@@ -40,7 +40,7 @@ pub enum Entry {
         /// The leadership that decided it.
         epoch: Epoch,
         /// The row.
-        row: Fence,
+        claim: Fence,
     },
     /// A leader found the deadline of the run behind it (P16).
     Expire {
@@ -72,7 +72,7 @@ pub enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Settle {
     /// The row that the evidence is about.
-    pub row: Fence,
+    pub claim: Fence,
     /// The recipient.
     pub recipient: Recipient,
     /// What is known.

@@ -9,33 +9,33 @@
 //! apply nothing to renew. The broken variants take away one of
 //! the reasons why "over" is true.
 
-use crate::broken::{Broken, Rules};
+use crate::broken::{BrokenRule, Rules};
 use crate::entry::Entry;
 use crate::names::{Epoch, Fence, Index, Node};
 use crate::process::Lease;
-use crate::state::State;
+use crate::state::ModelState;
 
 /// The leader on `leader` grants the process on `node` a lease, or prolongs it. The grant carries a
 /// floor: the last index, in the state that the leader has applied, that took a right away from the
 /// node. False if the leader must not, or if nothing changes.
-pub fn grant(rules: Rules, state: &mut State, leader: Node, node: Node) -> bool {
+pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let is_backed = epoch == state.log.tip().epoch;
-    if !is_backed && rules.keep(Broken::GrantWithoutQuorum) {
+    if !is_backed && rules.keep(BrokenRule::GrantWithoutQuorum) {
         return false;
     }
-    if revocation_is_under_way(state, leader, node) && rules.keep(Broken::GrantDuringRevocation) {
+    if revocation_is_under_way(state, leader, node) && rules.keep(BrokenRule::GrantDuringRevocation) {
         return false;
     }
-    let floor = if rules.keep(Broken::GrantWithoutFloor) { state.view(leader).floor[node.place()] } else { 0 };
+    let floor = if rules.keep(BrokenRule::GrantWithoutFloor) { state.view(leader).floor[node.place()] } else { 0 };
     state.process_mut(node).take_lease(Lease { epoch, floor, is_backed })
 }
 
 /// Whether a revocation against `node` is committed that this leader has not applied yet.
-fn revocation_is_under_way(state: &State, leader: Node, node: Node) -> bool {
+fn revocation_is_under_way(state: &ModelState, leader: Node, node: Node) -> bool {
     let applied = state.process(leader).applied;
     state.log.after(applied).any(|(index, entry)| match entry {
-        Entry::Revoke { row, .. } => state.log.at(index).row(*row).is_some_and(|row| row.holder.node == node),
+        Entry::Revoke { claim, .. } => state.log.at(index).claim(*claim).is_some_and(|claim| claim.owner.node == node),
         _ => false,
     })
 }
@@ -43,8 +43,8 @@ fn revocation_is_under_way(state: &State, leader: Node, node: Node) -> bool {
 /// The leader of `epoch` lets time pass until the leases of `node` that it must reckon with are
 /// over: its own, by its record of grants; its predecessors', by waiting after its own
 /// `EpochStart`. The node may have renewed meanwhile, with `floor`, unless there is none.
-pub fn wait_out(rules: Rules, state: &mut State, epoch: Epoch, node: Node, floor: Option<Index>) {
-    let waits_for_predecessors = rules.keep(Broken::NewLeaderDoesNotWait);
+pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, floor: Option<Index>) {
+    let waits_for_predecessors = rules.keep(BrokenRule::NewLeaderDoesNotWait);
     let is_over = |lease: &Lease| {
         let is_predecessors = lease.epoch < epoch && lease.is_backed && waits_for_predecessors;
         (lease.epoch == epoch || is_predecessors) && floor.is_none_or(|floor| lease.floor < floor)
@@ -60,16 +60,16 @@ pub fn wait_out(rules: Rules, state: &mut State, epoch: Epoch, node: Node, floor
 }
 
 /// The leader revokes a row that it knows of, when every lease of its holder's node is over.
-pub fn revoke(rules: Rules, state: &mut State, leader: Node, row: Fence) -> bool {
+pub fn revoke(rules: Rules, state: &mut ModelState, leader: Node, claim: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
-    let Some(holder) = state.view(leader).row(row).map(|row| row.holder) else { return false };
-    let by_ledger_time = !rules.keep(Broken::LeaseByLedgerTime) && state.view(leader).now > 0;
-    if !state.commit(rules, Entry::Revoke { epoch, row }) {
+    let Some(owner) = state.view(leader).claim(claim).map(|claim| claim.owner) else { return false };
+    let by_ledger_time = !rules.keep(BrokenRule::LeaseByLedgerTime) && state.view(leader).now > 0;
+    if !state.commit(rules, Entry::Revoke { epoch, claim }) {
         return false;
     }
-    state.witness.revoked = true;
-    if rules.keep(Broken::RevokeByAge) && !by_ledger_time {
-        wait_out(rules, state, epoch, holder.node, None);
+    state.observations.revoked = true;
+    if rules.keep(BrokenRule::RevokeByAge) && !by_ledger_time {
+        wait_out(rules, state, epoch, owner.node, None);
     }
     true
 }

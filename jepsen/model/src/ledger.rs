@@ -5,12 +5,12 @@
 //! fences that sent a recipient must be known when late evidence arrives. [`crate::apply`] is the only
 //! writer, [`crate::entry`] what it reads.
 
-use crate::names::{Epoch, Fence, Holder, Incarnation, Index, NODES, Node, Recipient, Recipients, Time};
+use crate::names::{ClaimOwner, Epoch, Fence, Incarnation, Index, NODES, Node, Recipient, Recipients, Time};
 use crate::run::{Policies, Run, RunState};
 
 /// Where a recipient stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum RecipientState {
     /// Waits for a claim.
     Pending,
     /// In exactly one open row.
@@ -31,18 +31,18 @@ pub enum Standing {
     InDoubt,
 }
 
-impl Standing {
+impl RecipientState {
     /// How many there are.
     pub const COUNT: usize = 9;
 }
 
 /// The right of one holder to send to some recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct Claim {
     /// Its number.
     pub fence: Fence,
     /// Who may work it.
-    pub holder: Holder,
+    pub owner: ClaimOwner,
     /// The granted recipients; never changes.
     pub granted: Recipients,
     /// Who is still in it: claimed or in doubt.
@@ -57,7 +57,7 @@ pub struct Row {
 
 /// The current life of a node, as the ledger knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Up {
+pub struct NodeIncarnation {
     /// The life.
     pub incarnation: Incarnation,
     /// The index of its `NodeUp`.
@@ -74,13 +74,13 @@ pub struct Ledger {
     /// Ledger time (P18).
     pub now: Time,
     /// The current life of each node.
-    pub up: [Up; NODES],
+    pub up: [NodeIncarnation; NODES],
     /// The run, but for who stands where in it.
     pub run: Run,
-    /// Who stands where, by [`Standing`].
-    pub sets: [Recipients; Standing::COUNT],
+    /// Who stands where, by [`RecipientState`].
+    pub sets: [Recipients; RecipientState::COUNT],
     /// Every row ever granted, in the order of the log.
-    pub rows: Vec<Row>,
+    pub claims: Vec<Claim>,
     /// Who has opted out.
     pub opted_out: Recipients,
     /// The index of the last opt-out entry.
@@ -96,10 +96,10 @@ impl Ledger {
     /// The state that every search starts from: each node's first life is up, the first node leads, the run is
     /// open and all its recipients are pending. The entries that led here are folded into its index.
     pub fn opening(recipients: u8, policies: Policies) -> Ledger {
-        let up = std::array::from_fn(|place| Up { incarnation: 1, since: place as Index + 1 });
+        let up = std::array::from_fn(|place| NodeIncarnation { incarnation: 1, since: place as Index + 1 });
         let epoch = NODES as Index + 1;
-        let mut sets = [Recipients::NONE; Standing::COUNT];
-        sets[Standing::Pending as usize] = Recipients::first(recipients);
+        let mut sets = [Recipients::NONE; RecipientState::COUNT];
+        sets[RecipientState::Pending as usize] = Recipients::first(recipients);
         Ledger {
             index: epoch,
             epoch,
@@ -107,7 +107,7 @@ impl Ledger {
             up,
             run: Run::opening(policies),
             sets,
-            rows: Vec::new(),
+            claims: Vec::new(),
             opted_out: Recipients::NONE,
             opt_out_index: 0,
             floor: [0; NODES],
@@ -116,34 +116,35 @@ impl Ledger {
     }
 
     /// Who stands there.
-    pub fn set(&self, standing: Standing) -> Recipients {
-        self.sets[standing as usize]
+    pub fn set(&self, recipient_state: RecipientState) -> Recipients {
+        self.sets[recipient_state as usize]
     }
 
     /// Who stands there, to change it.
-    pub fn set_mut(&mut self, standing: Standing) -> &mut Recipients {
-        &mut self.sets[standing as usize]
+    pub fn set_mut(&mut self, recipient_state: RecipientState) -> &mut Recipients {
+        &mut self.sets[recipient_state as usize]
     }
 
     /// Whether that one stands there.
-    pub fn stands(&self, recipient: Recipient, standing: Standing) -> bool {
-        self.set(standing).has(recipient)
+    pub fn is_in_state(&self, recipient: Recipient, recipient_state: RecipientState) -> bool {
+        self.set(recipient_state).has(recipient)
     }
 
     /// The row of that number, if this state has it.
-    pub fn row(&self, fence: Fence) -> Option<&Row> {
-        self.rows.iter().find(|row| row.fence == fence)
+    pub fn claim(&self, fence: Fence) -> Option<&Claim> {
+        self.claims.iter().find(|claim| claim.fence == fence)
     }
 
     /// Whether `recipient` is in row `fence` and not in doubt there: what the gate asks.
     pub fn is_claimed_in(&self, fence: Fence, recipient: Recipient) -> bool {
-        self.stands(recipient, Standing::Claimed) && self.row(fence).is_some_and(|row| row.open.has(recipient))
+        self.is_in_state(recipient, RecipientState::Claimed)
+            && self.claim(fence).is_some_and(|claim| claim.open.has(recipient))
     }
 
     /// Whether a recipient who was sent again turned out to be sent by its first row. The second one's gate learns of
     /// it when its node does: a duplicate until then is one by choice, and counted (P14).
     pub fn is_overtaken(&self, recipient: Recipient) -> bool {
-        self.rows.iter().any(|row| row.resent.has(recipient) && row.sent.has(recipient))
+        self.claims.iter().any(|claim| claim.resent.has(recipient) && claim.sent.has(recipient))
     }
 
     /// Whether the run sends, by this state: what a claim and a gate ask beside the row (P4, P5).
@@ -158,16 +159,16 @@ impl Ledger {
 
     /// Nothing pending, nothing claimed (P1).
     pub fn is_finished(&self) -> bool {
-        self.set(Standing::Pending).is_empty() && self.set(Standing::Claimed).is_empty()
+        self.set(RecipientState::Pending).is_empty() && self.set(RecipientState::Claimed).is_empty()
     }
 
     /// Whether evidence may send a recipient back to pending, though nothing is pending or claimed (P14).
     pub fn may_come_back(&self) -> bool {
-        !self.set(Standing::InDoubt).is_empty() || !self.set(Standing::Assumed).is_empty()
+        !self.set(RecipientState::InDoubt).is_empty() || !self.set(RecipientState::Assumed).is_empty()
     }
 
     /// The current life of `node`.
-    pub fn current(&self, node: Node) -> Holder {
-        Holder { node, incarnation: self.up[node.place()].incarnation }
+    pub fn current(&self, node: Node) -> ClaimOwner {
+        ClaimOwner { node, incarnation: self.up[node.place()].incarnation }
     }
 }

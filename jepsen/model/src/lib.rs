@@ -39,8 +39,8 @@
 //!
 //! # Where to start reading
 //!
-//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`lane`] and
-//! [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`Broken`] lists the rules that can be left
+//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`worker`] and
+//! [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`BrokenRule`] lists the rules that can be left
 //! out, and the tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not
 //! there.
 
@@ -52,11 +52,11 @@ pub mod auditor;
 pub mod barrier;
 pub mod broken;
 pub mod entry;
-pub mod lane;
 pub mod lease;
 pub mod ledger;
 pub mod log;
 pub mod names;
+pub mod observations;
 mod offer;
 pub mod process;
 pub mod properties;
@@ -65,8 +65,8 @@ pub mod run;
 mod search;
 pub mod sizes;
 pub mod state;
-pub mod witness;
+pub mod worker;
 
-pub use broken::{Broken, Rules};
+pub use broken::{BrokenRule, Rules};
 pub use protocol::Protocol;
 pub use sizes::{Replay, Sizes};

@@ -37,14 +37,14 @@ pub type Incarnation = u8;
 
 /// Who may work a row: one life of one node (P4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Holder {
+pub struct ClaimOwner {
     /// The machine.
     pub node: Node,
     /// Which of its lives.
     pub incarnation: Incarnation,
 }
 
-impl fmt::Debug for Holder {
+impl fmt::Debug for ClaimOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}.{}", self.node, self.incarnation)
     }

@@ -3,19 +3,19 @@
 
 use crate::action::Action;
 use crate::answer::About;
-use crate::attempt::{Attempt, Wire};
+use crate::attempt::{Attempt, Transit};
 use crate::entry::Decision;
-use crate::lane::Turn;
-use crate::names::{Holder, Node, Recipient, Recipients};
+use crate::names::{ClaimOwner, Node, Recipient, Recipients};
 use crate::run::InDoubt;
 use crate::sizes::Sizes;
-use crate::state::State;
+use crate::state::ModelState;
+use crate::worker::WorkerEvent;
 
 /// The one who opts out. Recipients are alike, so it may as well be the first.
 const OPTS_OUT: Recipient = 0;
 
 /// Every step worth trying, always in the same order.
-pub fn all(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+pub fn all(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     for node in Node::all() {
         if state.process(node).alive {
             process_steps(sizes, state, node, actions);
@@ -31,7 +31,7 @@ pub fn all(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
     relay_steps(sizes, state, actions);
 }
 
-fn process_steps(sizes: &Sizes, state: &State, node: Node, actions: &mut Vec<Action>) {
+fn process_steps(sizes: &Sizes, state: &ModelState, node: Node, actions: &mut Vec<Action>) {
     if state.kills < sizes.kills {
         actions.push(Action::Kill(node));
     }
@@ -42,15 +42,15 @@ fn process_steps(sizes: &Sizes, state: &State, node: Node, actions: &mut Vec<Act
         actions.extend((0..=sizes.until).map(|agreed| Action::Elect(node, agreed)));
     }
     actions.push(Action::Apply(node));
-    for row in &state.view(node).rows {
-        for recipient in row.open.iter() {
-            actions.push(Action::Pass(node, row.fence, recipient));
-            actions.push(Action::Release(node, row.fence, recipient));
+    for claim in &state.view(node).claims {
+        for recipient in claim.open.iter() {
+            actions.push(Action::Pass(node, claim.fence, recipient));
+            actions.push(Action::Release(node, claim.fence, recipient));
         }
     }
 }
 
-fn leader_steps(sizes: &Sizes, state: &State, leader: Node, actions: &mut Vec<Action>) {
+fn leader_steps(sizes: &Sizes, state: &ModelState, leader: Node, actions: &mut Vec<Action>) {
     let can_claim = sizes.has_claims_left(state);
     for node in Node::all() {
         if state.process(node).alive && (can_claim || state.has_work(node)) {
@@ -58,14 +58,14 @@ fn leader_steps(sizes: &Sizes, state: &State, leader: Node, actions: &mut Vec<Ac
         }
     }
     if can_claim {
-        for holder in Node::all().flat_map(|node| lives(state, node)) {
+        for owner in Node::all().flat_map(|node| lives(state, node)) {
             for slice in Recipients::first(sizes.recipients).choices() {
-                actions.push(Action::Claim(leader, holder, slice));
+                actions.push(Action::Claim(leader, owner, slice));
             }
         }
     }
-    for row in &state.view(leader).rows {
-        actions.push(Action::Revoke(leader, row.fence));
+    for claim in &state.view(leader).claims {
+        actions.push(Action::Revoke(leader, claim.fence));
     }
     if sizes.opt_outs > 0 {
         actions.push(Action::Answer(leader, About::OptedOut(OPTS_OUT)));
@@ -83,7 +83,7 @@ fn leader_steps(sizes: &Sizes, state: &State, leader: Node, actions: &mut Vec<Ac
 }
 
 /// What operators order, whatever the state is by the time that it is committed.
-fn orders(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+fn orders(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     let ordered = &state.orders;
     if ordered.pauses < sizes.pauses {
         actions.push(Action::Pause);
@@ -105,7 +105,7 @@ fn orders(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
 }
 
 /// What may be committed at any time, by any sender.
-fn messages(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+fn messages(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     actions.extend(Node::all().flat_map(|node| lives(state, node)).map(Action::NodeUp));
     actions.extend((0..state.settles.len()).map(Action::Settle));
     if state.opt_outs < sizes.opt_outs {
@@ -113,23 +113,23 @@ fn messages(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
     }
 }
 
-fn relay_steps(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
-    let is_refused = |attempt: &&Attempt| attempt.wire == Wire::Refused;
+fn relay_steps(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
+    let is_refused = |attempt: &&Attempt| attempt.transit == Transit::Refused;
     let refusals = state.attempts.iter().filter(is_refused).count();
     for (place, attempt) in state.attempts.iter().enumerate() {
-        actions.push(Action::Turn(place, Turn::RelayAccepts));
+        actions.push(Action::WorkerEvent(place, WorkerEvent::RelayAccepts));
         if refusals < usize::from(sizes.refusals) {
-            actions.push(Action::Turn(place, Turn::RelayRefuses));
+            actions.push(Action::WorkerEvent(place, WorkerEvent::RelayRefuses));
         }
         if state.is_alive(attempt.by) {
-            actions.push(Action::Turn(place, Turn::AnswerArrives));
-            actions.push(Action::Turn(place, Turn::ConnectionIsLost));
+            actions.push(Action::WorkerEvent(place, WorkerEvent::AnswerArrives));
+            actions.push(Action::WorkerEvent(place, WorkerEvent::ConnectionIsLost));
         }
     }
 }
 
 /// The lives of `node` so far: late messages may speak of any of them.
-fn lives(state: &State, node: Node) -> impl Iterator<Item = Holder> + use<> {
+fn lives(state: &ModelState, node: Node) -> impl Iterator<Item = ClaimOwner> + use<> {
     let last = state.process(node).name.incarnation;
-    (1..=last).map(move |incarnation| Holder { node, incarnation })
+    (1..=last).map(move |incarnation| ClaimOwner { node, incarnation })
 }

@@ -5,7 +5,7 @@
 //! is lost with the process; what outlives it is the log, the journal (after a kill) and what the
 //! relay has taken.
 
-use crate::names::{Epoch, Holder, Incarnation, Index, Node};
+use crate::names::{ClaimOwner, Epoch, Incarnation, Index, Node};
 
 /// The right to pass the gate, while it runs (P9): [`crate::lease`] says for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ impl Lease {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
     /// Which life of which node.
-    pub name: Holder,
+    pub name: ClaimOwner,
     /// Whether it runs. A frozen process runs: it is one that lags.
     pub alive: bool,
     /// What it has applied; 0 while it is dead.
@@ -48,7 +48,7 @@ impl Process {
     /// The first life of `node`, with the opening state applied.
     pub fn first_life(node: Node, applied: Index) -> Process {
         Process {
-            name: Holder { node, incarnation: 1 },
+            name: ClaimOwner { node, incarnation: 1 },
             alive: true,
             applied,
             leases: Vec::new(),

@@ -3,14 +3,14 @@
 use crate::action::Action;
 use crate::auditor;
 use crate::barrier;
-use crate::broken::{Broken, Rules};
+use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Decide, Decider, Entry};
-use crate::lane;
 use crate::lease;
-use crate::names::{Holder, Node, Recipients, Time};
+use crate::names::{ClaimOwner, Node, Recipients, Time};
 use crate::process::Lease;
 use crate::sizes::{Replay, Sizes};
-use crate::state::State;
+use crate::state::ModelState;
+use crate::worker;
 
 /// The model: sizes, and the rules in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +28,11 @@ impl Protocol {
     }
 
     /// The protocol without one of its rules.
-    pub fn without(broken: Broken, sizes: Sizes) -> Protocol {
+    pub fn without(broken: BrokenRule, sizes: Sizes) -> Protocol {
         Protocol { sizes, rules: Rules { broken: Some(broken) } }
     }
 
-    pub(crate) fn happens(&self, state: &mut State, action: Action) -> bool {
+    pub(crate) fn happens(&self, state: &mut ModelState, action: Action) -> bool {
         let rules = self.rules;
         match action {
             Action::Elect(node, agreed) => self.elect(state, node, agreed),
@@ -40,11 +40,11 @@ impl Protocol {
             Action::NodeUp(process) => state.commit(rules, Entry::NodeUp { process }),
             Action::Apply(node) => self.apply_next(state, node),
             Action::Grant(leader, node) => lease::grant(rules, state, leader, node),
-            Action::Claim(leader, holder, slice) => self.claim(state, leader, holder, slice),
-            Action::Revoke(leader, row) => lease::revoke(rules, state, leader, row),
-            Action::Pass(node, row, recipient) => lane::pass(rules, state, node, row, recipient),
-            Action::Release(node, row, recipient) => lane::release(rules, state, node, row, recipient),
-            Action::Turn(place, turn) => lane::turn(state, place, turn),
+            Action::Claim(leader, owner, slice) => self.claim(state, leader, owner, slice),
+            Action::Revoke(leader, claim) => lease::revoke(rules, state, leader, claim),
+            Action::Pass(node, claim, recipient) => worker::pass(rules, state, node, claim, recipient),
+            Action::Release(node, claim, recipient) => worker::release(rules, state, node, claim, recipient),
+            Action::WorkerEvent(place, event) => worker::event(state, place, event),
             Action::Settle(place) => self.settle(state, place),
             Action::OptOut(recipient) => {
                 state.opt_outs += 1;
@@ -97,7 +97,7 @@ impl Protocol {
     }
 
     /// Makes states alike that no future can tell apart.
-    pub(crate) fn tidy(&self, state: &mut State) {
+    pub(crate) fn tidy(&self, state: &mut ModelState) {
         if !self.sizes.has_claims_left(state) {
             state.drop_useless_leases();
         }
@@ -107,23 +107,23 @@ impl Protocol {
         }
     }
 
-    fn elect(&self, state: &mut State, node: Node, agreed: Time) -> bool {
+    fn elect(&self, state: &mut ModelState, node: Node, agreed: Time) -> bool {
         let leader = state.process(node).name;
         state.elections += 1;
         state.commit(self.rules, Entry::EpochStart { leader, agreed })
     }
 
-    fn settle(&self, state: &mut State, place: usize) -> bool {
+    fn settle(&self, state: &mut ModelState, place: usize) -> bool {
         let Some((settle, was_committed)) = state.settles.get(place).copied() else { return false };
         let changes = state.commit(self.rules, Entry::Settle(settle));
-        state.witness.repeat_changed |= was_committed && changes;
+        state.observations.repeat_changed |= was_committed && changes;
         state.settles[place].1 = true;
         changes
     }
 
     /// One more entry on one node. A replay is no different, which is the point of P10: what an
     /// entry starts must not depend on how often it is applied.
-    fn apply_next(&self, state: &mut State, node: Node) -> bool {
+    fn apply_next(&self, state: &mut ModelState, node: Node) -> bool {
         let index = state.process(node).applied + 1;
         let Some(entry) = state.log.entry(index).copied() else { return false };
         let process = state.process_mut(node);
@@ -133,13 +133,13 @@ impl Protocol {
             Entry::EpochStart { leader, .. } if leader == name => {
                 process.term = Some(index);
             }
-            Entry::EpochStart { .. } if self.rules.keep(Broken::BarrierOfAnyEpoch) => {
+            Entry::EpochStart { .. } if self.rules.keep(BrokenRule::BarrierOfAnyEpoch) => {
                 process.term = None;
             }
             Entry::NodeUp { process } if process == name => {
-                lane::settle_earlier_lives(self.rules, state, node);
+                worker::settle_earlier_lives(self.rules, state, node);
             }
-            Entry::Claim { epoch, holder, .. } if holder == name && !self.rules.keep(Broken::LeaseFromApply) => {
+            Entry::Claim { epoch, owner, .. } if owner == name && !self.rules.keep(BrokenRule::LeaseFromApply) => {
                 process.take_lease(Lease { epoch, floor: 0, is_backed: true });
             }
             _ => {}
@@ -147,8 +147,8 @@ impl Protocol {
         true
     }
 
-    fn claim(&self, state: &mut State, leader: Node, holder: Holder, slice: Recipients) -> bool {
+    fn claim(&self, state: &mut ModelState, leader: Node, owner: ClaimOwner, slice: Recipients) -> bool {
         let Some(epoch) = state.process(leader).term else { return false };
-        state.commit(self.rules, Entry::Claim { epoch, holder, slice })
+        state.commit(self.rules, Entry::Claim { epoch, owner, slice })
     }
 }

@@ -6,24 +6,24 @@ use crate::action::Action;
 use crate::ledger::Ledger;
 use crate::log::Log;
 use crate::names::{NODES, Node};
+use crate::observations::Observations;
 use crate::offer;
 use crate::process::Process;
 use crate::properties;
 use crate::protocol::Protocol;
-use crate::state::{Orders, State};
-use crate::witness::Witness;
+use crate::state::{ModelState, Orders};
 
 impl Model for Protocol {
-    type State = State;
+    type State = ModelState;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<ModelState> {
         let opening = Ledger::opening(self.sizes.recipients, self.sizes.policies);
         let (applied, epoch) = (opening.index, opening.epoch);
         let mut processes: [Process; NODES] =
             std::array::from_fn(|place| Process::first_life(Node(place as u8), applied));
         processes[0].term = Some(epoch);
-        vec![State {
+        vec![ModelState {
             log: Log::new(opening),
             processes,
             attempts: Vec::new(),
@@ -34,15 +34,15 @@ impl Model for Protocol {
             kills: 0,
             power_cuts: 0,
             orders: Orders::default(),
-            witness: Witness::default(),
+            observations: Observations::default(),
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &ModelState, actions: &mut Vec<Action>) {
         offer::all(&self.sizes, state, actions);
     }
 
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+    fn next_state(&self, last: &ModelState, action: Action) -> Option<ModelState> {
         let mut next = last.clone();
         let happened = self.happens(&mut next, action);
         self.tidy(&mut next);

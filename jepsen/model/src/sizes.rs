@@ -2,7 +2,7 @@
 
 use crate::names::Time;
 use crate::run::Policies;
-use crate::state::State;
+use crate::state::ModelState;
 
 /// How much may happen in one search. Each number bounds how often; the order is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ impl Sizes {
     };
 
     /// Whether another row may be granted.
-    pub fn has_claims_left(&self, state: &State) -> bool {
-        state.log.tip().rows.len() < usize::from(self.claims)
+    pub fn has_claims_left(&self, state: &ModelState) -> bool {
+        state.log.tip().claims.len() < usize::from(self.claims)
     }
 }
 

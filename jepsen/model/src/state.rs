@@ -6,13 +6,13 @@ use crate::broken::Rules;
 use crate::entry::{Entry, Settle};
 use crate::ledger::Ledger;
 use crate::log::Log;
-use crate::names::{Fence, Holder, NODES, Node, Recipient};
+use crate::names::{ClaimOwner, Fence, NODES, Node, Recipient};
+use crate::observations::Observations;
 use crate::process::Process;
-use crate::witness::Witness;
 
 /// One state of the whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct ModelState {
     /// What is committed.
     pub log: Log,
     /// The processes, one a node.
@@ -35,7 +35,7 @@ pub struct State {
     /// What operators have ordered so far.
     pub orders: Orders,
     /// What was seen on the way.
-    pub witness: Witness,
+    pub observations: Observations,
 }
 
 /// Operator commands so far, by kind. The search bounds them.
@@ -53,14 +53,14 @@ pub struct Orders {
     pub requeues: u8,
 }
 
-impl State {
+impl ModelState {
     /// Commits `entry`; false if `apply` refuses it.
     pub fn commit(&mut self, rules: Rules, entry: Entry) -> bool {
         let before = self.log.kept_tip();
         if self.log.commit(rules, entry).is_err() {
             return false;
         }
-        self.witness.look(&before, &entry, self.log.tip());
+        self.observations.look(&before, &entry, self.log.tip());
         true
     }
 
@@ -80,14 +80,16 @@ impl State {
     }
 
     /// Whether that process runs now. An earlier life does not.
-    pub fn is_alive(&self, name: Holder) -> bool {
+    pub fn is_alive(&self, name: ClaimOwner) -> bool {
         let process = self.process(name.node);
         process.alive && process.name == name
     }
 
     /// The attempt of that holder at that recipient of that row.
-    pub fn attempt(&self, row: Fence, recipient: Recipient, by: Holder) -> Option<&Attempt> {
-        self.attempts.iter().find(|attempt| attempt.row == row && attempt.recipient == recipient && attempt.by == by)
+    pub fn attempt(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Attempt> {
+        self.attempts
+            .iter()
+            .find(|attempt| attempt.claim == claim && attempt.recipient == recipient && attempt.by == by)
     }
 
     /// Adds an attempt.
@@ -108,10 +110,10 @@ impl State {
     pub fn has_work(&self, node: Node) -> bool {
         let process = self.process(node);
         let view = self.view(node);
-        let mut rows = self.log.tip().rows.iter().filter(|row| row.holder.node == node);
-        rows.any(|row| {
-            let open = view.row(row.fence).map_or(row.granted, |row| row.open);
-            let is_new = |recipient| self.attempt(row.fence, recipient, process.name).is_none();
+        let mut claims = self.log.tip().claims.iter().filter(|claim| claim.owner.node == node);
+        claims.any(|claim| {
+            let open = view.claim(claim.fence).map_or(claim.granted, |claim| claim.open);
+            let is_new = |recipient| self.attempt(claim.fence, recipient, process.name).is_none();
             open.iter().any(is_new)
         })
     }

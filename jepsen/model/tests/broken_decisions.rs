@@ -4,13 +4,13 @@ mod falls;
 
 use falls::falls;
 use reveille_model::properties::{
-    ARRIVALS_ARE_NAMED, ATTEMPTS, CLOSED_ACCOUNTING, ENDED, IN_TIME, LEDGER_AND_RELAY, NO_LATER_CLAIM, ON_ROW,
+    ARRIVALS_ARE_NAMED, ATTEMPTS, CLOSED_ACCOUNTING, ENDED, IN_CLAIM, IN_TIME, LEDGER_AND_RELAY, NO_LATER_CLAIM,
     ONE_ACCEPT, REPEATS, RETRIES_END, SILENCE_AFTER_ANSWER, TERMINAL, TIME,
 };
 use reveille_model::run::{InDoubt, Policies};
-use reveille_model::{Broken, Sizes};
+use reveille_model::{BrokenRule, Sizes};
 
-const TWO_ROWS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
+const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 const PAUSE: Sizes = Sizes { pauses: 1, ..Sizes::CALM };
 const CANCEL: Sizes = Sizes { cancels: 1, ..Sizes::CALM };
 const DECISION: Sizes = Sizes { decisions: 1, ..Sizes::CALM };
@@ -18,116 +18,116 @@ const DEADLINE: Sizes = Sizes { until: 1, policies: Policies { finish_by: 1, ..P
 
 #[test]
 fn claim_of_paused_run_is_sent() {
-    falls(Broken::ClaimOfStoppedRun, NO_LATER_CLAIM, PAUSE);
-    falls(Broken::ClaimOfStoppedRun, NO_LATER_CLAIM, DEADLINE);
+    falls(BrokenRule::ClaimOfStoppedRun, NO_LATER_CLAIM, PAUSE);
+    falls(BrokenRule::ClaimOfStoppedRun, NO_LATER_CLAIM, DEADLINE);
 }
 
 #[test]
 fn gate_that_does_not_ask_for_run_passes_after_answer() {
-    falls(Broken::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, PAUSE);
-    falls(Broken::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, CANCEL);
+    falls(BrokenRule::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, PAUSE);
+    falls(BrokenRule::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, CANCEL);
 }
 
 #[test]
 fn cancel_answered_at_once_is_followed_by_mail() {
-    falls(Broken::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, CANCEL);
-    falls(Broken::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, PAUSE);
+    falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, CANCEL);
+    falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
 #[test]
 fn lease_that_demands_no_index_knows_nothing_of_pause() {
-    falls(Broken::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
+    falls(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
 /// The holder takes its hand-off off its list when its own state has it in doubt; the leader's state has not yet.
 #[test]
 fn leader_that_is_behind_holder_names_nothing_of_it() {
-    falls(Broken::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });
-    falls(Broken::NameByAnOlderState, ARRIVALS_ARE_NAMED, CANCEL);
+    falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });
+    falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, CANCEL);
 }
 
 #[test]
 fn recipient_returned_to_cancelled_run_waits_for_ever() {
-    falls(Broken::CancelForgetsWhoComesBack, ENDED, CANCEL);
+    falls(BrokenRule::CancelForgetsWhoComesBack, ENDED, CANCEL);
 }
 
 #[test]
 fn resend_returns_recipient_to_cancelled_run() {
-    falls(Broken::ResendOfCancelledRun, ENDED, Sizes { decisions: 1, ..CANCEL });
+    falls(BrokenRule::ResendOfCancelledRun, ENDED, Sizes { decisions: 1, ..CANCEL });
 }
 
 #[test]
 fn run_that_was_paused_goes_on_when_it_is_opened_again_after_its_deadline() {
     let sizes = Sizes { claims: 2, refusals: 1, pauses: 1, requeues: 1, ..DEADLINE };
-    falls(Broken::ExpiryForgetsPause, NO_LATER_CLAIM, sizes);
+    falls(BrokenRule::ExpiryForgetsPause, NO_LATER_CLAIM, sizes);
 }
 
 #[test]
 fn refusal_that_comes_again_is_taken_for_another_attempt() {
     let sizes = Sizes { refusals: 1, ..Sizes::CALM };
-    falls(Broken::CountEachRefusal, ATTEMPTS, sizes);
-    falls(Broken::CountEachRefusal, REPEATS, sizes);
+    falls(BrokenRule::CountEachRefusal, ATTEMPTS, sizes);
+    falls(BrokenRule::CountEachRefusal, REPEATS, sizes);
 }
 
 #[test]
 fn without_end_somebody_is_refused_for_ever() {
     let policies = Policies { max_attempts: 1, ..Policies::DEFAULT };
-    falls(Broken::RetryForEver, RETRIES_END, Sizes { refusals: 1, policies, ..Sizes::CALM });
+    falls(BrokenRule::RetryForEver, RETRIES_END, Sizes { refusals: 1, policies, ..Sizes::CALM });
 }
 
 #[test]
 fn requeue_of_sent_recipient_is_another_mail() {
-    falls(Broken::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
-    falls(Broken::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_ROWS });
+    falls(BrokenRule::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
+    falls(BrokenRule::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn resend_of_claimed_recipient_still_passes_gate() {
-    falls(Broken::DecideWhoIsClaimed, ON_ROW, DECISION);
+    falls(BrokenRule::DecideWhoIsClaimed, IN_CLAIM, DECISION);
 }
 
 #[test]
 fn late_decision_moves_terminal_recipient() {
-    falls(Broken::DecideWhoHasEnded, TERMINAL, DECISION);
+    falls(BrokenRule::DecideWhoHasEnded, TERMINAL, DECISION);
 }
 
 #[test]
 fn uncounted_resend_is_unchosen_duplicate() {
     let policies = Policies { in_doubt: InDoubt::Resend, ..Policies::DEFAULT };
-    falls(Broken::ResendUncounted, ONE_ACCEPT, Sizes { policies, ..TWO_ROWS });
-    falls(Broken::ResendUncounted, ONE_ACCEPT, Sizes { decisions: 1, ..TWO_ROWS });
+    falls(BrokenRule::ResendUncounted, ONE_ACCEPT, Sizes { policies, ..TWO_CLAIMS });
+    falls(BrokenRule::ResendUncounted, ONE_ACCEPT, Sizes { decisions: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn assumed_recipient_counted_as_sent_may_have_no_mail() {
-    falls(Broken::AssumedIsSent, LEDGER_AND_RELAY, DECISION);
+    falls(BrokenRule::AssumedIsSent, LEDGER_AND_RELAY, DECISION);
 }
 
 #[test]
 fn assumed_recipient_that_never_returns_has_no_decider() {
-    falls(Broken::AssumedNeverReturns, CLOSED_ACCOUNTING, DECISION);
+    falls(BrokenRule::AssumedNeverReturns, CLOSED_ACCOUNTING, DECISION);
 }
 
 #[test]
 fn gate_that_does_not_ask_for_deadline_passes_after_it() {
-    falls(Broken::GateIgnoresTheDeadline, IN_TIME, DEADLINE);
+    falls(BrokenRule::GateIgnoresTheDeadline, IN_TIME, DEADLINE);
 }
 
 #[test]
 fn expiry_of_claimed_recipient_calls_sent_recipient_expired() {
     let sizes = Sizes { recipients: 2, ..DEADLINE };
-    falls(Broken::ExpireWhoIsClaimed, ON_ROW, sizes);
-    falls(Broken::ExpireWhoIsClaimed, LEDGER_AND_RELAY, sizes);
+    falls(BrokenRule::ExpireWhoIsClaimed, IN_CLAIM, sizes);
+    falls(BrokenRule::ExpireWhoIsClaimed, LEDGER_AND_RELAY, sizes);
 }
 
 #[test]
 fn ledger_time_goes_where_leaders_clock_goes() {
-    falls(Broken::TimeGoesBack, TIME, Sizes { until: 1, ..Sizes::CALM });
-    falls(Broken::TimeLeaps, TIME, Sizes { until: 2, ..Sizes::CALM });
-    falls(Broken::EpochLowersTime, TIME, Sizes { until: 1, elections: 1, ..Sizes::CALM });
+    falls(BrokenRule::TimeGoesBack, TIME, Sizes { until: 1, ..Sizes::CALM });
+    falls(BrokenRule::TimeLeaps, TIME, Sizes { until: 2, ..Sizes::CALM });
+    falls(BrokenRule::EpochLowersTime, TIME, Sizes { until: 1, elections: 1, ..Sizes::CALM });
 }
 
 #[test]
 fn lease_by_ledger_time_ends_for_leader_and_not_for_node() {
-    falls(Broken::LeaseByLedgerTime, ON_ROW, DEADLINE);
+    falls(BrokenRule::LeaseByLedgerTime, IN_CLAIM, DEADLINE);
 }

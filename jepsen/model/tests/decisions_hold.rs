@@ -8,7 +8,7 @@ use reveille_model::Sizes;
 use reveille_model::properties::reach;
 use reveille_model::run::{InDoubt, Policies};
 
-const TWO_ROWS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
+const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 
 fn policy(in_doubt: InDoubt) -> Policies {
     Policies { in_doubt, ..Policies::DEFAULT }
@@ -28,38 +28,38 @@ fn retries_that_end_and_requeue() {
 
 #[test]
 fn resend_and_kill() {
-    let sizes = Sizes { kills: 1, policies: policy(InDoubt::Resend), ..TWO_ROWS };
+    let sizes = Sizes { kills: 1, policies: policy(InDoubt::Resend), ..TWO_CLAIMS };
     holds(sizes, &[reach::DUPLICATE, reach::KNOWN_DUPLICATE, reach::RESOLVED]);
 }
 
 #[test]
 fn resend_refusals_and_cancel() {
     let policies = Policies { max_attempts: 2, ..policy(InDoubt::Resend) };
-    let sizes = Sizes { refusals: 1, cancels: 1, policies, ..TWO_ROWS };
+    let sizes = Sizes { refusals: 1, cancels: 1, policies, ..TWO_CLAIMS };
     holds(sizes, &[reach::DUPLICATE, reach::KNOWN_DUPLICATE, reach::CONTRADICTION, reach::DEAD, reach::CANCELLED]);
 }
 
 #[test]
 fn assume_sent_and_kill() {
-    let sizes = Sizes { kills: 1, policies: policy(InDoubt::AssumeSent), ..TWO_ROWS };
+    let sizes = Sizes { kills: 1, policies: policy(InDoubt::AssumeSent), ..TWO_CLAIMS };
     holds(sizes, &[reach::ARRIVED_ASSUMED, reach::SENT_AFTER_ALL, reach::DISPROVED]);
 }
 
 #[test]
 fn operators_decision_and_election() {
-    let sizes = Sizes { decisions: 1, elections: 1, ..TWO_ROWS };
+    let sizes = Sizes { decisions: 1, elections: 1, ..TWO_CLAIMS };
     holds(sizes, &[reach::DUPLICATE, reach::KNOWN_DUPLICATE, reach::ARRIVED_ASSUMED, reach::TWO_LEADERS]);
 }
 
 #[test]
 fn operators_decision_and_opt_out() {
-    let sizes = Sizes { decisions: 1, opt_outs: 1, ..TWO_ROWS };
+    let sizes = Sizes { decisions: 1, opt_outs: 1, ..TWO_CLAIMS };
     holds(sizes, &[reach::DUPLICATE, reach::SUPPRESSED, reach::CROSSED]);
 }
 
 #[test]
 fn pause_that_is_taken_back() {
-    let sizes = Sizes { pauses: 1, resumes: 1, ..TWO_ROWS };
+    let sizes = Sizes { pauses: 1, resumes: 1, ..TWO_CLAIMS };
     holds(sizes, &[reach::RESUMED, reach::CROSSED, reach::UNCONFIRMED]);
 }
 
@@ -77,7 +77,7 @@ fn cancel_and_kill() {
 
 #[test]
 fn deadline_and_refusal() {
-    let sizes = with_a_deadline(Sizes { refusals: 1, ..TWO_ROWS });
+    let sizes = with_a_deadline(Sizes { refusals: 1, ..TWO_CLAIMS });
     holds(sizes, &[reach::EXPIRED, reach::DEAD_OF_TIME, reach::UNAWARE]);
 }
 
@@ -95,7 +95,7 @@ fn deadline_decision_and_life_that_ends() {
 
 #[test]
 fn run_that_is_opened_again_after_its_deadline() {
-    let sizes = with_a_deadline(Sizes { decisions: 1, ..TWO_ROWS });
+    let sizes = with_a_deadline(Sizes { decisions: 1, ..TWO_CLAIMS });
     holds(Sizes { until: 1, ..sizes }, &[reach::REOPENED, reach::DUPLICATE]);
 }
 

@@ -4,21 +4,21 @@
 use reveille_model::Rules;
 use reveille_model::apply::{Refusal, apply};
 use reveille_model::entry::{Entry, Outcome, Settle};
-use reveille_model::ledger::{Ledger, Standing};
-use reveille_model::names::{Fence, Holder, Node, Recipients};
+use reveille_model::ledger::{Ledger, RecipientState};
+use reveille_model::names::{ClaimOwner, Fence, Node, Recipients};
 use reveille_model::run::Policies;
 
 const RULES: Rules = Rules { broken: None };
-const HOLDER: Holder = Holder { node: Node(1), incarnation: 1 };
+const OWNER: ClaimOwner = ClaimOwner { node: Node(1), incarnation: 1 };
 
 /// A ledger and the fences of its rows, built by committing entries only.
-struct Story {
+struct LedgerScenario {
     ledger: Ledger,
 }
 
-impl Story {
-    fn new() -> Story {
-        Story { ledger: Ledger::opening(1, Policies::DEFAULT) }
+impl LedgerScenario {
+    fn new() -> LedgerScenario {
+        LedgerScenario { ledger: Ledger::opening(1, Policies::DEFAULT) }
     }
 
     fn commit(&mut self, entry: Entry) {
@@ -27,22 +27,22 @@ impl Story {
 
     fn claim(&mut self) -> Fence {
         let epoch = self.ledger.epoch;
-        self.commit(Entry::Claim { epoch, holder: HOLDER, slice: Recipients::first(1) });
-        self.ledger.rows[self.ledger.rows.len() - 1].fence
+        self.commit(Entry::Claim { epoch, owner: OWNER, slice: Recipients::first(1) });
+        self.ledger.claims[self.ledger.claims.len() - 1].fence
     }
 
-    fn settle(&self, row: Fence, outcome: Outcome) -> Result<Ledger, Refusal> {
-        apply(RULES, &self.ledger, &Entry::Settle(Settle { row, recipient: 0, outcome }))
+    fn settle(&self, claim: Fence, outcome: Outcome) -> Result<Ledger, Refusal> {
+        apply(RULES, &self.ledger, &Entry::Settle(Settle { claim, recipient: 0, outcome }))
     }
 
-    fn settled(&mut self, row: Fence, outcome: Outcome) {
-        self.commit(Entry::Settle(Settle { row, recipient: 0, outcome }));
+    fn settled(&mut self, claim: Fence, outcome: Outcome) {
+        self.commit(Entry::Settle(Settle { claim, recipient: 0, outcome }));
     }
 
-    /// Evidence of `row` must change nothing here.
-    fn ignores(&self, row: Fence, outcomes: &[Outcome]) {
+    /// Evidence of `claim` must change nothing here.
+    fn ignores(&self, claim: Fence, outcomes: &[Outcome]) {
         for outcome in outcomes {
-            assert!(self.settle(row, *outcome).is_err(), "{outcome:?} of {row:?} moved something");
+            assert!(self.settle(claim, *outcome).is_err(), "{outcome:?} of {claim:?} moved something");
         }
     }
 }
@@ -51,104 +51,104 @@ const NEGATIVE: [Outcome; 4] = [Outcome::Refused, Outcome::Released, Outcome::Su
 
 #[test]
 fn evidence_of_row_moves_who_is_in_it() {
-    let mut story = Story::new();
-    let row = story.claim();
-    let after = |outcome| story.settle(row, outcome).expect("the recipient is in the row");
-    assert!(after(Outcome::Accepted).stands(0, Standing::Sent));
-    assert!(after(Outcome::Refused).stands(0, Standing::Pending));
-    assert!(after(Outcome::Released).stands(0, Standing::Pending));
-    assert!(after(Outcome::InDoubt).stands(0, Standing::InDoubt));
+    let mut scenario = LedgerScenario::new();
+    let claim = scenario.claim();
+    let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the row");
+    assert!(after(Outcome::Accepted).is_in_state(0, RecipientState::Sent));
+    assert!(after(Outcome::Refused).is_in_state(0, RecipientState::Pending));
+    assert!(after(Outcome::Released).is_in_state(0, RecipientState::Pending));
+    assert!(after(Outcome::InDoubt).is_in_state(0, RecipientState::InDoubt));
 }
 
 #[test]
 fn recipient_in_doubt_stays_in_row_until_its_evidence() {
-    let mut story = Story::new();
-    let row = story.claim();
-    story.settled(row, Outcome::InDoubt);
-    story.ignores(row, &[Outcome::InDoubt]);
-    let after = |outcome| story.settle(row, outcome).expect("the recipient is in the row");
-    assert!(after(Outcome::Accepted).stands(0, Standing::Sent));
-    assert!(after(Outcome::Released).stands(0, Standing::Pending));
+    let mut scenario = LedgerScenario::new();
+    let claim = scenario.claim();
+    scenario.settled(claim, Outcome::InDoubt);
+    scenario.ignores(claim, &[Outcome::InDoubt]);
+    let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the row");
+    assert!(after(Outcome::Accepted).is_in_state(0, RecipientState::Sent));
+    assert!(after(Outcome::Released).is_in_state(0, RecipientState::Pending));
     assert!(after(Outcome::Refused).resolved.has(0));
 }
 
 #[test]
 fn opted_out_recipient_is_suppressed_by_gate_that_knows() {
-    let mut story = Story::new();
-    let row = story.claim();
-    story.commit(Entry::OptOut { recipient: 0 });
-    let after = story.settle(row, Outcome::Suppressed).expect("the recipient is in the row");
-    assert!(after.stands(0, Standing::Suppressed) && after.set(Standing::Pending).is_empty());
-    let after = story.settle(row, Outcome::Released).expect("the recipient is in the row");
-    assert!(after.stands(0, Standing::Pending));
+    let mut scenario = LedgerScenario::new();
+    let claim = scenario.claim();
+    scenario.commit(Entry::OptOut { recipient: 0 });
+    let after = scenario.settle(claim, Outcome::Suppressed).expect("the recipient is in the row");
+    assert!(after.is_in_state(0, RecipientState::Suppressed) && after.set(RecipientState::Pending).is_empty());
+    let after = scenario.settle(claim, Outcome::Released).expect("the recipient is in the row");
+    assert!(after.is_in_state(0, RecipientState::Pending));
 }
 
 #[test]
 fn late_evidence_on_pending_recipient_counts_only_if_acceptance() {
-    let mut story = Story::new();
-    let row = story.claim();
-    story.settled(row, Outcome::Released);
-    story.ignores(row, &NEGATIVE);
-    let after = story.settle(row, Outcome::Accepted).expect("an acceptance is true for ever");
-    assert!(after.stands(0, Standing::Sent) && after.set(Standing::Pending).is_empty());
+    let mut scenario = LedgerScenario::new();
+    let claim = scenario.claim();
+    scenario.settled(claim, Outcome::Released);
+    scenario.ignores(claim, &NEGATIVE);
+    let after = scenario.settle(claim, Outcome::Accepted).expect("an acceptance is true for ever");
+    assert!(after.is_in_state(0, RecipientState::Sent) && after.set(RecipientState::Pending).is_empty());
 }
 
 #[test]
 fn late_evidence_on_recipient_in_another_row_counts_only_if_acceptance() {
-    let mut story = Story::new();
-    let first = story.claim();
-    story.settled(first, Outcome::Released);
-    let second = story.claim();
-    story.ignores(first, &NEGATIVE);
-    story.settled(first, Outcome::Accepted);
-    assert!(story.ledger.stands(0, Standing::Sent));
-    assert!(!story.ledger.is_claimed_in(second, 0), "the second row's gate must refuse");
-    story.ignores(second, &NEGATIVE);
+    let mut scenario = LedgerScenario::new();
+    let first = scenario.claim();
+    scenario.settled(first, Outcome::Released);
+    let second = scenario.claim();
+    scenario.ignores(first, &NEGATIVE);
+    scenario.settled(first, Outcome::Accepted);
+    assert!(scenario.ledger.is_in_state(0, RecipientState::Sent));
+    assert!(!scenario.ledger.is_claimed_in(second, 0), "the second row's gate must refuse");
+    scenario.ignores(second, &NEGATIVE);
 }
 
 #[test]
 fn second_fence_that_was_accepted_is_known_duplicate_and_is_counted_once() {
-    let mut story = Story::new();
-    let first = story.claim();
-    story.settled(first, Outcome::Released);
-    let second = story.claim();
-    story.settled(first, Outcome::Accepted);
-    story.settled(second, Outcome::Accepted);
-    assert_eq!((story.ledger.run.known_duplicates, story.ledger.run.contradictions), (1, 0));
-    story.ignores(first, &[Outcome::Accepted]);
-    story.ignores(second, &[Outcome::Accepted]);
+    let mut scenario = LedgerScenario::new();
+    let first = scenario.claim();
+    scenario.settled(first, Outcome::Released);
+    let second = scenario.claim();
+    scenario.settled(first, Outcome::Accepted);
+    scenario.settled(second, Outcome::Accepted);
+    assert_eq!((scenario.ledger.run.known_duplicates, scenario.ledger.run.contradictions), (1, 0));
+    scenario.ignores(first, &[Outcome::Accepted]);
+    scenario.ignores(second, &[Outcome::Accepted]);
 }
 
 #[test]
 fn acceptance_after_another_end_is_contradiction_and_is_counted_once() {
-    let mut story = Story::new();
-    let row = story.claim();
-    story.commit(Entry::OptOut { recipient: 0 });
-    story.settled(row, Outcome::Suppressed);
-    story.settled(row, Outcome::Accepted);
-    assert_eq!((story.ledger.run.known_duplicates, story.ledger.run.contradictions), (0, 1));
-    assert!(story.ledger.stands(0, Standing::Suppressed), "a terminal state stays");
-    story.ignores(row, &[Outcome::Accepted]);
+    let mut scenario = LedgerScenario::new();
+    let claim = scenario.claim();
+    scenario.commit(Entry::OptOut { recipient: 0 });
+    scenario.settled(claim, Outcome::Suppressed);
+    scenario.settled(claim, Outcome::Accepted);
+    assert_eq!((scenario.ledger.run.known_duplicates, scenario.ledger.run.contradictions), (0, 1));
+    assert!(scenario.ledger.is_in_state(0, RecipientState::Suppressed), "a terminal state stays");
+    scenario.ignores(claim, &[Outcome::Accepted]);
 }
 
 #[test]
 fn claim_of_another_epoch_or_life_is_refused() {
-    let mut story = Story::new();
-    let former = story.ledger.epoch;
-    story.commit(Entry::EpochStart { leader: HOLDER, agreed: 0 });
+    let mut scenario = LedgerScenario::new();
+    let former = scenario.ledger.epoch;
+    scenario.commit(Entry::EpochStart { leader: OWNER, agreed: 0 });
     let slice = Recipients::first(1);
-    let claim = |epoch, holder| apply(RULES, &story.ledger, &Entry::Claim { epoch, holder, slice });
-    assert_eq!(claim(former, HOLDER).err(), Some(Refusal::WrongEpoch));
-    let next_life = Holder { incarnation: 2, ..HOLDER };
-    assert_eq!(claim(story.ledger.epoch, next_life).err(), Some(Refusal::OtherIncarnation));
-    assert!(claim(story.ledger.epoch, HOLDER).is_ok());
+    let claim = |epoch, owner| apply(RULES, &scenario.ledger, &Entry::Claim { epoch, owner, slice });
+    assert_eq!(claim(former, OWNER).err(), Some(Refusal::WrongEpoch));
+    let next_life = ClaimOwner { incarnation: 2, ..OWNER };
+    assert_eq!(claim(scenario.ledger.epoch, next_life).err(), Some(Refusal::OtherIncarnation));
+    assert!(claim(scenario.ledger.epoch, OWNER).is_ok());
 }
 
 #[test]
 fn announcement_of_earlier_life_comes_too_late() {
-    let mut story = Story::new();
-    let life = |incarnation| Entry::NodeUp { process: Holder { incarnation, ..HOLDER } };
-    story.commit(life(3));
-    assert_eq!(apply(RULES, &story.ledger, &life(2)).err(), Some(Refusal::OtherIncarnation));
-    assert_eq!(story.ledger.current(HOLDER.node).incarnation, 3);
+    let mut scenario = LedgerScenario::new();
+    let life = |incarnation| Entry::NodeUp { process: ClaimOwner { incarnation, ..OWNER } };
+    scenario.commit(life(3));
+    assert_eq!(apply(RULES, &scenario.ledger, &life(2)).err(), Some(Refusal::OtherIncarnation));
+    assert_eq!(scenario.ledger.current(OWNER.node).incarnation, 3);
 }

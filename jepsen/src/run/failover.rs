@@ -15,7 +15,7 @@ use serde_json::json;
 use super::clients::Coordination;
 use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
-use super::scenario::{Ending, HarnessErrors, Scenario};
+use super::scenario::{HarnessErrors, Scenario, ScenarioResult};
 use super::workload::Workload;
 use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE, report};
 
@@ -76,7 +76,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let epochs = || scenario.watch.all().len() as u64;
     let before = epochs();
     let without_cause = if args.busy {
-        let spin = Spin::start();
+        let spin = BusyProcessors::start();
         eprintln!("{} threads keep all processors busy for {} s", spin.threads.len(), busy.as_secs());
         tokio::time::sleep(busy).await;
         Some(epochs() - before)
@@ -85,8 +85,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     };
     let elections = epochs().saturating_sub(1);
     let ends = Instant::now() + WHOLE;
-    let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
-    let valid = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
+    let ScenarioResult { judgement, drained, unexpected_ends } =
+        scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    let valid = judgement.valid && drained && unexpected_ends.is_empty() && errors.0.is_empty();
     let particulars = json!({
         "kills": args.kills,
         // Leaderships after the first.
@@ -94,7 +95,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // Those after the last kill; null without `--busy`.
         "elections_without_cause": without_cause,
         "drained": drained,
-        "ended_by_themselves": surprises,
+        "ended_by_themselves": unexpected_ends,
         "errors": errors.0,
     });
     report::report(&judgement, particulars, valid, None)
@@ -111,13 +112,13 @@ fn plan(kills: u32) -> Vec<PlannedFault> {
 }
 
 /// A busy thread for each processor, until it is dropped.
-struct Spin {
+struct BusyProcessors {
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-impl Spin {
-    fn start() -> Spin {
+impl BusyProcessors {
+    fn start() -> BusyProcessors {
         use std::sync::atomic::Ordering::Relaxed;
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let spin = |_| {
@@ -130,11 +131,11 @@ impl Spin {
         };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (0..processors).map(spin).collect();
-        Spin { stop, threads }
+        BusyProcessors { stop, threads }
     }
 }
 
-impl Drop for Spin {
+impl Drop for BusyProcessors {
     fn drop(&mut self) {
         self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn busy_threads_end_with_their_owner() {
-        let spin = Spin::start();
+        let spin = BusyProcessors::start();
         let stop = std::sync::Arc::clone(&spin.stop);
         drop(spin);
         assert_eq!(std::sync::Arc::strong_count(&stop), 1);

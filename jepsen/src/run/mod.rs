@@ -36,7 +36,7 @@ use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
 use self::options::{Due, wire};
 pub use self::report::{append, commit};
-use self::scenario::{Ending, HarnessErrors, Scenario};
+use self::scenario::{HarnessErrors, Scenario, ScenarioResult};
 use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
 use self::workload::{Workload, WorkloadLimits};
@@ -123,11 +123,12 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let mut errors = HarnessErrors::default();
     errors.note(nemesis.execute(&plan, Instant::now(), phase).await);
     eprintln!("the fault phase is over");
-    let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    let ScenarioResult { judgement, drained, unexpected_ends } =
+        scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
     if let Some(ended) = clock.try_join_next() {
         errors.note(ended?);
     }
-    let valid = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
+    let valid = judgement.valid && drained && unexpected_ends.is_empty() && errors.0.is_empty();
     let density = || (kills_per_minute(seed) * 10.0).round() / 10.0;
     let particulars = json!({
         "nemesis": args.nemesis.text,
@@ -139,7 +140,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "seconds": began.elapsed().as_secs(),
         "drained": drained,
         // Nodes that ended unexpectedly, with the end of their logs.
-        "ended_by_themselves": surprises,
+        "ended_by_themselves": unexpected_ends,
         "errors": errors.0,
         "at": report::now(),
     });

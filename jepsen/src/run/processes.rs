@@ -51,7 +51,7 @@ pub struct Processes {
     pub sink: Sink,
     pub recorder: Recorder,
     /// Nodes that ended unexpectedly, with the end of their logs.
-    pub surprises: Vec<String>,
+    pub unexpected_ends: Vec<String>,
     watch: Arc<LeaderWatch>,
     /// When the current or last process of each node began.
     began: BTreeMap<String, u64>,
@@ -85,7 +85,7 @@ impl Processes {
             cluster,
             sink,
             recorder,
-            surprises: Vec::new(),
+            unexpected_ends: Vec::new(),
             watch,
             over: Lifetimes::default(),
             excused: BTreeMap::new(),
@@ -186,7 +186,7 @@ impl Processes {
         let end = end_after_stop(status);
         self.record_end(name, incarnation, end);
         if end == LifetimeEnd::ByItself {
-            self.note_surprise(name, status, &log);
+            self.note_unexpected_end(name, status, &log);
         }
         Ok(Stopped::ByItself)
     }
@@ -270,20 +270,20 @@ impl Processes {
             self.record_end(&name, incarnation, end);
             let crash_point = crash_point_of(&log).filter(|_| !status.success()).map(str::to_owned);
             if crash_point.is_none() && end == LifetimeEnd::ByItself {
-                self.note_surprise(&name, status, &log);
+                self.note_unexpected_end(&name, status, &log);
             }
             self.ended.push(EndedProcess { node: name, crash_point, led_epoch });
         }
         Ok(())
     }
 
-    fn note_surprise(&mut self, name: &str, status: ExitStatus, log: &str) {
+    fn note_unexpected_end(&mut self, name: &str, status: ExitStatus, log: &str) {
         let log = log.get(log.len().saturating_sub(LOG_BYTES)..).unwrap_or(log);
         if self.full_disks.contains(name) || self.excused.get(name).is_some_and(|until| Instant::now() < *until) {
             eprintln!("  {name} ended by itself ({status}), as expected");
         } else {
             eprintln!("  {name} ended by itself ({status}):\n{log}");
-            self.surprises.push(format!("{name} ({status}): {log}"));
+            self.unexpected_ends.push(format!("{name} ({status}): {log}"));
         }
     }
 

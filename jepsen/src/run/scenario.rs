@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::PACE;
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
-use super::observe::{DotRecorder, GateReader, LedgerTimeline, Recorder, accepts, drain, final_state, outages};
+use super::observe::{GateReader, HandoffRecorder, LedgerTimeline, Recorder, accepts, drain, final_state, outages};
 use super::processes::Processes;
 use super::workload::{Workload, WorkloadLimits};
 use crate::check;
@@ -43,7 +43,7 @@ pub struct Scenario {
     /// The limits of the workload.
     pub limits: WorkloadLimits,
     history: PathBuf,
-    dots: DotRecorder,
+    handoffs: HandoffRecorder,
     gates: GateReader,
     over: Arc<AtomicBool>,
     observers: JoinSet<()>,
@@ -54,13 +54,13 @@ pub struct Scenario {
 }
 
 /// The end of a run.
-pub struct Ending {
+pub struct ScenarioResult {
     /// By its history.
     pub judgement: Judgement,
     /// Whether nothing was left to send.
     pub drained: bool,
     /// Nodes that ended unexpectedly.
-    pub surprises: Vec<String>,
+    pub unexpected_ends: Vec<String>,
 }
 
 /// Errors of the harness itself. They are reported, and the run is judged all the same.
@@ -90,12 +90,12 @@ impl Scenario {
     ) -> Result<(Scenario, Sink)> {
         let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
         let recorder = Recorder::begin(&history, header, began_us)?;
-        let dots = DotRecorder::default();
+        let handoffs = HandoffRecorder::default();
         let sink = Sink::start(SinkOptions {
             listen: SocketAddr::from((cluster.environment().harness_address(), 0)),
             record: Some(cluster.folder().join(ACCEPTS)),
             faults: pace.parse().context("the pace of the sink")?,
-            dots: Some(dots.watcher(&recorder)),
+            dots: Some(handoffs.watcher(&recorder)),
             keep_records: EMAILS,
             keep_bodies: 0,
             excerpt_bytes: CONTENT_BYTES,
@@ -115,7 +115,7 @@ impl Scenario {
             readers: JoinSet::new(),
             limits: WorkloadLimits::default(),
             history,
-            dots,
+            handoffs,
             over,
             observers,
             samples,
@@ -152,7 +152,7 @@ impl Scenario {
         errors: &mut HarnessErrors,
         ends: Instant,
         to_read: Duration,
-    ) -> Result<Ending> {
+    ) -> Result<ScenarioResult> {
         errors.note(nemesis.heal().await);
         let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
         errors.note(self.limits.lift(&operator.admin, &recorder).await);
@@ -174,7 +174,7 @@ impl Scenario {
         let compared = accepts::compare(&processes.cluster.folder().join(ACCEPTS), &processes.sink).await;
         whole.extend(errors.note(compared).map(|()| Part::Accepts));
         // Accepts before gates: an email passes its gate before it is accepted.
-        if self.dots.record_rest(&recorder, &processes.sink) {
+        if self.handoffs.record_rest(&recorder, &processes.sink) {
             whole.extend([Part::Handoffs, Part::Contents]);
         }
         if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
@@ -195,7 +195,7 @@ impl Scenario {
             whole.extend([Part::Calls, Part::Faults]);
         }
         recorder.end(whole)?;
-        let surprises = std::mem::take(&mut nemesis.processes.surprises);
-        Ok(Ending { judgement: check::judge(&self.history)?, drained, surprises })
+        let unexpected_ends = std::mem::take(&mut nemesis.processes.unexpected_ends);
+        Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends })
     }
 }

@@ -1,38 +1,38 @@
 //! Claims (P4), and their end when the holder's lease is over (P9).
 
 use super::Refusal;
-use crate::broken::{Broken, Rules};
-use crate::ledger::{Ledger, Row, Standing};
-use crate::names::{Epoch, Fence, Holder, Recipients};
+use crate::broken::{BrokenRule, Rules};
+use crate::ledger::{Claim, Ledger, RecipientState};
+use crate::names::{ClaimOwner, Epoch, Fence, Recipients};
 
 impl Ledger {
-    pub(super) fn claim(
+    pub(super) fn apply_claim(
         &mut self,
         rules: Rules,
         epoch: Epoch,
-        holder: Holder,
+        owner: ClaimOwner,
         slice: Recipients,
     ) -> Result<(), Refusal> {
-        if rules.keep(Broken::ClaimOfAnyEpoch) {
+        if rules.keep(BrokenRule::ClaimOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
-        let any_life = !rules.keep(Broken::ClaimForAnyIncarnation) || !rules.keep(Broken::NoIncarnation);
-        if !any_life && holder != self.current(holder.node) {
+        let any_life = !rules.keep(BrokenRule::ClaimForAnyIncarnation) || !rules.keep(BrokenRule::NoIncarnation);
+        if !any_life && owner != self.current(owner.node) {
             return Err(Refusal::OtherIncarnation);
         }
-        if rules.keep(Broken::ClaimOfStoppedRun) && (!self.sends() || self.is_past_deadline()) {
+        if rules.keep(BrokenRule::ClaimOfStoppedRun) && (!self.sends() || self.is_past_deadline()) {
             return Err(Refusal::NothingPending);
         }
-        let pending = self.set(Standing::Pending);
-        let granted = if rules.keep(Broken::ClaimWithoutPending) { slice.and(pending) } else { slice };
+        let pending = self.set(RecipientState::Pending);
+        let granted = if rules.keep(BrokenRule::ClaimWithoutPending) { slice.and(pending) } else { slice };
         if granted.is_empty() {
             return Err(Refusal::NothingPending);
         }
-        *self.set_mut(Standing::Pending) = pending.without(granted);
-        *self.set_mut(Standing::Claimed) = self.set(Standing::Claimed).or(granted);
-        self.rows.push(Row {
+        *self.set_mut(RecipientState::Pending) = pending.without(granted);
+        *self.set_mut(RecipientState::Claimed) = self.set(RecipientState::Claimed).or(granted);
+        self.claims.push(Claim {
             fence: Fence { epoch, index: self.index },
-            holder,
+            owner,
             granted,
             open: granted,
             sent: Recipients::NONE,
@@ -44,20 +44,20 @@ impl Ledger {
 
     /// What the lost holder had claimed is in doubt until its journal or an operator says otherwise.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
-        if rules.keep(Broken::RevokeOfAnyEpoch) {
+        if rules.keep(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
-        let row = self.row(fence).copied().ok_or(Refusal::NotInClaim)?;
-        let lost = row.open.and(self.set(Standing::Claimed));
+        let claim = self.claim(fence).copied().ok_or(Refusal::NotInClaim)?;
+        let lost = claim.open.and(self.set(RecipientState::Claimed));
         if lost.is_empty() {
             return Err(Refusal::NotInClaim);
         }
-        self.floor[row.holder.node.place()] = self.index;
+        self.floor[claim.owner.node.place()] = self.index;
         for recipient in lost.iter() {
-            if rules.keep(Broken::Resend) {
+            if rules.keep(BrokenRule::Resend) {
                 self.falls_in_doubt(recipient);
             } else {
-                self.moves_to(recipient, Standing::Pending);
+                self.moves_to(recipient, RecipientState::Pending);
             }
         }
         Ok(())

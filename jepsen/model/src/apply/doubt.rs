@@ -1,9 +1,9 @@
 //! What policies and people decide: about who is in doubt, and who is dead.
 
 use super::Refusal;
-use crate::broken::{Broken, Rules};
+use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Decide, Decider, Decision};
-use crate::ledger::{Ledger, Row, Standing};
+use crate::ledger::{Claim, Ledger, RecipientState};
 use crate::names::Recipient;
 use crate::run::RunState;
 
@@ -22,15 +22,15 @@ impl Ledger {
         if counts && (self.is_past_deadline() || !self.run.may_resend(recipient)) {
             return Err(Refusal::NotPossible);
         }
-        let row = self.doubt(rules, recipient).ok_or(Refusal::NotInClaim)?;
+        let claim = self.doubt(rules, recipient).ok_or(Refusal::NotInClaim)?;
         match decision {
-            Decision::Assume => self.rows[row].assumed.insert(recipient),
-            Decision::Resend => self.rows[row].resent.insert(recipient),
+            Decision::Assume => self.claims[claim].assumed.insert(recipient),
+            Decision::Resend => self.claims[claim].resent.insert(recipient),
         };
         let to = match decision {
-            Decision::Resend => Standing::Pending,
-            Decision::Assume if rules.keep(Broken::AssumedIsSent) => Standing::Assumed,
-            Decision::Assume => Standing::Sent,
+            Decision::Resend => RecipientState::Pending,
+            Decision::Assume if rules.keep(BrokenRule::AssumedIsSent) => RecipientState::Assumed,
+            Decision::Assume => RecipientState::Sent,
         };
         self.moves_to(recipient, to);
         if counts {
@@ -38,37 +38,39 @@ impl Ledger {
         }
         if resends {
             self.reopen(rules);
-            self.run.resent += u8::from(rules.keep(Broken::ResendUncounted));
+            self.run.resent += u8::from(rules.keep(BrokenRule::ResendUncounted));
         }
         Ok(())
     }
 
     /// The row that holds the recipient in doubt.
     fn doubt(&self, rules: Rules, recipient: Recipient) -> Option<usize> {
-        let stands = |standing| self.stands(recipient, standing);
-        let is_meant = |row: &Row| match rules.broken {
-            Some(Broken::DecideWhoIsClaimed) => row.open.has(recipient),
-            Some(Broken::DecideWhoHasEnded) => row.granted.has(recipient) && !stands(Standing::Claimed),
-            _ => row.open.has(recipient) && stands(Standing::InDoubt),
+        let is_in_state = |recipient_state| self.is_in_state(recipient, recipient_state);
+        let is_meant = |claim: &Claim| match rules.broken {
+            Some(BrokenRule::DecideWhoIsClaimed) => claim.open.has(recipient),
+            Some(BrokenRule::DecideWhoHasEnded) => {
+                claim.granted.has(recipient) && !is_in_state(RecipientState::Claimed)
+            }
+            _ => claim.open.has(recipient) && is_in_state(RecipientState::InDoubt),
         };
-        self.rows.iter().position(is_meant)
+        self.claims.iter().position(is_meant)
     }
 
     /// Dead recipients are sent again, with attempts counted anew.
     pub(super) fn requeue(&mut self, rules: Rules, recipient: Recipient) -> Result<(), Refusal> {
         self.may_send_again(rules)?;
-        if !self.stands(recipient, Standing::Dead) && rules.keep(Broken::RequeueWhoIsNotDead) {
+        if !self.is_in_state(recipient, RecipientState::Dead) && rules.keep(BrokenRule::RequeueWhoIsNotDead) {
             return Err(Refusal::NotPossible);
         }
         self.reopen(rules);
         self.run.attempts[usize::from(recipient)] = 0;
-        self.moves_to(recipient, Standing::Pending);
+        self.moves_to(recipient, RecipientState::Pending);
         Ok(())
     }
 
     /// A cancelled run stays cancelled: no recipient of it is sent again.
     fn may_send_again(&self, rules: Rules) -> Result<(), Refusal> {
-        let is_over = self.run.state == RunState::Cancelled && rules.keep(Broken::ResendOfCancelledRun);
+        let is_over = self.run.state == RunState::Cancelled && rules.keep(BrokenRule::ResendOfCancelledRun);
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }
     }
 
@@ -79,7 +81,7 @@ impl Ledger {
             self.run.finish_by = self.now.saturating_add(self.run.policies.finish_by);
         }
         if self.run.state == RunState::Expired {
-            let is_paused = self.run.stopped_since > 0 && rules.keep(Broken::ExpiryForgetsPause);
+            let is_paused = self.run.stopped_since > 0 && rules.keep(BrokenRule::ExpiryForgetsPause);
             self.run.state = if is_paused { RunState::Paused } else { RunState::Open };
         }
     }

@@ -1,23 +1,23 @@
 //! Epochs (P13), lives of nodes (P10), ledger time (P18).
 
 use super::Refusal;
-use crate::broken::{Broken, Rules};
-use crate::ledger::{Ledger, Up};
-use crate::names::{Epoch, Holder, Time};
+use crate::broken::{BrokenRule, Rules};
+use crate::ledger::{Ledger, NodeIncarnation};
+use crate::names::{ClaimOwner, Epoch, Time};
 
 impl Ledger {
     /// The voters' clocks may say anything; ledger time does not go back.
     pub(super) fn epoch_start(&mut self, rules: Rules, agreed: Time) {
         self.epoch = self.index;
-        self.now = if rules.keep(Broken::EpochLowersTime) { agreed.max(self.now) } else { agreed };
+        self.now = if rules.keep(BrokenRule::EpochLowersTime) { agreed.max(self.now) } else { agreed };
     }
 
     pub(super) fn tick(&mut self, rules: Rules, epoch: Epoch, now: Time) -> Result<(), Refusal> {
         self.is_in_force(epoch)?;
         match now {
             _ if now == self.now => Err(Refusal::NothingNew),
-            _ if now < self.now && rules.keep(Broken::TimeGoesBack) => Err(Refusal::TimeWentBack),
-            _ if now > self.now + 1 && rules.keep(Broken::TimeLeaps) => Err(Refusal::TimeLeaps),
+            _ if now < self.now && rules.keep(BrokenRule::TimeGoesBack) => Err(Refusal::TimeWentBack),
+            _ if now > self.now + 1 && rules.keep(BrokenRule::TimeLeaps) => Err(Refusal::TimeLeaps),
             _ => {
                 self.now = now;
                 Ok(())
@@ -30,12 +30,12 @@ impl Ledger {
     }
 
     /// Lives only go forward: the announcement of an earlier one may still be under way (P10).
-    pub(super) fn node_up(&mut self, process: Holder) -> Result<(), Refusal> {
+    pub(super) fn node_up(&mut self, process: ClaimOwner) -> Result<(), Refusal> {
         let up = &mut self.up[process.node.place()];
         if process.incarnation <= up.incarnation {
             return Err(Refusal::OtherIncarnation);
         }
-        *up = Up { incarnation: process.incarnation, since: self.index };
+        *up = NodeIncarnation { incarnation: process.incarnation, since: self.index };
         Ok(())
     }
 }

@@ -1,33 +1,33 @@
 //! How a recipient changes its standing, and what the run is after it.
 
-use crate::ledger::{Ledger, Standing};
+use crate::ledger::{Ledger, RecipientState};
 use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
     /// Out of wherever it stands, and out of its row.
-    pub(super) fn moves_to(&mut self, recipient: Recipient, to: Standing) {
+    pub(super) fn moves_to(&mut self, recipient: Recipient, to: RecipientState) {
         for set in &mut self.sets {
             set.remove(recipient);
         }
-        for row in &mut self.rows {
-            row.open.remove(recipient);
+        for claim in &mut self.claims {
+            claim.open.remove(recipient);
         }
         self.set_mut(to).insert(recipient);
     }
 
     /// From claimed to in doubt, in the same row. Answers whether it was claimed.
     pub(super) fn falls_in_doubt(&mut self, recipient: Recipient) -> bool {
-        let was_claimed = self.set_mut(Standing::Claimed).remove(recipient);
+        let was_claimed = self.set_mut(RecipientState::Claimed).remove(recipient);
         if was_claimed {
-            self.set_mut(Standing::InDoubt).insert(recipient);
+            self.set_mut(RecipientState::InDoubt).insert(recipient);
         }
         was_claimed
     }
 
     /// Moves all who are pending, each by its counted attempts.
-    pub(super) fn close_pending(&mut self, to: impl Fn(u8) -> Standing) {
-        for recipient in self.set(Standing::Pending).iter() {
+    pub(super) fn close_pending(&mut self, to: impl Fn(u8) -> RecipientState) {
+        for recipient in self.set(RecipientState::Pending).iter() {
             self.moves_to(recipient, to(self.run.attempts_of(recipient)));
         }
     }

@@ -2,8 +2,8 @@
 //! barrier is theirs.
 
 use super::Refusal;
-use crate::broken::{Broken, Rules};
-use crate::ledger::{Ledger, Standing};
+use crate::broken::{BrokenRule, Rules};
+use crate::ledger::{Ledger, RecipientState};
 use crate::names::{Epoch, Recipient};
 use crate::run::RunState;
 
@@ -32,7 +32,7 @@ impl Ledger {
             self.run.state = RunState::Cancelled;
         }
         self.stops();
-        self.close_pending(|_| Standing::Cancelled);
+        self.close_pending(|_| RecipientState::Cancelled);
         Ok(())
     }
 
@@ -61,12 +61,12 @@ impl Ledger {
             return Err(Refusal::NothingPending);
         }
         self.run.state = RunState::Expired;
-        if !rules.keep(Broken::ExpireWhoIsClaimed) {
-            for recipient in self.set(Standing::Claimed).iter() {
-                self.moves_to(recipient, Standing::Pending);
+        if !rules.keep(BrokenRule::ExpireWhoIsClaimed) {
+            for recipient in self.set(RecipientState::Claimed).iter() {
+                self.moves_to(recipient, RecipientState::Pending);
             }
         }
-        self.close_pending(|attempts| if attempts == 0 { Standing::Expired } else { Standing::Dead });
+        self.close_pending(|attempts| if attempts == 0 { RecipientState::Expired } else { RecipientState::Dead });
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Settle: the table of P14, and what a definite not-sent leads to (P4, P6, P16).
 
 use super::Refusal;
-use crate::broken::{Broken, Rules};
+use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Outcome, Settle};
-use crate::ledger::{Ledger, Row, Standing};
+use crate::ledger::{Claim, Ledger, RecipientState};
 use crate::names::{Fence, Recipient};
 use crate::run::RunState;
 
@@ -11,11 +11,11 @@ impl Ledger {
     /// A negative outcome moves only who is still in that row, or was assumed in it; for all others it is evidence and
     /// changes nothing.
     pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
-        let Settle { row, recipient, outcome } = settle;
+        let Settle { claim, recipient, outcome } = settle;
         if outcome == Outcome::Accepted {
-            return self.accept(rules, row, recipient);
+            return self.accept(rules, claim, recipient);
         }
-        if !self.is_in_row(rules, row, recipient) {
+        if !self.is_in_row(rules, claim, recipient) {
             return self.comes_too_late(rules, settle);
         }
         match outcome {
@@ -27,7 +27,7 @@ impl Ledger {
             }
             Outcome::Suppressed => {
                 self.note_resolved(recipient);
-                self.moves_to(recipient, Standing::Suppressed);
+                self.moves_to(recipient, RecipientState::Suppressed);
                 Ok(())
             }
             Outcome::Accepted | Outcome::Released => {
@@ -37,12 +37,12 @@ impl Ledger {
         }
     }
 
-    fn is_in_row(&self, rules: Rules, row: Fence, recipient: Recipient) -> bool {
-        let is_open = |row: &Row| row.open.has(recipient);
-        if rules.keep(Broken::SettleWithoutRow) {
-            self.row(row).is_some_and(is_open)
+    fn is_in_row(&self, rules: Rules, claim: Fence, recipient: Recipient) -> bool {
+        let is_open = |claim: &Claim| claim.open.has(recipient);
+        if rules.keep(BrokenRule::SettleWithoutClaim) {
+            self.claim(claim).is_some_and(is_open)
         } else {
-            self.rows.iter().any(is_open)
+            self.claims.iter().any(is_open)
         }
     }
 
@@ -50,21 +50,23 @@ impl Ledger {
     fn comes_too_late(
         &mut self,
         rules: Rules,
-        Settle { row: fence, recipient, outcome }: Settle,
+        Settle { claim: fence, recipient, outcome }: Settle,
     ) -> Result<(), Refusal> {
-        let stands_assumed = self.stands(recipient, Standing::Assumed);
-        let Some(row) = self.rows.iter_mut().find(|row| row.fence == fence) else { return Err(Refusal::NotInClaim) };
-        if outcome != Outcome::InDoubt && stands_assumed && row.assumed.remove(recipient) {
+        let stands_assumed = self.is_in_state(recipient, RecipientState::Assumed);
+        let Some(claim) = self.claims.iter_mut().find(|claim| claim.fence == fence) else {
+            return Err(Refusal::NotInClaim);
+        };
+        if outcome != Outcome::InDoubt && stands_assumed && claim.assumed.remove(recipient) {
             self.run.assumptions_disproved += 1;
             match outcome {
-                _ if !rules.keep(Broken::AssumedNeverReturns) => {}
+                _ if !rules.keep(BrokenRule::AssumedNeverReturns) => {}
                 Outcome::Refused => self.refuse(rules, recipient),
-                Outcome::Suppressed => self.moves_to(recipient, Standing::Suppressed),
+                Outcome::Suppressed => self.moves_to(recipient, RecipientState::Suppressed),
                 _ => self.goes_back(rules, recipient),
             }
             return Ok(());
         }
-        if outcome == Outcome::Refused && !rules.keep(Broken::CountEachRefusal) {
+        if outcome == Outcome::Refused && !rules.keep(BrokenRule::CountEachRefusal) {
             self.run.count_attempt(recipient);
             return Ok(());
         }
@@ -74,19 +76,20 @@ impl Ledger {
     /// True for ever, from whatever fence: moves out of every state that is not terminal, and is counted
     /// once for each row and recipient.
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
-        let row = self.rows.iter_mut().find(|row| row.fence == fence).ok_or(Refusal::NotInClaim)?;
-        let is_new = row.sent.insert(recipient);
-        if !is_new && rules.keep(Broken::CountEachRepeat) {
+        let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
+        let is_new = claim.sent.insert(recipient);
+        if !is_new && rules.keep(BrokenRule::CountEachRepeat) {
             return Err(Refusal::NothingNew);
         }
-        let ended = [Standing::Dead, Standing::Suppressed, Standing::Expired, Standing::Cancelled];
-        if self.stands(recipient, Standing::Sent) {
+        let ended =
+            [RecipientState::Dead, RecipientState::Suppressed, RecipientState::Expired, RecipientState::Cancelled];
+        if self.is_in_state(recipient, RecipientState::Sent) {
             self.run.known_duplicates += 1;
-        } else if ended.into_iter().any(|standing| self.stands(recipient, standing)) {
+        } else if ended.into_iter().any(|recipient_state| self.is_in_state(recipient, recipient_state)) {
             self.run.contradictions += 1;
         } else {
             self.note_resolved(recipient);
-            self.moves_to(recipient, Standing::Sent);
+            self.moves_to(recipient, RecipientState::Sent);
         }
         Ok(())
     }
@@ -95,9 +98,9 @@ impl Ledger {
     fn refuse(&mut self, rules: Rules, recipient: Recipient) {
         self.run.count_attempt(recipient);
         let is_last = self.run.attempts_of(recipient) >= self.run.policies.max_attempts;
-        if is_last && rules.keep(Broken::RetryForEver) {
+        if is_last && rules.keep(BrokenRule::RetryForEver) {
             self.note_resolved(recipient);
-            self.moves_to(recipient, Standing::Dead);
+            self.moves_to(recipient, RecipientState::Dead);
         } else {
             self.goes_back(rules, recipient);
         }
@@ -108,16 +111,16 @@ impl Ledger {
         self.note_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();
         let to = match self.run.state {
-            RunState::Cancelled if rules.keep(Broken::CancelForgetsWhoComesBack) => Standing::Cancelled,
-            _ if is_stale && self.run.attempts_of(recipient) > 0 => Standing::Dead,
-            _ if is_stale => Standing::Expired,
-            _ => Standing::Pending,
+            RunState::Cancelled if rules.keep(BrokenRule::CancelForgetsWhoComesBack) => RecipientState::Cancelled,
+            _ if is_stale && self.run.attempts_of(recipient) > 0 => RecipientState::Dead,
+            _ if is_stale => RecipientState::Expired,
+            _ => RecipientState::Pending,
         };
         self.moves_to(recipient, to);
     }
 
     fn note_resolved(&mut self, recipient: Recipient) {
-        if self.stands(recipient, Standing::InDoubt) {
+        if self.is_in_state(recipient, RecipientState::InDoubt) {
             self.resolved.insert(recipient);
         }
     }

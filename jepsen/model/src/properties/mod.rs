@@ -7,12 +7,12 @@ pub mod reach;
 
 use stateright::Property;
 
-use crate::attempt::{Attempt, Wire};
-use crate::ledger::{Ledger, Standing};
+use crate::attempt::{Attempt, Transit};
+use crate::ledger::{Ledger, RecipientState};
 use crate::names::{Recipient, Recipients};
 use crate::protocol::Protocol;
 use crate::run::RunState;
-use crate::state::State;
+use crate::state::ModelState;
 
 /// What the recipient sees. Without `resend` and without operators no recipient is sent again.
 pub const ONE_ACCEPT: &str = "I1 at most one accept for each recipient, but for each counted resend";
@@ -24,7 +24,7 @@ pub const ONE_PAST_THE_GATE: &str =
 /// A gate decides by an old state; leases and revocations must make that good. What the ledger
 /// calls in doubt, pending or ended passes no gate any more (P5, P9). But for who was sent again, and was sent by the
 /// former row after all: a gate that does not know yet makes the duplicate that was counted.
-pub const ON_ROW: &str = "P5 a gate passes only what the log still holds claimed in that row";
+pub const IN_CLAIM: &str = "P5 a gate passes only what the log still holds claimed in that row";
 /// Of the state by which it decides. How much later the log may be, the lease bounds.
 pub const IN_TIME: &str = "P5 no gate passes by a state in which the deadline has come";
 /// The first half of the promise behind an opt-out, a pause and a cancel (P15).
@@ -62,16 +62,16 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::<Protocol>::always(ONE_ACCEPT, one_accept),
         Property::<Protocol>::always(COVERED, covered),
         Property::<Protocol>::always(ONE_PAST_THE_GATE, one_past_the_gate),
-        Property::<Protocol>::always(ON_ROW, |_, state| !state.witness.passed_off_row),
-        Property::<Protocol>::always(IN_TIME, |_, state| !state.witness.passed_too_late),
-        Property::<Protocol>::always(SILENCE_AFTER_ANSWER, |_, state| !state.witness.passed_after_answer),
-        Property::<Protocol>::always(ARRIVALS_ARE_NAMED, |_, state| !state.witness.accepted_unnamed),
-        Property::<Protocol>::always(NO_LATER_CLAIM, |_, state| !state.witness.claimed_of_stopped),
+        Property::<Protocol>::always(IN_CLAIM, |_, state| !state.observations.passed_outside_claim),
+        Property::<Protocol>::always(IN_TIME, |_, state| !state.observations.passed_too_late),
+        Property::<Protocol>::always(SILENCE_AFTER_ANSWER, |_, state| !state.observations.passed_after_answer),
+        Property::<Protocol>::always(ARRIVALS_ARE_NAMED, |_, state| !state.observations.accepted_unnamed),
+        Property::<Protocol>::always(NO_LATER_CLAIM, |_, state| !state.observations.claimed_of_stopped),
         Property::<Protocol>::always(LEDGER_AND_RELAY, ledger_and_relay),
         Property::<Protocol>::always(CLOSED_ACCOUNTING, closed_accounting),
         Property::<Protocol>::always(OWNED, owned),
-        Property::<Protocol>::always(TERMINAL, |_, state| !state.witness.left_for_good),
-        Property::<Protocol>::always(REPEATS, |_, state| !state.witness.repeat_changed),
+        Property::<Protocol>::always(TERMINAL, |_, state| !state.observations.left_for_good),
+        Property::<Protocol>::always(REPEATS, |_, state| !state.observations.repeat_changed),
         Property::<Protocol>::always(FENCES_GROW, fences_grow),
         Property::<Protocol>::always(ATTEMPTS, attempts),
         Property::<Protocol>::always(RETRIES_END, retries_end),
@@ -82,9 +82,9 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::<Protocol>::always(ENDED, |_, state| {
             let tip = state.log.tip();
             let has_ended = matches!(tip.run.state, RunState::Cancelled | RunState::Expired);
-            !has_ended || tip.set(Standing::Pending).is_empty()
+            !has_ended || tip.set(RecipientState::Pending).is_empty()
         }),
-        Property::<Protocol>::always(TIME, |_, state| !state.witness.time_broke),
+        Property::<Protocol>::always(TIME, |_, state| !state.observations.time_broke),
     ];
     all.extend(reach::all());
     all
@@ -94,16 +94,16 @@ fn recipients(model: &Protocol) -> impl Iterator<Item = Recipient> + use<> {
     0..model.sizes.recipients
 }
 
-fn one_accept(model: &Protocol, state: &State) -> bool {
+fn one_accept(model: &Protocol, state: &ModelState) -> bool {
     surplus(model, state, Attempt::is_accepted) <= usize::from(state.log.tip().run.resent)
 }
 
-fn one_past_the_gate(model: &Protocol, state: &State) -> bool {
+fn one_past_the_gate(model: &Protocol, state: &ModelState) -> bool {
     surplus(model, state, Attempt::may_have_arrived) <= usize::from(state.log.tip().run.resent)
 }
 
 /// Attempts that count, beyond one for each recipient.
-fn surplus(model: &Protocol, state: &State, counts: fn(&Attempt) -> bool) -> usize {
+fn surplus(model: &Protocol, state: &ModelState, counts: fn(&Attempt) -> bool) -> usize {
     let surplus = recipients(model).map(|recipient| {
         let of_recipient = |attempt: &&Attempt| attempt.recipient == recipient && counts(attempt);
         state.attempts.iter().filter(of_recipient).count().saturating_sub(1)
@@ -111,18 +111,18 @@ fn surplus(model: &Protocol, state: &State, counts: fn(&Attempt) -> bool) -> usi
     surplus.sum()
 }
 
-fn covered(_: &Protocol, state: &State) -> bool {
+fn covered(_: &Protocol, state: &ModelState) -> bool {
     state.attempts.iter().filter(|attempt| attempt.is_accepted()).all(|attempt| {
         state
             .log
             .tip()
-            .row(attempt.row)
-            .is_some_and(|row| row.holder == attempt.by && row.granted.has(attempt.recipient))
+            .claim(attempt.claim)
+            .is_some_and(|claim| claim.owner == attempt.by && claim.granted.has(attempt.recipient))
     })
 }
 
 /// The recipients whose emails the relay accepted.
-fn accepted(state: &State) -> Recipients {
+fn accepted(state: &ModelState) -> Recipients {
     let mut accepted = Recipients::NONE;
     for attempt in state.attempts.iter().filter(|attempt| attempt.is_accepted()) {
         accepted.insert(attempt.recipient);
@@ -130,57 +130,58 @@ fn accepted(state: &State) -> Recipients {
     accepted
 }
 
-fn ledger_and_relay(_: &Protocol, state: &State) -> bool {
+fn ledger_and_relay(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
-    let held = [Standing::Sent, Standing::Claimed, Standing::InDoubt, Standing::Assumed];
-    let held = held.into_iter().fold(Recipients::NONE, |held, standing| held.or(tip.set(standing)));
-    let was_resent = |attempt: &Attempt| tip.row(attempt.row).is_some_and(|row| row.resent.has(attempt.recipient));
+    let held = [RecipientState::Sent, RecipientState::Claimed, RecipientState::InDoubt, RecipientState::Assumed];
+    let held = held.into_iter().fold(Recipients::NONE, |held, recipient_state| held.or(tip.set(recipient_state)));
+    let was_resent =
+        |attempt: &Attempt| tip.claim(attempt.claim).is_some_and(|claim| claim.resent.has(attempt.recipient));
     let mut taken = state.attempts.iter().filter(|attempt| attempt.is_accepted());
-    tip.set(Standing::Sent).without(accepted(state)).is_empty()
+    tip.set(RecipientState::Sent).without(accepted(state)).is_empty()
         && taken.all(|attempt| held.has(attempt.recipient) || was_resent(attempt))
 }
 
-fn closed_accounting(model: &Protocol, state: &State) -> bool {
-    let Ledger { sets, rows, .. } = state.log.tip();
-    let set = |standing: Standing| sets[standing as usize];
+fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
+    let Ledger { sets, claims, .. } = state.log.tip();
+    let set = |recipient_state: RecipientState| sets[recipient_state as usize];
     let sum: u32 = sets.iter().map(|set| set.count()).sum();
     let union = sets.iter().fold(Recipients::NONE, |union, set| union.or(*set));
-    let in_rows: u32 = rows.iter().map(|row| row.open.count()).sum();
-    let union_of_rows = rows.iter().fold(Recipients::NONE, |union, row| union.or(row.open));
-    let assumed_in_rows = rows.iter().fold(Recipients::NONE, |union, row| union.or(row.assumed));
+    let in_rows: u32 = claims.iter().map(|claim| claim.open.count()).sum();
+    let union_of_rows = claims.iter().fold(Recipients::NONE, |union, claim| union.or(claim.open));
+    let assumed_in_rows = claims.iter().fold(Recipients::NONE, |union, claim| union.or(claim.assumed));
     sum == u32::from(model.sizes.recipients)
         && union == Recipients::first(model.sizes.recipients)
-        && union_of_rows == set(Standing::Claimed).or(set(Standing::InDoubt))
+        && union_of_rows == set(RecipientState::Claimed).or(set(RecipientState::InDoubt))
         && in_rows == union_of_rows.count()
-        && set(Standing::Assumed).without(assumed_in_rows).is_empty()
-        && rows.iter().all(|row| row.open.without(row.granted).is_empty())
+        && set(RecipientState::Assumed).without(assumed_in_rows).is_empty()
+        && claims.iter().all(|claim| claim.open.without(claim.granted).is_empty())
 }
 
 /// An open row belongs to the current life of its node, or was there when that life began: then its
 /// journal settles it.
-fn owned(_: &Protocol, state: &State) -> bool {
+fn owned(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
-    tip.rows.iter().filter(|row| !row.open.is_empty()).all(|row| {
-        let up = tip.up[row.holder.node.place()];
-        row.holder.incarnation == up.incarnation || row.fence.index < up.since
+    tip.claims.iter().filter(|claim| !claim.open.is_empty()).all(|claim| {
+        let up = tip.up[claim.owner.node.place()];
+        claim.owner.incarnation == up.incarnation || claim.fence.index < up.since
     })
 }
 
-fn fences_grow(_: &Protocol, state: &State) -> bool {
-    state.log.tip().rows.windows(2).all(|pair| pair[0].fence < pair[1].fence)
+fn fences_grow(_: &Protocol, state: &ModelState) -> bool {
+    state.log.tip().claims.windows(2).all(|pair| pair[0].fence < pair[1].fence)
 }
 
-fn attempts(model: &Protocol, state: &State) -> bool {
+fn attempts(model: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
     recipients(model).all(|recipient| {
-        let refused = |attempt: &&Attempt| attempt.recipient == recipient && attempt.wire == Wire::Refused;
-        let resent = tip.rows.iter().filter(|row| row.resent.has(recipient)).count();
+        let refused = |attempt: &&Attempt| attempt.recipient == recipient && attempt.transit == Transit::Refused;
+        let resent = tip.claims.iter().filter(|claim| claim.resent.has(recipient)).count();
         usize::from(tip.run.attempts_of(recipient)) <= state.attempts.iter().filter(refused).count() + resent
     })
 }
 
-fn retries_end(_: &Protocol, state: &State) -> bool {
+fn retries_end(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
-    let mut goes_on = tip.set(Standing::Pending).or(tip.set(Standing::Claimed)).iter();
+    let mut goes_on = tip.set(RecipientState::Pending).or(tip.set(RecipientState::Claimed)).iter();
     goes_on.all(|recipient| tip.run.attempts_of(recipient) < tip.run.policies.max_attempts)
 }

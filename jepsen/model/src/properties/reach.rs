@@ -4,12 +4,12 @@ use stateright::Property;
 
 use super::accepted;
 use crate::answer::About;
-use crate::attempt::{Attempt, Wire};
-use crate::ledger::Standing;
+use crate::attempt::{Attempt, Transit};
+use crate::ledger::RecipientState;
 use crate::names::Node;
 use crate::protocol::Protocol;
 use crate::run::RunState;
-use crate::state::State;
+use crate::state::ModelState;
 
 /// A mail is sent and the ledger knows it.
 pub const SENT: &str = "a recipient is sent";
@@ -72,28 +72,28 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
 
 fn of_the_spine() -> Vec<Property<Protocol>> {
     vec![
-        place(SENT, |_, state| stands(state, Standing::Sent)),
+        place(SENT, |_, state| is_in_state(state, RecipientState::Sent)),
         place(TWO_LEADERS, |_, state| Node::all().all(|node| state.process(node).term.is_some())),
         place(LATE_SENDER, |_, state| {
             let tip = state.log.tip();
             state.attempts.iter().any(|attempt| {
-                attempt.wire == Wire::Accepted
-                    && tip.epoch > attempt.row.epoch
+                attempt.transit == Transit::Accepted
+                    && tip.epoch > attempt.claim.epoch
                     && state.process(attempt.by.node).applied < tip.epoch
             })
         }),
-        place(REVOKED, |_, state| state.witness.revoked),
-        place(ARRIVED_IN_DOUBT, |_, state| has_arrived(state, Standing::InDoubt)),
+        place(REVOKED, |_, state| state.observations.revoked),
+        place(ARRIVED_IN_DOUBT, |_, state| has_arrived(state, RecipientState::InDoubt)),
         place(RESOLVED, |_, state| {
             let tip = state.log.tip();
-            tip.rows.iter().any(|row| {
-                let is_resolved = !row.granted.and(tip.resolved).is_empty();
-                is_resolved && row.holder != tip.current(row.holder.node)
+            tip.claims.iter().any(|claim| {
+                let is_resolved = !claim.granted.and(tip.resolved).is_empty();
+                is_resolved && claim.owner != tip.current(claim.owner.node)
             })
         }),
-        place(SECOND_ROW, |_, state| state.log.tip().rows.iter().skip(1).any(|row| !row.sent.is_empty())),
-        place(SUPPRESSED, |_, state| stands(state, Standing::Suppressed)),
-        place(CROSSED, |_, state| state.witness.accepted_named),
+        place(SECOND_ROW, |_, state| state.log.tip().claims.iter().skip(1).any(|claim| !claim.sent.is_empty())),
+        place(SUPPRESSED, |_, state| is_in_state(state, RecipientState::Suppressed)),
+        place(CROSSED, |_, state| state.observations.accepted_named),
         place(UNCONFIRMED, |_, state| state.answer.as_ref().is_some_and(|answer| answer.unconfirmed.contains(&true))),
     ]
 }
@@ -102,24 +102,26 @@ fn of_decisions() -> Vec<Property<Protocol>> {
     vec![
         place(DEAD, |_, state| {
             let tip = state.log.tip();
-            let mut dead = tip.set(Standing::Dead).iter();
+            let mut dead = tip.set(RecipientState::Dead).iter();
             dead.any(|recipient| tip.run.attempts_of(recipient) == tip.run.policies.max_attempts)
         }),
-        place(REQUEUED, |_, state| state.orders.requeues > 0 && stands(state, Standing::Sent)),
+        place(REQUEUED, |_, state| state.orders.requeues > 0 && is_in_state(state, RecipientState::Sent)),
         place(DUPLICATE, |_, state| {
             let is_taken = |attempt: &&Attempt| attempt.recipient == 0 && attempt.is_accepted();
             state.attempts.iter().filter(is_taken).count() > 1
         }),
         place(KNOWN_DUPLICATE, |_, state| state.log.tip().run.known_duplicates > 0),
         place(CONTRADICTION, |_, state| state.log.tip().run.contradictions > 0),
-        place(ARRIVED_ASSUMED, |_, state| has_arrived(state, Standing::Assumed)),
+        place(ARRIVED_ASSUMED, |_, state| has_arrived(state, RecipientState::Assumed)),
         place(SENT_AFTER_ALL, |_, state| {
             let tip = state.log.tip();
-            tip.rows.iter().any(|row| !row.assumed.and(row.sent).and(tip.set(Standing::Sent)).is_empty())
+            tip.claims.iter().any(|claim| !claim.assumed.and(claim.sent).and(tip.set(RecipientState::Sent)).is_empty())
         }),
-        place(DISPROVED, |_, state| state.log.tip().run.assumptions_disproved > 0 && stands(state, Standing::Sent)),
+        place(DISPROVED, |_, state| {
+            state.log.tip().run.assumptions_disproved > 0 && is_in_state(state, RecipientState::Sent)
+        }),
         place(DISPROVED_TOO_LATE, |_, state| {
-            state.log.tip().run.assumptions_disproved > 0 && stands(state, Standing::Expired)
+            state.log.tip().run.assumptions_disproved > 0 && is_in_state(state, RecipientState::Expired)
         }),
     ]
 }
@@ -128,32 +130,35 @@ fn of_runs() -> Vec<Property<Protocol>> {
     vec![
         place(RESUMED, |_, state| {
             let is_answered = state.answer.as_ref().is_some_and(|answer| answer.about == About::Run);
-            let later = |index| state.log.tip().rows.iter().any(|row| row.fence.index > index && !row.sent.is_empty());
+            let later =
+                |index| state.log.tip().claims.iter().any(|claim| claim.fence.index > index && !claim.sent.is_empty());
             is_answered && state.answer.as_ref().is_some_and(|answer| later(answer.index))
         }),
-        place(CANCELLED, |_, state| stands(state, Standing::Cancelled) && !state.log.tip().rows.is_empty()),
-        place(EXPIRED, |_, state| stands(state, Standing::Expired)),
+        place(CANCELLED, |_, state| {
+            is_in_state(state, RecipientState::Cancelled) && !state.log.tip().claims.is_empty()
+        }),
+        place(EXPIRED, |_, state| is_in_state(state, RecipientState::Expired)),
         place(DEAD_OF_TIME, |_, state| {
             let tip = state.log.tip();
-            tip.run.state == RunState::Expired && stands(state, Standing::Dead)
+            tip.run.state == RunState::Expired && is_in_state(state, RecipientState::Dead)
         }),
-        place(UNAWARE, |_, state| state.witness.passed_unaware),
+        place(UNAWARE, |_, state| state.observations.passed_unaware),
         place(REOPENED, |_, state| {
             let run = &state.log.tip().run;
-            run.finish_by > run.policies.finish_by && stands(state, Standing::Sent)
+            run.finish_by > run.policies.finish_by && is_in_state(state, RecipientState::Sent)
         }),
     ]
 }
 
-fn place(name: &'static str, is_there: fn(&Protocol, &State) -> bool) -> Property<Protocol> {
+fn place(name: &'static str, is_there: fn(&Protocol, &ModelState) -> bool) -> Property<Protocol> {
     Property::<Protocol>::sometimes(name, is_there)
 }
 
-fn stands(state: &State, standing: Standing) -> bool {
-    !state.log.tip().set(standing).is_empty()
+fn is_in_state(state: &ModelState, recipient_state: RecipientState) -> bool {
+    !state.log.tip().set(recipient_state).is_empty()
 }
 
 /// Whether the relay took the mail of a recipient who stands there.
-fn has_arrived(state: &State, standing: Standing) -> bool {
-    !accepted(state).and(state.log.tip().set(standing)).is_empty()
+fn has_arrived(state: &ModelState, recipient_state: RecipientState) -> bool {
+    !accepted(state).and(state.log.tip().set(recipient_state)).is_empty()
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use reveille_model::action::Action;
-use reveille_model::{Broken, Protocol, Sizes};
+use reveille_model::{BrokenRule, Protocol, Sizes};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Searches one step deeper each time until `property` falls, so that the way there is a shortest
 /// one, and prints it. Ends without a finding when a search has seen every state.
-pub fn falls(broken: Broken, property: &'static str, sizes: Sizes) {
+pub fn falls(broken: BrokenRule, property: &'static str, sizes: Sizes) {
     let mut states = 0;
     for depth in 2.. {
         let checker = Protocol::without(broken, sizes)
@@ -28,7 +28,7 @@ pub fn falls(broken: Broken, property: &'static str, sizes: Sizes) {
     panic!("without {broken:?} \"{property}\" holds in all {states} states: {sizes:?}");
 }
 
-fn print(broken: Broken, property: &str, steps: Vec<Action>) {
+fn print(broken: BrokenRule, property: &str, steps: Vec<Action>) {
     println!("without {broken:?}: \"{property}\" falls in {} steps", steps.len());
     for step in steps {
         println!("  {step:?}");

@@ -13,7 +13,7 @@ use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 
 use super::operator::{Operator, now_ms};
 use crate::run::observe::answer_of;
-use crate::run::workload::{Item, Kind, PAUSED_PERIOD_MS, TENANT};
+use crate::run::workload::{ItemKind, PAUSED_PERIOD_MS, TENANT, WorkloadItem};
 
 /// One paused schedule in so long a part of the fault phase, and at most so many.
 const EVERY: Duration = Duration::from_secs(20);
@@ -29,21 +29,21 @@ const PAUSE_TRIES_MAX: u32 = 4;
 const RELEASE_TRIES_MAX: u32 = 5;
 
 /// The paused schedules of a fault phase.
-pub fn items(first: SystemTime, phase: Duration) -> Vec<Item> {
+pub fn items(first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
     let count = ((phase.as_secs() / EVERY.as_secs()) as u32).clamp(1, PAUSED_MAX);
     let item = |number: u32| {
         let from_ms = unix_us(first + phase * (number + 1) / (count + 2)) / 1_000_000 * 1_000;
         let instants_ms = (0..INSTANTS).map(|place| from_ms + place * PAUSED_PERIOD_MS).collect();
-        let kind = Kind::Paused(instants_ms);
-        Item { name: format!("paused-{number}"), due_ms: 0, recipients: RECIPIENTS, kind }
+        let kind = ItemKind::Paused(instants_ms);
+        WorkloadItem { name: format!("paused-{number}"), due_ms: 0, recipients: RECIPIENTS, kind }
     };
     (0..count).map(item).collect()
 }
 
 /// Pauses them, before anything is broken.
 pub async fn pause_all(operator: &Operator) -> Result<()> {
-    let is_paused = |item: &&Item| matches!(item.kind, Kind::Paused(_));
-    let items: Vec<Item> = operator.workload.items().iter().filter(is_paused).cloned().collect();
+    let is_paused = |item: &&WorkloadItem| matches!(item.kind, ItemKind::Paused(_));
+    let items: Vec<WorkloadItem> = operator.workload.items().iter().filter(is_paused).cloned().collect();
     for item in items {
         let mut result = CallResult::Unknown;
         for _ in 0..PAUSE_TRIES_MAX {
@@ -84,7 +84,7 @@ impl Operator {
     }
 
     /// Resumes a schedule, and backfills its instants.
-    async fn release(&self, item: Item) -> bool {
+    async fn release(&self, item: WorkloadItem) -> bool {
         let invoked = self.recorder.now_ns();
         let resumed = self.admin.resume_schedule(&item.name).await;
         self.record(None, invoked, Operation::Resume { target: target(&item) }, at(resumed));
@@ -111,7 +111,7 @@ impl Operator {
     }
 
     /// Waits until no instant of it is left.
-    async fn is_over(&self, item: &Item) -> bool {
+    async fn is_over(&self, item: &WorkloadItem) -> bool {
         let until = Instant::now() + OVER_WITHIN;
         while Instant::now() < until {
             let found = self.admin.schedule(&item.name).await.flatten();
@@ -127,8 +127,8 @@ impl Operator {
         let over_ms = now_ms().saturating_sub(OVER_FOR_MS);
         let item = {
             let items = self.workload.items();
-            let ran: Vec<&Item> =
-                items.iter().filter(|item| item.kind == Kind::Once && item.due_ms < over_ms).collect();
+            let ran: Vec<&WorkloadItem> =
+                items.iter().filter(|item| item.kind == ItemKind::Once && item.due_ms < over_ms).collect();
             ran.get(self.number * 7 % ran.len().max(1)).map(|item| (*item).clone())
         };
         let Some(item) = item else { return false };
@@ -158,7 +158,7 @@ impl Operator {
     }
 }
 
-fn target(item: &Item) -> Target {
+fn target(item: &WorkloadItem) -> Target {
     Target::Schedule { tenant: TENANT.to_owned(), schedule: item.name.clone() }
 }
 
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn paused_schedules_are_spread_over_phase() {
         let (first, phase) = (std::time::UNIX_EPOCH + Duration::from_secs(1_000), Duration::from_secs(60));
-        let all: Vec<Vec<i64>> = items(first, phase).iter().map(Item::instants_ms).collect();
+        let all: Vec<Vec<i64>> = items(first, phase).iter().map(WorkloadItem::instants_ms).collect();
         assert_eq!(all.len(), 3);
         assert_eq!(all[0], [1_012_000, 1_013_000, 1_014_000]);
         assert!(all.iter().flatten().all(|at_ms| (1_000_000..1_060_000).contains(at_ms)));

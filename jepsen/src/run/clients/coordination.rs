@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reveille_check::history::ObjectKind;
 
-use crate::run::workload::Item;
+use crate::run::workload::WorkloadItem;
 
 /// How many of the last written objects are read.
 const LATEST: usize = 8;
@@ -17,14 +17,14 @@ pub type Object = (&'static str, ObjectKind, String);
 /// A handle; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Coordination {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<SharedObjects>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct SharedObjects {
     written: VecDeque<Object>,
     paused_runs: BTreeSet<String>,
-    paused_schedules: Vec<Item>,
+    paused_schedules: Vec<WorkloadItem>,
 }
 
 impl Coordination {
@@ -56,19 +56,19 @@ impl Coordination {
     }
 
     /// A schedule is paused.
-    pub fn keep_paused(&self, item: Item) {
+    pub fn keep_paused(&self, item: WorkloadItem) {
         self.known().paused_schedules.push(item);
     }
 
     /// Takes a paused schedule whose instants are before `by_ms`; the caller resumes it.
-    pub fn take_paused(&self, by_ms: i64) -> Option<Item> {
+    pub fn take_paused(&self, by_ms: i64) -> Option<WorkloadItem> {
         let mut known = self.known();
-        let is_over = |item: &Item| item.instants_ms().iter().all(|at_ms| *at_ms < by_ms);
+        let is_over = |item: &WorkloadItem| item.instants_ms().iter().all(|at_ms| *at_ms < by_ms);
         let place = known.paused_schedules.iter().position(is_over)?;
         Some(known.paused_schedules.remove(place))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, SharedObjects> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,13 +76,13 @@ impl Coordination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::workload::Kind;
+    use crate::run::workload::ItemKind;
 
     #[test]
     fn paused_schedule_is_taken_once_and_after_its_instants() {
         let coordination = Coordination::default();
-        let kind = Kind::Paused(vec![1_000, 2_000]);
-        coordination.keep_paused(Item { name: "paused-0".to_owned(), due_ms: 0, recipients: 2, kind });
+        let kind = ItemKind::Paused(vec![1_000, 2_000]);
+        coordination.keep_paused(WorkloadItem { name: "paused-0".to_owned(), due_ms: 0, recipients: 2, kind });
         assert_eq!(coordination.take_paused(2_000), None);
         assert_eq!(coordination.take_paused(2_001).map(|item| item.name), Some("paused-0".to_owned()));
         assert_eq!(coordination.take_paused(9_000), None);

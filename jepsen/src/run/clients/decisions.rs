@@ -21,7 +21,7 @@ const CLOSED_MAX: usize = 4;
 const REQUEUED_MAX: usize = 6;
 
 /// Recipients of a run, and the node that listed them.
-struct Case {
+struct DecisionCase {
     node: usize,
     tenant: &'static str,
     run: String,
@@ -31,7 +31,7 @@ struct Case {
 impl Operator {
     /// Decides doubts of one run.
     pub(super) async fn decide(&self) -> bool {
-        let Some(Case { node, tenant, run, recipients }) = self.case(false).await else { return false };
+        let Some(DecisionCase { node, tenant, run, recipients }) = self.case(false).await else { return false };
         let resends = self.number.is_multiple_of(3) && !self.coordination.was_paused(&run);
         let (resolution, most) = match (resends, self.number.is_multiple_of(2)) {
             (true, _) => (Resolution::Resend, RESENT_MAX),
@@ -52,7 +52,7 @@ impl Operator {
 
     /// Requeues dead letters of one run.
     pub(super) async fn requeue(&self) -> bool {
-        let Some(Case { node, tenant, run, recipients }) = self.case(true).await else { return false };
+        let Some(DecisionCase { node, tenant, run, recipients }) = self.case(true).await else { return false };
         let named: Vec<String> = recipients.into_iter().take(REQUEUED_MAX).collect();
         let invoked = self.recorder.now_ns();
         let result = self.admin.of_tenant(tenant).requeue_by(node, &run, named.clone()).await;
@@ -61,7 +61,7 @@ impl Operator {
     }
 
     /// Recipients of some run that are in doubt, or dead letters; waits for some.
-    async fn case(&self, dead: bool) -> Option<Case> {
+    async fn case(&self, dead: bool) -> Option<DecisionCase> {
         let until = Instant::now() + FOUND_WITHIN;
         let mut node = self.number;
         loop {
@@ -73,7 +73,7 @@ impl Operator {
             }
             if let Some(RecipientOfRun { run, .. }) = found.get(self.number % found.len().max(1)).cloned() {
                 let own = found.into_iter().filter(|one| one.run == run);
-                return Some(Case { node, tenant, recipients: own.map(|one| one.recipient).collect(), run });
+                return Some(DecisionCase { node, tenant, recipients: own.map(|one| one.recipient).collect(), run });
             }
             if Instant::now() > until {
                 return None;

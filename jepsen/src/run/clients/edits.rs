@@ -7,7 +7,7 @@ use reveille_harness::{AdminClient, CallResult};
 
 use super::operator::Operator;
 use crate::run::observe::{Recorder, answer_of};
-use crate::run::workload::{Item, TENANT, Workload};
+use crate::run::workload::{TENANT, Workload, WorkloadItem};
 
 /// Few, so that each is written often.
 const SPARES: usize = 3;
@@ -29,8 +29,8 @@ pub fn spare_name(number: usize) -> String {
 }
 
 /// A spare schedule after this edit.
-fn spare(name: String, edit: u64) -> Item {
-    Item::once(name, Item::triggered().due_ms + 1_000 * edit, SPARE_RECIPIENTS)
+fn spare(name: String, edit: u64) -> WorkloadItem {
+    WorkloadItem::once(name, WorkloadItem::triggered().due_ms + 1_000 * edit, SPARE_RECIPIENTS)
 }
 
 impl Operator {
@@ -56,7 +56,13 @@ impl Operator {
         }
     }
 
-    async fn edit_as(&self, (node, client): (usize, &str), id: &str, etag: &str, item: &Item) -> CallResult<()> {
+    async fn edit_as(
+        &self,
+        (node, client): (usize, &str),
+        id: &str,
+        etag: &str,
+        item: &WorkloadItem,
+    ) -> CallResult<()> {
         let admin = self.admin.another(self.number + node).unwrap_or_else(|_| self.admin.clone());
         let invoked = self.recorder.now_ns();
         let result = match admin.retime(id, etag, &self.workload.body(item)).await {

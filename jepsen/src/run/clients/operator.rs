@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::Barrier;
 use super::coordination::Coordination;
 use crate::run::faults::OperatorAction;
 use crate::run::observe::{Recorder, answer_of};
-use crate::run::workload::{CAMPAIGN, Item, TENANT, TRIGGERED, Workload};
+use crate::run::workload::{CAMPAIGN, TENANT, TRIGGERED, Workload, WorkloadItem};
 
 /// How long a run is waited for.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
@@ -123,7 +123,7 @@ impl Operator {
 
     /// Creates one schedule, twice with one request id and once with another.
     async fn create_again(&self) -> bool {
-        let item = Item::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
+        let item = WorkloadItem::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
         self.coordination.writes(TENANT, ObjectKind::Schedule, &item.name);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
         let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);

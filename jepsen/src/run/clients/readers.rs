@@ -25,7 +25,7 @@ struct Reader {
     recorder: Recorder,
     workload: Workload,
     coordination: Coordination,
-    dice: StdRng,
+    random: StdRng,
 }
 
 /// The readers; a drop ends them.
@@ -44,7 +44,7 @@ pub fn start(
             recorder: recorder.clone(),
             workload: workload.clone(),
             coordination: coordination.clone(),
-            dice: StdRng::seed_from_u64(seed ^ (number + 1).wrapping_mul(0x0005_DEEC_E66D)),
+            random: StdRng::seed_from_u64(seed ^ (number + 1).wrapping_mul(0x0005_DEEC_E66D)),
         };
         readers.spawn(reader.read_on());
     }
@@ -64,19 +64,19 @@ impl Reader {
     /// Mostly an object that is being written.
     fn choose(&mut self) -> Option<Object> {
         let written = self.coordination.written();
-        match self.dice.random_range(0..8) {
-            0..5 if !written.is_empty() => written.choose(&mut self.dice).cloned(),
-            5 => Some((TENANT, ObjectKind::Schedule, spare_name(self.dice.random_range(0..64)))),
+        match self.random.random_range(0..8) {
+            0..5 if !written.is_empty() => written.choose(&mut self.random).cloned(),
+            5 => Some((TENANT, ObjectKind::Schedule, spare_name(self.random.random_range(0..64)))),
             _ => {
                 let items = self.workload.items();
-                items.choose(&mut self.dice).map(|item| (item.tenant(), item.object_kind(), item.name.clone()))
+                items.choose(&mut self.random).map(|item| (item.tenant(), item.object_kind(), item.name.clone()))
             }
         }
     }
 
     async fn read(&mut self, (tenant, kind, name): Object) {
         let admin = self.admin.of_tenant(tenant);
-        let node = self.dice.random_range(0..64);
+        let node = self.random.random_range(0..64);
         let invoked_ns = self.recorder.now_ns();
         let seen = match kind {
             ObjectKind::Schedule => admin.schedule_by(node, &name).await.map(|found| found.as_ref().map(value_of)),

@@ -85,7 +85,7 @@ fn runs_for(point: Option<&str>) -> Duration {
 
 /// A node, and until when.
 #[derive(Clone, Debug)]
-enum State {
+enum PointState {
     /// It runs; it is stopped then.
     Runs { until: Instant, point: Option<String> },
     /// It was asked to stop; it is killed then.
@@ -101,8 +101,8 @@ pub struct Driver<'a> {
     /// Deaths at each point.
     hits: BTreeMap<String, u32>,
     wanted: u32,
-    dice: StdRng,
-    states: BTreeMap<String, State>,
+    random: StdRng,
+    states: BTreeMap<String, PointState>,
     transferred: Instant,
     isolated: Instant,
     reported: Instant,
@@ -119,11 +119,11 @@ impl<'a> Driver<'a> {
     ) -> Driver<'a> {
         let now = Instant::now();
         let names = nemesis.processes.names().into_iter().zip(0..);
-        let state = |place| State::Runs { until: now + Duration::from_secs(place), point: None };
+        let state = |place| PointState::Runs { until: now + Duration::from_secs(place), point: None };
         let states = names.map(|(name, place)| (name, state(place))).collect();
         let hits = points.into_iter().map(|point| (point, 0)).collect();
-        let dice = StdRng::seed_from_u64(seed);
-        Driver { nemesis, traffic, hits, wanted, dice, states, transferred: now, isolated: now, reported: now }
+        let random = StdRng::seed_from_u64(seed);
+        Driver { nemesis, traffic, hits, wanted, random, states, transferred: now, isolated: now, reported: now }
     }
 
     /// Deaths at each point.
@@ -176,7 +176,9 @@ impl<'a> Driver<'a> {
     fn plan_start(&mut self, node: String, longer: Duration) {
         let used = |point: &String| {
             self.states.iter().any(|(other, state)| {
-                let (State::Runs { point: of, .. } | State::Down { point: of, .. }) = state else { return false };
+                let (PointState::Runs { point: of, .. } | PointState::Down { point: of, .. }) = state else {
+                    return false;
+                };
                 *other != node && of.as_ref() == Some(point)
             })
         };
@@ -184,20 +186,20 @@ impl<'a> Driver<'a> {
             self.left().filter(|point| route(point) != Route::Truncation && !used(point)).collect();
         let fewest = free.iter().map(|point| self.hits[*point]).min();
         let chosen: Vec<String> = free.into_iter().filter(|point| Some(self.hits[*point]) == fewest).cloned().collect();
-        let point = match self.dice.random_ratio(1, WITHOUT_POINT_ONE_IN) {
+        let point = match self.random.random_ratio(1, WITHOUT_POINT_ONE_IN) {
             true => None,
-            false => chosen.choose(&mut self.dice).cloned(),
+            false => chosen.choose(&mut self.random).cloned(),
         };
         // A majority must stay: only a minority of the nodes is down for long.
-        let far = self.states.values().filter(|state| matches!(state, State::Down { index: Some(_), .. })).count();
+        let far = self.states.values().filter(|state| matches!(state, PointState::Down { index: Some(_), .. })).count();
         let may_be_far = far < (self.states.len() - 1) / 2;
         let is_far = match point.as_deref().map(route) {
             Some(Route::OwnSnapshot) => may_be_far,
-            _ => may_be_far && self.wants(Route::OthersSnapshot) && self.dice.random_bool(0.5),
+            _ => may_be_far && self.wants(Route::OthersSnapshot) && self.random.random_bool(0.5),
         };
         let index = is_far.then(|| self.traffic.applied() + FAR);
-        let down = Duration::from_millis(DOWN_MS.choose(&mut self.dice).copied().unwrap_or(100)) + longer;
-        self.states.insert(node, State::Down { until: Instant::now() + down, index, point });
+        let down = Duration::from_millis(DOWN_MS.choose(&mut self.random).copied().unwrap_or(100)) + longer;
+        self.states.insert(node, PointState::Down { until: Instant::now() + down, index, point });
     }
 
     /// Starts nodes whose time has come, and stops those that do not reach their points.
@@ -205,21 +207,21 @@ impl<'a> Driver<'a> {
         let now = Instant::now();
         for (node, state) in self.states.clone() {
             match state {
-                State::Down { until, index, point } if now >= until => {
+                PointState::Down { until, index, point } if now >= until => {
                     let is_far = index.is_none_or(|index| self.traffic.applied() >= index);
                     if is_far || now > until + FAR_AT_MOST {
                         let failpoint = point.as_ref().map(|point| format!("{point}=return"));
                         self.nemesis.processes.start_with_crash_points(&node, failpoint.as_deref())?;
-                        self.states.insert(node, State::Runs { until: now + runs_for(point.as_deref()), point });
+                        self.states.insert(node, PointState::Runs { until: now + runs_for(point.as_deref()), point });
                     }
                 }
                 // Without a leader a process may not be ready yet. One at a time.
-                State::Runs { until, .. } if now > until && self.nemesis.processes.is_led() => {
+                PointState::Runs { until, .. } if now > until && self.nemesis.processes.is_led() => {
                     self.nemesis.processes.ask_to_stop(&node)?;
-                    self.states.insert(node, State::Stopping { until: now + STOPS_WITHIN });
+                    self.states.insert(node, PointState::Stopping { until: now + STOPS_WITHIN });
                     return Ok(());
                 }
-                State::Stopping { until } if now > until => self.kill(&node, "it did not stop", None)?,
+                PointState::Stopping { until } if now > until => self.kill(&node, "it did not stop", None)?,
                 _ => {}
             }
         }
@@ -248,7 +250,7 @@ impl<'a> Driver<'a> {
     async fn isolate_leader(&mut self) -> Result<()> {
         let Some(point) = self.left().find(|point| route(point) == Route::Truncation).cloned() else { return Ok(()) };
         let Some((leader, led_epoch)) = self.nemesis.processes.leader() else { return Ok(()) };
-        let all_run = self.states.values().all(|state| matches!(state, State::Runs { .. }))
+        let all_run = self.states.values().all(|state| matches!(state, PointState::Runs { .. }))
             && self.nemesis.processes.running().len() == self.states.len();
         if self.isolated.elapsed() < ISOLATE_EVERY || !all_run {
             return Ok(());
@@ -265,7 +267,7 @@ impl<'a> Driver<'a> {
         }
         tokio::time::sleep(ISOLATED_FOR).await;
         let killed = self.kill(&leader, "a leader that was cut off", Some(led_epoch));
-        if let Some(State::Down { index, point: next, .. }) = self.states.get_mut(&leader) {
+        if let Some(PointState::Down { index, point: next, .. }) = self.states.get_mut(&leader) {
             (*index, *next) = (None, Some(point));
         }
         let processes = &mut self.nemesis.processes;

@@ -24,7 +24,7 @@ use self::traffic::Traffic;
 use super::clients::Coordination;
 use super::header::{asks, plain_header};
 use super::options::{Seed, seed};
-use super::scenario::{Ending, HarnessErrors, Scenario};
+use super::scenario::{HarnessErrors, Scenario, ScenarioResult};
 use super::version::Version;
 use super::workload::Workload;
 use super::{LEAD, PACE, SESSIONS, report};
@@ -86,11 +86,12 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let fault_seconds = faults_began.elapsed().as_secs();
     traffic.stop().await;
     let ends = Instant::now() + TO_CLOSE;
-    let Ending { judgement, drained, surprises } = scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    let ScenarioResult { judgement, drained, unexpected_ends } =
+        scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
 
     let missed = hits.iter().filter(|(_, hits)| **hits < args.hits).map(|(point, _)| point.clone());
     let not_reached: Vec<String> = missed.collect();
-    let holds = judgement.valid && drained && surprises.is_empty() && errors.0.is_empty();
+    let holds = judgement.valid && drained && unexpected_ends.is_empty() && errors.0.is_empty();
     let all_reached = not_reached.is_empty();
     let particulars = json!({
         "nemesis": "crash-points",
@@ -104,7 +105,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "not_reached": not_reached,
         "seconds": began.elapsed().as_secs(),
         "drained": drained,
-        "ended_by_themselves": surprises,
+        "ended_by_themselves": unexpected_ends,
         "errors": errors.0,
         "at": report::now(),
     });

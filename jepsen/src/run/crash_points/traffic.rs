@@ -14,7 +14,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use crate::run::observe::Recorder;
-use crate::run::workload::{Item, Workload};
+use crate::run::workload::{Workload, WorkloadItem};
 
 /// Clients that create, and the pause of each after a create.
 const CLIENTS: usize = 3;
@@ -85,7 +85,7 @@ async fn create(admin: AdminClient, recorder: Recorder, workload: Workload, clie
     while on.load(Ordering::Relaxed) {
         let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
         let name = format!("feed-{client}-{number}");
-        let item = Item::once(name.clone(), (now_ms + AHEAD_MS) / 100 * 100, RECIPIENTS);
+        let item = WorkloadItem::once(name.clone(), (now_ms + AHEAD_MS) / 100 * 100, RECIPIENTS);
         let id = format!("create-{name}");
         workload.ask_and_keep(&admin, &recorder, &format!("client-{client}"), &id, item).await;
         number += 1;

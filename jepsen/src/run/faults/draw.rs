@@ -8,16 +8,16 @@ use rand::seq::IndexedRandom;
 
 use super::actions::{DiskFault, Family, FaultAction, FaultTarget, LinkFault, OperatorAction, PartitionShape};
 
-fn any_target(dice: &mut StdRng) -> FaultTarget {
-    match dice.random_range(0..5) {
+fn any_target(random: &mut StdRng) -> FaultTarget {
+    match random.random_range(0..5) {
         0 | 1 => FaultTarget::Leader,
         2 | 3 => FaultTarget::Sender,
-        _ => FaultTarget::Node(dice.random_range(0..7)),
+        _ => FaultTarget::Node(random.random_range(0..7)),
     }
 }
 
-fn one_of<T: Clone>(dice: &mut StdRng, of: &[T]) -> Option<T> {
-    of.choose(dice).cloned()
+fn one_of<T: Clone>(random: &mut StdRng, of: &[T]) -> Option<T> {
+    of.choose(random).cloned()
 }
 
 /// An instant and a length, in milliseconds, and the action.
@@ -25,46 +25,46 @@ type Drawn = (u64, u64, FaultAction);
 
 impl Family {
     /// The faults of a family in one period. They begin before its last third, so that most end within the period.
-    pub(super) fn draw(self, dice: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
+    pub(super) fn draw(self, random: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
         let latest = (length_ms * 7 / 10).max(1);
         let mut drawn: Vec<Drawn> = Vec::new();
         for _ in 0..actions {
-            let at = dice.random_range(0..latest);
-            if let Some((lasts, action)) = self.draw_one(dice) {
+            let at = random.random_range(0..latest);
+            if let Some((lasts, action)) = self.draw_one(random) {
                 drawn.push((at, lasts, action));
             }
         }
         drawn
     }
 
-    fn draw_one(self, dice: &mut StdRng) -> Option<(u64, FaultAction)> {
+    fn draw_one(self, random: &mut StdRng) -> Option<(u64, FaultAction)> {
         Some(match self {
-            Family::Kill => kill(dice)?,
+            Family::Kill => kill(random)?,
             Family::Pause => {
-                let lasts = one_of(dice, &[500, 2_000, 4_500, 7_000])?;
-                (lasts, FaultAction::Pause { target: any_target(dice), inside: dice.random_bool(0.6) })
+                let lasts = one_of(random, &[500, 2_000, 4_500, 7_000])?;
+                (lasts, FaultAction::Pause { target: any_target(random), inside: random.random_bool(0.6) })
             }
-            Family::Partition => (dice.random_range(1_000..7_000), FaultAction::Cut(shape(dice)?)),
-            Family::Link => (dice.random_range(2_000..6_000), bad_link(dice)?),
+            Family::Partition => (random.random_range(1_000..7_000), FaultAction::Cut(shape(random)?)),
+            Family::Link => (random.random_range(2_000..6_000), bad_link(random)?),
             Family::Clock => {
-                let offset = one_of(dice, &OFFSETS)?;
-                (dice.random_range(2_000..8_000), FaultAction::Clock { target: any_target(dice), offset })
+                let offset = one_of(random, &OFFSETS)?;
+                (random.random_range(2_000..8_000), FaultAction::Clock { target: any_target(random), offset })
             }
-            Family::Disk => disk(dice)?,
+            Family::Disk => disk(random)?,
             Family::Power => {
-                let target = if dice.random_bool(0.3) { None } else { Some(any_target(dice)) };
-                let lasts = one_of(dice, &[300, 2_000, 6_000])?;
-                (lasts, FaultAction::Power { target, torn: dice.random_bool(0.5) })
+                let target = if random.random_bool(0.3) { None } else { Some(any_target(random)) };
+                let lasts = one_of(random, &[300, 2_000, 6_000])?;
+                (lasts, FaultAction::Power { target, torn: random.random_bool(0.5) })
             }
             Family::Relay => {
-                let (name, faults) = one_of(dice, &RELAY)?;
-                (dice.random_range(1_500..5_000), FaultAction::Relay { name, faults })
+                let (name, faults) = one_of(random, &RELAY)?;
+                (random.random_range(1_500..5_000), FaultAction::Relay { name, faults })
             }
-            Family::Roll => (0, if dice.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
-            Family::Operator => (dice.random_range(500..3_000), FaultAction::Operator(one_of(dice, &ORDERS)?)),
+            Family::Roll => (0, if random.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
+            Family::Operator => (random.random_range(500..3_000), FaultAction::Operator(one_of(random, &ORDERS)?)),
             Family::Upgrade => {
-                let (number, goes_back) = (dice.random_range(0..7), dice.random_bool(0.2));
-                (one_of(dice, &[100, 500, 2_000])?, FaultAction::Upgrade { number, goes_back })
+                let (number, goes_back) = (random.random_range(0..7), random.random_bool(0.2));
+                (one_of(random, &[100, 500, 2_000])?, FaultAction::Upgrade { number, goes_back })
             }
         })
     }
@@ -114,19 +114,19 @@ pub(super) const RELAY: [(&str, &str); 12] = [
 
 const DOWN_MS: [u64; 16] = [100, 100, 100, 100, 300, 300, 300, 500, 500, 500, 1_000, 1_000, 2_000, 2_000, 4_500, 7_000];
 
-fn kill(dice: &mut StdRng) -> Option<(u64, FaultAction)> {
+fn kill(random: &mut StdRng) -> Option<(u64, FaultAction)> {
     // Back within the lease (4 s), near its end, and after it; mostly soon, so that the next kill finds a leader.
-    let down = one_of(dice, &DOWN_MS)?;
-    if dice.random_bool(0.06) {
+    let down = one_of(random, &DOWN_MS)?;
+    if random.random_bool(0.06) {
         return Some((down.min(2_000), FaultAction::KillAll));
     }
-    Some((down, FaultAction::Kill { target: any_target(dice), inside: dice.random_bool(0.6) }))
+    Some((down, FaultAction::Kill { target: any_target(random), inside: random.random_bool(0.6) }))
 }
 
-fn shape(dice: &mut StdRng) -> Option<PartitionShape> {
-    let number = dice.random_range(0..7);
+fn shape(random: &mut StdRng) -> Option<PartitionShape> {
+    let number = random.random_range(0..7);
     one_of(
-        dice,
+        random,
         &[
             PartitionShape::Alone(FaultTarget::Leader),
             PartitionShape::Alone(FaultTarget::Sender),
@@ -143,15 +143,15 @@ fn shape(dice: &mut StdRng) -> Option<PartitionShape> {
 const LINKS: [LinkFault; 5] =
     [LinkFault::Loss(10), LinkFault::Loss(30), LinkFault::Reset(20), LinkFault::Narrow(256), LinkFault::Narrow(64)];
 
-fn bad_link(dice: &mut StdRng) -> Option<FaultAction> {
-    let how = one_of(dice, &LINKS)?;
-    Some(FaultAction::Link { target: any_target(dice), how })
+fn bad_link(random: &mut StdRng) -> Option<FaultAction> {
+    let how = one_of(random, &LINKS)?;
+    Some(FaultAction::Link { target: any_target(random), how })
 }
 
-fn disk(dice: &mut StdRng) -> Option<(u64, FaultAction)> {
-    let slow = Duration::from_millis(one_of(dice, &[50, 300, 1_500])?);
+fn disk(random: &mut StdRng) -> Option<(u64, FaultAction)> {
+    let slow = Duration::from_millis(one_of(random, &[50, 300, 1_500])?);
     let how = one_of(
-        dice,
+        random,
         &[
             DiskFault::Fails,
             DiskFault::Slow(slow),
@@ -161,5 +161,5 @@ fn disk(dice: &mut StdRng) -> Option<(u64, FaultAction)> {
             DiskFault::TornTail,
         ],
     )?;
-    Some((dice.random_range(1_000..4_000), FaultAction::Disk { target: any_target(dice), how }))
+    Some((random.random_range(1_000..4_000), FaultAction::Disk { target: any_target(random), how }))
 }

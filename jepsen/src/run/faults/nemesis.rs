@@ -202,7 +202,7 @@ impl Nemesis {
         if let Err(error) = Box::pin(self.repair(repair, &mut fault)).await {
             fault.word = format!("{}; repairing it: {error:#}", fault.word);
             // It may be in force to the end.
-            self.processes.surprises.push(format!("{} was not repaired: {error:#}", fault.name));
+            self.processes.unexpected_ends.push(format!("{} was not repaired: {error:#}", fault.name));
         }
         fault.until_ns = Some(self.processes.recorder.now_ns());
         self.record(fault);

@@ -45,11 +45,11 @@ pub fn draw(seed: u64, phase: Duration, families: &[Family]) -> Vec<PlannedFault
     let length_ms = phase_ms / periods;
     let mut faults = Vec::new();
     for &family in families {
-        let mut dice = stream(seed, family);
+        let mut random = stream(seed, family);
         for period in 0..periods {
             // Drawn in any case, so that one period does not change the next.
-            let mut own = StdRng::seed_from_u64(dice.random());
-            let active = dice.random_bool(share(family)) || period + 1 == periods;
+            let mut own = StdRng::seed_from_u64(random.random());
+            let active = random.random_bool(share(family)) || period + 1 == periods;
             if !active {
                 continue;
             }

@@ -12,7 +12,7 @@ use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum UpgradeStep {
     /// The node is killed, and starts again as a release of this level.
     Install(String, u32),
     /// The operator raises the ledger's level.
@@ -23,16 +23,16 @@ enum Step {
 type Installed = (String, u32, bool);
 
 /// The next step; none if no node that needs the next release runs.
-fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes_back: bool) -> Option<Step> {
+fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes_back: bool) -> Option<UpgradeStep> {
     let install = |from: u32, to: u32| {
         let fit: Vec<&Installed> = nodes.iter().filter(|(_, level, runs)| *runs && *level == from).collect();
-        fit.get(number % fit.len().max(1)).map(|(name, ..)| Step::Install(name.clone(), to))
+        fit.get(number % fit.len().max(1)).map(|(name, ..)| UpgradeStep::Install(name.clone(), to))
     };
     let may_go_back = goes_back && !progress.went_back && !progress.is_asked;
     let back = may_go_back.then(|| install(NEXT_LEVEL, FORMER_LEVEL)).flatten();
     match nodes.iter().all(|(_, level, _)| *level == NEXT_LEVEL) {
         _ if back.is_some() => back,
-        true => Some(Step::Finish),
+        true => Some(UpgradeStep::Finish),
         false => install(FORMER_LEVEL, NEXT_LEVEL),
     }
 }
@@ -55,8 +55,8 @@ impl Nemesis {
             nodes.map(|node| (node.name.clone(), node.level(), running.contains(&node.name))).collect();
         let step = next_step(&nodes, self.upgrade, number, goes_back);
         match step.ok_or_else(|| NotInjected::NotNow("no node of the former release runs".to_owned()))? {
-            Step::Install(name, level) => self.install(planned, name, level).map(Some),
-            Step::Finish => self.finish_upgrade(planned).await.map(Some),
+            UpgradeStep::Install(name, level) => self.install(planned, name, level).map(Some),
+            UpgradeStep::Finish => self.finish_upgrade(planned).await.map(Some),
         }
     }
 
@@ -100,8 +100,8 @@ mod tests {
         (1..).zip(levels).map(|(number, level)| (format!("n{number}"), level, true)).collect()
     }
 
-    fn install(name: &str, level: u32) -> Option<Step> {
-        Some(Step::Install(name.to_owned(), level))
+    fn install(name: &str, level: u32) -> Option<UpgradeStep> {
+        Some(UpgradeStep::Install(name.to_owned(), level))
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let progress = UpgradeProgress::default();
         assert_eq!(next_step(&nodes([1, 1, 1]), progress, 4, true), install("n2", 2));
         assert_eq!(next_step(&nodes([2, 1, 2]), progress, 4, false), install("n2", 2));
-        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 4, false), Some(Step::Finish));
+        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 4, false), Some(UpgradeStep::Finish));
         let mut down = nodes([2, 1, 2]);
         down[1].2 = false;
         assert_eq!(next_step(&down, progress, 4, false), None);
@@ -122,6 +122,6 @@ mod tests {
         let went_back = UpgradeProgress { went_back: true, ..progress };
         assert_eq!(next_step(&nodes([2, 1, 2]), went_back, 1, true), install("n2", 2));
         let is_asked = UpgradeProgress { is_asked: true, ..progress };
-        assert_eq!(next_step(&nodes([2, 2, 2]), is_asked, 1, true), Some(Step::Finish));
+        assert_eq!(next_step(&nodes([2, 2, 2]), is_asked, 1, true), Some(UpgradeStep::Finish));
     }
 }

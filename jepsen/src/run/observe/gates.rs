@@ -20,11 +20,11 @@ const TRIES_MAX: u32 = 5;
 
 /// The readings. A drop ends the polling.
 pub struct GateReader {
-    seen: Arc<Mutex<Vec<Reading>>>,
+    seen: Arc<Mutex<Vec<CounterReading>>>,
     _tasks: JoinSet<()>,
 }
 
-struct Reading {
+struct CounterReading {
     node: String,
     asked_ns: u64,
     answered_ns: u64,
@@ -44,7 +44,7 @@ impl GateReader {
 
     /// Records the readings of each process, and reads running processes once more; false if one did not answer.
     pub async fn record(self, cluster: &Cluster, recorder: &Recorder, lifetimes: &Lifetimes) -> bool {
-        for Reading { node, asked_ns, answered_ns, passes } in
+        for CounterReading { node, asked_ns, answered_ns, passes } in
             std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
         {
             let lifetime = lifetimes.during(&node, asked_ns, answered_ns);
@@ -67,11 +67,11 @@ impl GateReader {
     }
 }
 
-async fn poll(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mutex<Vec<Reading>>>) {
+async fn poll(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mutex<Vec<CounterReading>>>) {
     loop {
         let asked_ns = recorder.now_ns();
         if let Some(passes) = http::counter(http, COUNTER).await {
-            let reading = Reading { node: node.clone(), asked_ns, answered_ns: recorder.now_ns(), passes };
+            let reading = CounterReading { node: node.clone(), asked_ns, answered_ns: recorder.now_ns(), passes };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
         }
         tokio::time::sleep(POLL_EVERY).await;

@@ -2,10 +2,10 @@
 //! leaders, lifetimes of processes; and at the end the final state of every recipient, run and object.
 
 pub mod accepts;
-mod dots;
 pub mod drain;
 pub mod final_state;
 mod gates;
+mod handoffs;
 mod lifetimes;
 pub mod outages;
 mod recipients;
@@ -14,8 +14,8 @@ mod recorder;
 use reveille_check::history::Answer;
 use reveille_harness::CallResult;
 
-pub use dots::DotRecorder;
 pub use gates::GateReader;
+pub use handoffs::HandoffRecorder;
 pub use lifetimes::Lifetimes;
 pub use recipients::LedgerTimeline;
 pub use recorder::Recorder;

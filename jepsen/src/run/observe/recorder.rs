@@ -13,10 +13,10 @@ use reveille_harness::measure::monotonic_us;
 /// A handle; cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
-    inner: Arc<Inner>,
+    inner: Arc<RecordedFile>,
 }
 
-struct Inner {
+struct RecordedFile {
     began_us: i64,
     writer: Mutex<Option<Writer<BufWriter<File>>>>,
     failed: Mutex<Option<std::io::Error>>,
@@ -27,7 +27,7 @@ impl Recorder {
     pub fn begin(path: &Path, header: &Header, began_us: i64) -> Result<Recorder> {
         let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
         let writer = Writer::begin(BufWriter::new(file), header).context("the history")?;
-        let inner = Inner { began_us, writer: Mutex::new(Some(writer)), failed: Mutex::default() };
+        let inner = RecordedFile { began_us, writer: Mutex::new(Some(writer)), failed: Mutex::default() };
         Ok(Recorder { inner: Arc::new(inner) })
     }
 

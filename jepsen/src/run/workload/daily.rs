@@ -20,7 +20,7 @@ use reveille_check::calendar::Rule;
 use reveille_check::history::Event;
 use reveille_harness::AdminClient;
 
-use super::item::{DailyTimes, Item, Kind};
+use super::item::{DailyTimes, ItemKind, WorkloadItem};
 use crate::run::observe::Recorder;
 
 /// Zones with a time of day that their changes of clocks affect, if they have any.
@@ -47,19 +47,24 @@ const OPENED_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Schedules in the year after `now`, with so many recipients over all days.
-pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) -> Result<Vec<Item>> {
+pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) -> Result<Vec<WorkloadItem>> {
     let days = (phase.as_secs() / SECONDS_A_DAY).max(1) as i64;
-    let mut dice = StdRng::seed_from_u64(seed ^ 0xDA11);
+    let mut random = StdRng::seed_from_u64(seed ^ 0xDA11);
     let changes = changes(now)?;
-    let change = *changes.choose(&mut dice).context("a year without a change of clocks")?;
-    let from = change - SignedDuration::from_hours(24 * dice.random_range(0..days));
+    let change = *changes.choose(&mut random).context("a year without a change of clocks")?;
+    let from = change - SignedDuration::from_hours(24 * random.random_range(0..days));
     let to = from + SignedDuration::from_hours(24 * days);
     let each = (i64::from(recipients) / (days * TIMES.len() as i64)).max(1) as u32;
     let schedule = |(place, (zone, hour, minute)): (usize, (&'static str, u32, u32))| {
         let between_ms = (from.as_millisecond(), to.as_millisecond());
         let instants_ms = Rule::daily(zone, hour, minute).instants(between_ms.0, between_ms.1)?;
         let times = DailyTimes { zone, hour, minute, between_ms, instants_ms };
-        anyhow::Ok(Item { name: format!("daily-{place}"), due_ms: 0, recipients: each, kind: Kind::Daily(times) })
+        anyhow::Ok(WorkloadItem {
+            name: format!("daily-{place}"),
+            due_ms: 0,
+            recipients: each,
+            kind: ItemKind::Daily(times),
+        })
     };
     TIMES.into_iter().enumerate().map(schedule).collect()
 }
@@ -151,7 +156,7 @@ mod tests {
             assert_eq!(items.len(), TIMES.len());
             let mut changes = 0;
             for item in &items {
-                let Kind::Daily(times) = &item.kind else { panic!("{item:?}") };
+                let ItemKind::Daily(times) = &item.kind else { panic!("{item:?}") };
                 // A day of 23 or 25 hours may have one instant more or less at its edge.
                 assert!((3..=5).contains(&times.instants_ms.len()), "{times:?}");
                 let zone = TimeZone::get(times.zone).unwrap();
@@ -161,7 +166,7 @@ mod tests {
                 assert_eq!(item.recipients, 25);
             }
             assert!(changes > 0, "seed {seed}");
-            let Kind::Daily(times) = &items[0].kind else { unreachable!() };
+            let ItemKind::Daily(times) = &items[0].kind else { unreachable!() };
             firsts.insert(times.between_ms.0);
         }
         assert!(firsts.len() > 5, "{firsts:?}");

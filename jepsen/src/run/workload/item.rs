@@ -33,7 +33,7 @@ pub const GAP_MS: u64 = 10_000;
 
 /// The kind of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemKind {
     /// A schedule that fires once.
     Once,
     /// A daily schedule.
@@ -62,31 +62,31 @@ pub struct DailyTimes {
 
 /// A schedule or a campaign. Its recipients are the same at each instant, and no other item has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct WorkloadItem {
     pub name: String,
     /// Milliseconds since 1970; 0 for an item with several instants.
     pub due_ms: u64,
     pub recipients: u32,
-    pub kind: Kind,
+    pub kind: ItemKind,
 }
 
-impl Item {
+impl WorkloadItem {
     /// A schedule that fires once.
-    pub fn once(name: String, due_ms: u64, recipients: u32) -> Item {
-        Item { name, due_ms, recipients, kind: Kind::Once }
+    pub fn once(name: String, due_ms: u64, recipients: u32) -> WorkloadItem {
+        WorkloadItem { name, due_ms, recipients, kind: ItemKind::Once }
     }
 
     /// The schedule that is only triggered; due long after every run.
-    pub fn triggered() -> Item {
+    pub fn triggered() -> WorkloadItem {
         let year = load::A_YEAR.as_millis() as u64;
         // The same instant at every call within a year.
         let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
-        Item::once(TRIGGERED.to_owned(), (now_ms / year + 3) * year, TRIGGERED_RECIPIENTS)
+        WorkloadItem::once(TRIGGERED.to_owned(), (now_ms / year + 3) * year, TRIGGERED_RECIPIENTS)
     }
 
     pub fn tenant(&self) -> &'static str {
         match self.kind {
-            Kind::Campaign(_) => BULK_TENANT,
+            ItemKind::Campaign(_) => BULK_TENANT,
             _ => TENANT,
         }
     }
@@ -94,7 +94,7 @@ impl Item {
     /// The address of one recipient.
     pub fn address(&self, recipient: u32) -> String {
         match self.kind {
-            Kind::Campaign(seed) => load::generated_address(seed, recipient),
+            ItemKind::Campaign(seed) => load::generated_address(seed, recipient),
             _ => load::address(&self.name, recipient),
         }
     }
@@ -107,7 +107,7 @@ impl Item {
     /// The value of this recipient's variable, which the body shows.
     pub fn code(&self, recipient: u32) -> String {
         match self.kind {
-            Kind::Campaign(seed) => generated_value(seed, Content::VARIABLE, recipient),
+            ItemKind::Campaign(seed) => generated_value(seed, Content::VARIABLE, recipient),
             _ => Content::code_of(&self.name, &self.address(recipient)),
         }
     }
@@ -115,16 +115,16 @@ impl Item {
     /// All instants; milliseconds since 1970.
     pub fn instants_ms(&self) -> Vec<i64> {
         match &self.kind {
-            Kind::Daily(times) => times.instants_ms.clone(),
-            Kind::Paused(instants_ms) | Kind::Gapped(instants_ms) => instants_ms.clone(),
-            Kind::Once | Kind::Warming | Kind::Campaign(_) => vec![self.due_ms as i64],
+            ItemKind::Daily(times) => times.instants_ms.clone(),
+            ItemKind::Paused(instants_ms) | ItemKind::Gapped(instants_ms) => instants_ms.clone(),
+            ItemKind::Once | ItemKind::Warming | ItemKind::Campaign(_) => vec![self.due_ms as i64],
         }
     }
 
     /// The zone of its times of day.
     pub fn zone(&self) -> &'static str {
         match &self.kind {
-            Kind::Daily(times) => times.zone,
+            ItemKind::Daily(times) => times.zone,
             _ => "UTC",
         }
     }
@@ -132,7 +132,7 @@ impl Item {
     /// Its kind in histories.
     pub fn object_kind(&self) -> ObjectKind {
         match self.kind {
-            Kind::Campaign(_) => ObjectKind::Campaign,
+            ItemKind::Campaign(_) => ObjectKind::Campaign,
             _ => ObjectKind::Schedule,
         }
     }
@@ -160,9 +160,9 @@ impl Item {
         let policies = Policies { in_doubt: in_doubt.into(), max_attempts: MAX_ATTEMPTS, ..Policies::default() };
         let once = load::once_to(self.name.clone(), at, self.recipients);
         match &self.kind {
-            Kind::Once => ScheduleBody { policies: Some(policies), ..once },
-            Kind::Warming => ScheduleBody { policies: Some(policies), pool: WARMING.to_owned(), ..once },
-            Kind::Daily(DailyTimes { zone, hour, minute, between_ms: (from_ms, to_ms), .. }) => {
+            ItemKind::Once => ScheduleBody { policies: Some(policies), ..once },
+            ItemKind::Warming => ScheduleBody { policies: Some(policies), pool: WARMING.to_owned(), ..once },
+            ItemKind::Daily(DailyTimes { zone, hour, minute, between_ms: (from_ms, to_ms), .. }) => {
                 let daily = Daily { hour: *hour, minute: *minute, days: String::new() };
                 ScheduleBody {
                     policies: Some(policies),
@@ -173,14 +173,14 @@ impl Item {
                     ..once
                 }
             }
-            Kind::Paused(instants_ms) => every(once, instants_ms, PAUSED_PERIOD_MS, policies),
-            Kind::Gapped(instants_ms) => {
+            ItemKind::Paused(instants_ms) => every(once, instants_ms, PAUSED_PERIOD_MS, policies),
+            ItemKind::Gapped(instants_ms) => {
                 let min_gap = prost_types::Duration { seconds: (GAP_MS / 1_000) as i64, nanos: 0 };
                 let (overlap, catch_up) = (Overlap::Allow.into(), CatchUp::All.into());
                 let policies = Policies { min_gap: Some(min_gap), overlap, catch_up, ..policies };
                 every(once, instants_ms, GAPPED_PERIOD_MS, policies)
             }
-            Kind::Campaign(_) => ScheduleBody {
+            ItemKind::Campaign(_) => ScheduleBody {
                 tenant: self.tenant().to_owned(),
                 policies: Some(policies),
                 pool: CAMPAIGN.to_owned(),

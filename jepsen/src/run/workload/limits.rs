@@ -15,7 +15,7 @@ use reveille_harness::AdminClient;
 use reveille_harness::measure::unix_us;
 
 use super::item::{
-    BULK_TENANT, CAMPAIGN, GAP_MS, GAPPED_PERIOD_MS, Item, Kind, MAX_ATTEMPTS, TENANT, TENANTS, WARMING,
+    BULK_TENANT, CAMPAIGN, GAP_MS, GAPPED_PERIOD_MS, ItemKind, MAX_ATTEMPTS, TENANT, TENANTS, WARMING, WorkloadItem,
 };
 use crate::run::SESSIONS;
 use crate::run::observe::Recorder;
@@ -54,8 +54,8 @@ impl WorkloadLimits {
             return WorkloadLimits::default();
         }
         // Its own stream, so that it changes no other draw.
-        let mut dice = StdRng::seed_from_u64(seed.wrapping_mul(0xA076_1D64_78BD_642F));
-        let [of_tenant, warms_up, has_gap] = [0; 3].map(|_: u8| dice.random_bool(0.5));
+        let mut random = StdRng::seed_from_u64(seed.wrapping_mul(0xA076_1D64_78BD_642F));
+        let [of_tenant, warms_up, has_gap] = [0; 3].map(|_: u8| random.random_bool(0.5));
         let campaign = u64::from(campaign);
         WorkloadLimits {
             relay_rate: Some((campaign * CAMPAIGN_HASTE).div_ceil(seconds)),
@@ -72,21 +72,21 @@ impl WorkloadLimits {
     }
 
     /// The schedules under these limits.
-    pub fn items(&self, first: SystemTime, phase: Duration) -> Vec<Item> {
+    pub fn items(&self, first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
         let at_ms = |after: Duration| unix_us(first + after) / 1_000_000 * 1_000;
-        let warming = self.warm_up.map(|cap| Item {
+        let warming = self.warm_up.map(|cap| WorkloadItem {
             name: WARMING.to_owned(),
             due_ms: at_ms(phase / 4) as u64,
             recipients: 2 * cap,
-            kind: Kind::Warming,
+            kind: ItemKind::Warming,
         });
         let count = (phase.as_millis() as i64 / GAPPED_PERIOD_MS).max(1);
         let instants_ms = (0..count).map(|place| at_ms(Duration::ZERO) + place * GAPPED_PERIOD_MS).collect();
-        let gapped = self.has_gap.then(|| Item {
+        let gapped = self.has_gap.then(|| WorkloadItem {
             name: GAPPED.to_owned(),
             due_ms: 0,
             recipients: GAPPED_RECIPIENTS,
-            kind: Kind::Gapped(instants_ms),
+            kind: ItemKind::Gapped(instants_ms),
         });
         warming.into_iter().chain(gapped).collect()
     }

@@ -20,7 +20,7 @@ use reveille_proto::admin::v1::{InDoubt, ScheduleBody};
 use reveille_sink::Sink;
 use tokio::task::JoinSet;
 
-pub use item::{CAMPAIGN, Item, Kind, PAUSED_PERIOD_MS, TENANT, TENANTS, TRIGGERED, value, value_of};
+pub use item::{CAMPAIGN, ItemKind, PAUSED_PERIOD_MS, TENANT, TENANTS, TRIGGERED, WorkloadItem, value, value_of};
 pub use limits::{WorkloadLimits, sessions};
 
 use super::observe::{Recorder, answer_of};
@@ -35,9 +35,9 @@ const GRAIN_MS: u64 = 100;
 /// All items; a handle, cheap to clone.
 #[derive(Clone)]
 pub struct Workload {
-    items: Arc<Mutex<Vec<Item>>>,
+    items: Arc<Mutex<Vec<WorkloadItem>>>,
     /// Items that may have been created, with the request id to ask again.
-    unknown: Arc<Mutex<Vec<(String, Item)>>>,
+    unknown: Arc<Mutex<Vec<(String, WorkloadItem)>>>,
     in_doubt: InDoubt,
 }
 
@@ -50,13 +50,13 @@ impl Workload {
             let after_ms = phase_ms * u64::from(number) / u64::from(schedules) / GRAIN_MS * GRAIN_MS;
             // The first schedules take the remainder.
             let more = u32::from(number < recipients % schedules);
-            Item::once(format!("once-{number}"), first_ms + after_ms, (recipients / schedules + more).max(1))
+            WorkloadItem::once(format!("once-{number}"), first_ms + after_ms, (recipients / schedules + more).max(1))
         };
         Workload::of((0..schedules).map(item).collect(), in_doubt)
     }
 
     /// These items.
-    pub fn of(items: Vec<Item>, in_doubt: InDoubt) -> Workload {
+    pub fn of(items: Vec<WorkloadItem>, in_doubt: InDoubt) -> Workload {
         Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
     }
 
@@ -64,7 +64,7 @@ impl Workload {
     pub fn with_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
         if recipients > 0 {
             let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
-            self.add(Item { name: CAMPAIGN.to_owned(), due_ms, recipients, kind: Kind::Campaign(seed) });
+            self.add(WorkloadItem { name: CAMPAIGN.to_owned(), due_ms, recipients, kind: ItemKind::Campaign(seed) });
         }
         self
     }
@@ -73,7 +73,7 @@ impl Workload {
     pub async fn create(&self, admin: &AdminClient, recorder: &Recorder) -> Result<()> {
         let items = self.items().clone();
         for item in &items {
-            if let Kind::Campaign(seed) = item.kind {
+            if let ItemKind::Campaign(seed) = item.kind {
                 let admin = admin.of_tenant(item.tenant());
                 admin.generate_audience(&item.name, item.recipients, seed, &[Content::VARIABLE]).await?;
             }
@@ -81,7 +81,7 @@ impl Workload {
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
             let (admin, recorder, workload) = (admin.another(client)?, recorder.clone(), self.clone());
-            let own: Vec<Item> = items.iter().skip(client).step_by(CLIENTS).cloned().collect();
+            let own: Vec<WorkloadItem> = items.iter().skip(client).step_by(CLIENTS).cloned().collect();
             clients.spawn(async move {
                 for item in own {
                     workload.insist(&admin, &recorder, client, &item).await?;
@@ -92,11 +92,17 @@ impl Workload {
         while let Some(ended) = clients.join_next().await {
             ended??;
         }
-        self.insist(admin, recorder, 0, &Item::triggered()).await
+        self.insist(admin, recorder, 0, &WorkloadItem::triggered()).await
     }
 
     /// Creates an item, and asks until it is known that it exists.
-    pub async fn insist(&self, admin: &AdminClient, recorder: &Recorder, client: usize, item: &Item) -> Result<()> {
+    pub async fn insist(
+        &self,
+        admin: &AdminClient,
+        recorder: &Recorder,
+        client: usize,
+        item: &WorkloadItem,
+    ) -> Result<()> {
         let (client, id) = (format!("client-{client}"), format!("create-{}", item.name));
         let mut result = CallResult::Unknown;
         for _ in 0..TRIES_MAX {
@@ -116,11 +122,11 @@ impl Workload {
         recorder: &Recorder,
         client: &str,
         id: &str,
-        item: &Item,
+        item: &WorkloadItem,
     ) -> CallResult<()> {
         let invoked_ns = recorder.now_ns();
         let result = match item.kind {
-            Kind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
+            ItemKind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
                 CallResult::Done(()) => admin.of_tenant(item.tenant()).launch_campaign(&item.name).await,
                 result => result,
             },
@@ -150,7 +156,7 @@ impl Workload {
         recorder: &Recorder,
         client: &str,
         id: &str,
-        item: Item,
+        item: WorkloadItem,
     ) -> CallResult<()> {
         let result = self.ask(admin, recorder, client, id, &item).await;
         match result {
@@ -162,17 +168,17 @@ impl Workload {
     }
 
     /// As the API has it.
-    pub fn body(&self, item: &Item) -> ScheduleBody {
+    pub fn body(&self, item: &WorkloadItem) -> ScheduleBody {
         item.body(self.in_doubt)
     }
 
     /// Adds an item that was created meanwhile.
-    pub fn add(&self, item: Item) {
+    pub fn add(&self, item: WorkloadItem) {
         self.items().push(item);
     }
 
     /// Keeps an item that may have been created.
-    pub fn keep_unknown(&self, request_id: &str, item: Item) {
+    pub fn keep_unknown(&self, request_id: &str, item: WorkloadItem) {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).push((request_id.to_owned(), item));
     }
 
@@ -190,26 +196,26 @@ impl Workload {
     }
 
     /// All items but the triggered schedule.
-    pub fn items(&self) -> MutexGuard<'_, Vec<Item>> {
+    pub fn items(&self) -> MutexGuard<'_, Vec<WorkloadItem>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The item of this name.
-    pub fn find(&self, name: &str) -> Option<Item> {
+    pub fn find(&self, name: &str) -> Option<WorkloadItem> {
         if name == TRIGGERED {
-            return Some(Item::triggered());
+            return Some(WorkloadItem::triggered());
         }
         self.items().iter().find(|item| item.name == name).cloned()
     }
 
     /// The first item that is due at this instant or later.
-    pub fn next_after(&self, at_ms: u64) -> Option<Item> {
+    pub fn next_after(&self, at_ms: u64) -> Option<WorkloadItem> {
         self.items().iter().filter(|item| item.due_ms >= at_ms).min_by_key(|item| item.due_ms).cloned()
     }
 
     /// All instants, one for each run that is due.
     pub fn instants_ms(&self) -> Vec<i64> {
-        self.items().iter().flat_map(Item::instants_ms).collect()
+        self.items().iter().flat_map(WorkloadItem::instants_ms).collect()
     }
 
     /// Recipients of all runs.
@@ -235,7 +241,7 @@ impl Workload {
     /// Records what is due. Nothing of it comes from the cluster.
     pub fn record(&self, recorder: &Recorder) {
         let items = self.items();
-        for item in items.iter().chain([&Item::triggered()]) {
+        for item in items.iter().chain([&WorkloadItem::triggered()]) {
             let recipients = item.addresses().collect();
             let codes = (0..item.recipients).map(|recipient| item.code(recipient)).collect();
             recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients, codes }));

@@ -9,15 +9,15 @@ use reveille_sink::{Accepted, DialogueState, DotAnswer, DotWatcher, Sink};
 use super::recorder::Recorder;
 
 /// Connection, instant of the dot, recipient.
-type Dot = (u64, u64, String);
+type HandoffKey = (u64, u64, String);
 
 /// The dots that were recorded; a handle, cheap to clone.
 #[derive(Clone, Default)]
-pub struct DotRecorder {
-    recorded: Arc<Mutex<BTreeSet<Dot>>>,
+pub struct HandoffRecorder {
+    recorded: Arc<Mutex<BTreeSet<HandoffKey>>>,
 }
 
-impl DotRecorder {
+impl HandoffRecorder {
     /// The watcher for the sink.
     pub fn watcher(&self, recorder: &Recorder) -> DotWatcher {
         let (dots, recorder) = (self.clone(), recorder.clone());
@@ -54,7 +54,7 @@ impl DotRecorder {
     }
 }
 
-fn dot(accept: &Accepted) -> Dot {
+fn dot(accept: &Accepted) -> HandoffKey {
     (accept.connection, accept.accept_monotonic_us, accept.recipient.clone())
 }
 

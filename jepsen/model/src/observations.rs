@@ -1,13 +1,13 @@
 //! What happened and is to be judged, where no later state would show it.
 
 use crate::entry::Entry;
-use crate::ledger::{Ledger, Standing};
+use crate::ledger::{Ledger, RecipientState};
 
 /// What was seen on the way to a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Witness {
+pub struct Observations {
     /// A gate was passed for a recipient that the log no longer held claimed in that row.
-    pub passed_off_row: bool,
+    pub passed_outside_claim: bool,
     /// A gate was passed for a recipient after the answer to its opt-out, or while a pause or cancel of its run was
     /// answered and in force.
     pub passed_after_answer: bool,
@@ -31,7 +31,7 @@ pub struct Witness {
     pub revoked: bool,
 }
 
-impl Witness {
+impl Observations {
     /// What `entry` did to the ledger.
     pub fn look(&mut self, before: &Ledger, entry: &Entry, after: &Ledger) {
         let is_epoch = matches!(entry, Entry::EpochStart { .. });
@@ -39,10 +39,11 @@ impl Witness {
         let is_claim = matches!(entry, Entry::Claim { .. });
         let is_stopped = !before.sends() || before.is_past_deadline() || before.run.stopped_since > 0;
         self.claimed_of_stopped |= is_claim && is_stopped;
-        let left = |standing| !before.set(standing).without(after.set(standing)).is_empty();
-        let for_good = [Standing::Sent, Standing::Suppressed, Standing::Expired, Standing::Cancelled];
+        let left = |recipient_state| !before.set(recipient_state).without(after.set(recipient_state)).is_empty();
+        let for_good =
+            [RecipientState::Sent, RecipientState::Suppressed, RecipientState::Expired, RecipientState::Cancelled];
         self.left_for_good |= for_good.into_iter().any(left)
-            || (left(Standing::Dead) && !matches!(entry, Entry::Requeue { .. }))
-            || (left(Standing::Assumed) && !matches!(entry, Entry::Settle(_)));
+            || (left(RecipientState::Dead) && !matches!(entry, Entry::Requeue { .. }))
+            || (left(RecipientState::Assumed) && !matches!(entry, Entry::Settle(_)));
     }
 }

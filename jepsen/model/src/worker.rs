@@ -1,0 +1,159 @@
+//! The lane: gate, journal, answer, and what a new life makes of an old journal (P5, P10, P11).
+//!
+//! Gate, `begin` and the write of the terminator are one step here. The mail itself travels after
+//! that, for as long as it likes, whatever becomes of its sender; so a process that freezes after
+//! its gate is in the model, as a hand-off that arrives late.
+
+use crate::attempt::{Attempt, Record, Transit, outcome_by_journal};
+use crate::broken::{BrokenRule, Rules};
+use crate::entry::{Outcome, Settle};
+use crate::ledger::Claim;
+use crate::names::{Fence, Node, Recipient};
+use crate::state::ModelState;
+
+/// Whether the process on `node` may work `claim`: it must be of its own life (P10).
+fn is_mine(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool {
+    let name = state.process(node).name;
+    claim.owner == name || (claim.owner.node == node && !rules.keep(BrokenRule::NoIncarnation))
+}
+
+/// Whether the gate on `node` lets this recipient of this row pass now (P5). It asks the state that
+/// the node has applied, the lease, and the lane's own memory.
+pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
+    let process = state.process(node);
+    let view = state.view(node);
+    process.alive
+        && process.has_lease()
+        && view.is_claimed_in(claim, recipient)
+        && view.claim(claim).is_some_and(|claim| is_mine(rules, state, node, claim))
+        && (view.sends() || !rules.keep(BrokenRule::GateIgnoresTheRun))
+        && (!view.is_past_deadline() || !rules.keep(BrokenRule::GateIgnoresTheDeadline))
+        && !view.opted_out.has(recipient)
+        && state.attempt(claim, recipient, process.name).is_none()
+}
+
+/// Passes the gate: `begin` is written, then the terminator.
+pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
+    if !may_pass(rules, state, node, claim, recipient) {
+        return false;
+    }
+    let record = if rules.keep(BrokenRule::BeginAfterTerminator) { Record::Begun } else { Record::Unwritten };
+    let tip = state.log.tip();
+    state.observations.passed_outside_claim |= !tip.is_claimed_in(claim, recipient) && !tip.is_overtaken(recipient);
+    state.observations.passed_after_answer |=
+        state.answer.as_ref().is_some_and(|answer| answer.forbids(tip, recipient));
+    state.observations.passed_too_late |= state.view(node).is_past_deadline();
+    state.observations.passed_unaware |= state.log.tip().is_past_deadline();
+    let by = state.process(node).name;
+    state.begin(Attempt { claim, recipient, by, record, transit: Transit::UnderWay });
+    true
+}
+
+/// Gives a recipient back before its gate, for whatever reason: refused there, not begun in time,
+/// lease lapsed, drain. Who has opted out is known to have, where the gate knows of it.
+pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, recipient: Recipient) -> bool {
+    let process = state.process(node);
+    let by = process.name;
+    let is_held = state
+        .view(node)
+        .claim(fence)
+        .is_some_and(|claim| claim.open.has(recipient) && is_mine(rules, state, node, claim));
+    if !process.alive || !is_held || state.attempt(fence, recipient, by).is_some() {
+        return false;
+    }
+    let record = Record::Released;
+    state.begin(Attempt { claim: fence, recipient, by, record, transit: Transit::Silent });
+    let has_opted_out = state.view(node).opted_out.has(recipient);
+    let outcome = if has_opted_out { Outcome::Suppressed } else { Outcome::Released };
+    state.propose(Settle { claim: fence, recipient, outcome });
+    true
+}
+
+/// What becomes of an attempt that is past the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkerEvent {
+    /// The terminator arrives and the relay takes the mail, whether or not its sender still lives.
+    RelayAccepts,
+    /// The terminator arrives and the relay says no for good or for now.
+    RelayRefuses,
+    /// The answer reaches the lane.
+    AnswerArrives,
+    /// The lane loses the connection without an answer.
+    ConnectionIsLost,
+}
+
+/// Lets `event` happen to the attempt at `place`; false if it cannot.
+pub fn event(state: &mut ModelState, place: usize, event: WorkerEvent) -> bool {
+    let Some(mut attempt) = state.attempts.get(place).copied() else { return false };
+    let waits = matches!(attempt.record, Record::Begun | Record::Unwritten) && state.is_alive(attempt.by);
+    let outcome = match (event, attempt.transit) {
+        (WorkerEvent::RelayAccepts, Transit::UnderWay) => {
+            attempt.transit = Transit::Accepted;
+            judge_against_answer(state, &attempt);
+            None
+        }
+        (WorkerEvent::RelayRefuses, Transit::UnderWay) => {
+            attempt.transit = Transit::Refused;
+            None
+        }
+        (WorkerEvent::AnswerArrives, Transit::Accepted) if waits => {
+            attempt.record = Record::Accepted;
+            Some(Outcome::Accepted)
+        }
+        (WorkerEvent::AnswerArrives, Transit::Refused) if waits => {
+            attempt.record = Record::Refused;
+            Some(Outcome::Refused)
+        }
+        (WorkerEvent::ConnectionIsLost, _) if waits => {
+            attempt.record = Record::Lost;
+            Some(Outcome::InDoubt)
+        }
+        _ => return false,
+    };
+    state.attempts[place] = attempt;
+    if let Some(outcome) = outcome {
+        let Attempt { claim, recipient, .. } = attempt;
+        state.propose(Settle { claim, recipient, outcome });
+    }
+    true
+}
+
+fn judge_against_answer(state: &mut ModelState, attempt: &Attempt) {
+    let Some(answer) = &state.answer else { return };
+    state.observations.accepted_unnamed |= answer.missed.contains(&(attempt.claim, attempt.recipient));
+    state.observations.accepted_named |= answer.names(attempt);
+}
+
+/// The process on `node` has just applied its own `NodeUp`: the rows of its earlier lives are
+/// complete, and it says what became of them, by their journals (P10, P11). What a decision has closed
+/// meanwhile is settled too, where the journal is whole: assumed recipients, and those that the relay accepted.
+pub fn settle_earlier_lives(rules: Rules, state: &mut ModelState, node: Node) {
+    if !rules.keep(BrokenRule::NoIncarnation) {
+        return;
+    }
+    let process = state.process(node);
+    let mut settles = Vec::new();
+    for claim in &state.view(node).claims {
+        if claim.owner.node != node || claim.owner.incarnation >= process.name.incarnation {
+            continue;
+        }
+        let is_whole = process.has_journal_of(claim.owner.incarnation);
+        for recipient in claim.granted.iter() {
+            let record = state.attempt(claim.fence, recipient, claim.owner).map(|known| known.record);
+            let is_news = is_whole && record == Some(Record::Accepted) && !claim.sent.has(recipient);
+            let is_open = claim.open.has(recipient) || (is_whole && claim.assumed.has(recipient));
+            if !is_open && !is_news {
+                continue;
+            }
+            let outcome = match (is_whole, rules.keep(BrokenRule::TrustLostJournal)) {
+                (true, _) => outcome_by_journal(record),
+                (false, true) => Outcome::InDoubt,
+                (false, false) => outcome_by_journal(None),
+            };
+            settles.push(Settle { claim: claim.fence, recipient, outcome });
+        }
+    }
+    for settle in settles {
+        state.propose(settle);
+    }
+}
