@@ -1,7 +1,8 @@
-//! When schedules are due, calculated with other zone tables than the product's. What a workload creates is described by a
-//! [`Rule`], and its [`Due`](crate::history::Due) lines come from here.
+//! When schedules are due, calculated with other zone tables than the product's. A [`Rule`] describes a schedule of the
+//! workload and gives its [`Due`](crate::history::Due) instants.
 //!
-//! The tables are those of chrono-tz, which are older than the product's. Use only zones whose rules have not changed since.
+//! The tables are those of chrono-tz, which are older than the product's: use only zones whose rules have not changed
+//! since.
 
 use chrono::{DateTime, NaiveDate};
 use chrono_tz::Tz;
@@ -28,7 +29,7 @@ pub enum Rule {
     Every {
         /// Above zero.
         milliseconds: i64,
-        /// Any of its instants.
+        /// One of its instants.
         anchor_unix_ms: i64,
     },
     /// Once.
@@ -53,8 +54,8 @@ pub enum NoRule {
 }
 
 impl Rule {
-    /// Daily at one time of day: at the end of the gap if a change of clocks skips it, and at the first of two times if it
-    /// repeats it. Nothing is due on a date that does not exist.
+    /// Daily at one time of day: at the end of the gap if a change of clocks skips it, and at the first of two times if
+    /// it repeats it. Nothing is due on a date that does not exist.
     pub fn daily(zone: &str, hour: u32, minute: u32) -> Rule {
         let times = Civil { minute, hour: Some(hour), ..Civil::default() };
         Rule::Civil { zone: zone.to_owned(), times, gap: Gap::After, twice: Twice::First }
@@ -80,8 +81,7 @@ impl Rule {
         }
     }
 
-    /// The same of a pattern of civil times, each instant with every civil time that falls on it; nothing of other
-    /// rules, whose instants have no other name.
+    /// For a pattern of civil times: its instants with all civil times that fall on them. Empty for other rules.
     ///
     /// # Errors
     /// [`NoRule`].

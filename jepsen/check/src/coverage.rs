@@ -9,20 +9,20 @@ use crate::history::{Fault, FaultKind, FaultStatus, Part};
 use crate::history_index::HistoryIndex;
 use crate::verdict::Findings;
 
-/// What became of the faults of one kind.
+/// Counts of the faults of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FaultCounts {
-    /// They came about.
+    /// Faults that were installed.
     pub installed: u32,
-    /// And an effect was seen.
+    /// Installed faults with an observed effect.
     pub observed: u32,
-    /// They were left out, with a word.
+    /// Faults that were skipped, for a recorded reason.
     pub skipped: u32,
-    /// Of those, because the machine cannot do them.
+    /// Skipped faults that this machine cannot inject.
     pub cannot: u32,
     /// Unknown.
     pub indeterminate: u32,
-    /// They ended a life between a final dot and its answer.
+    /// Faults that ended a process between a final dot and its answer.
     pub inside_data: u32,
 }
 
@@ -44,7 +44,7 @@ pub fn fault_counts(history: &HistoryIndex) -> BTreeMap<FaultKind, FaultCounts> 
     fault_counts
 }
 
-/// How often each fault had an effect that was seen, by the name that it was given.
+/// How often each fault had an observed effect, by its name.
 pub fn by_name(history: &HistoryIndex) -> BTreeMap<String, u32> {
     let mut seen = BTreeMap::new();
     let installed = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
@@ -54,10 +54,10 @@ pub fn by_name(history: &HistoryIndex) -> BTreeMap<String, u32> {
     seen
 }
 
-/// Did the run exercise enough? False: observed and too little. Unknown: not observed.
+/// Whether the run exercised the system as much as its header asks. Unknown if that was not observed.
 ///
-/// A kind of fault that this machine cannot inject is reported and ignored, as long as another kind that was asked for
-/// came about. A fault that found no target makes the run invalid.
+/// A kind of fault that this machine cannot inject is reported and ignored, as long as another requested kind was
+/// installed. A requested kind that found no target makes the run invalid.
 pub fn exercised(history: &HistoryIndex, findings: &mut Findings) {
     findings.requires(history, &[Part::Faults, Part::Accepts]);
     let fault_counts = fault_counts(history);
@@ -90,7 +90,7 @@ pub fn exercised(history: &HistoryIndex, findings: &mut Findings) {
 
 fn kills_inside(history: &HistoryIndex, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
     let wanted = history.header.coverage.kills_inside_data;
-    // A process that is stopped for a while, or asked to end, loses nothing.
+    // A paused process, and one that was asked to stop, loses no hand-off.
     let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
     let inside: u32 = ends.iter().filter_map(|kind| fault_counts.get(kind)).map(|counts| counts.inside_data).sum();
     if inside < wanted {

@@ -1,9 +1,8 @@
-//! Fail-over: how long there was no leader, and no email, after one was unseated.
+//! Fail-over: how long there was no leader, and no email, after a leader was lost.
 //!
-//! Times count from when a majority of the nodes was up and undisturbed ([`majorities`]), not from the fault: a fault
-//! that takes the majority away, and the next one that strikes before a leader can be elected, say nothing about the
-//! product. Each leadership that a fault ended is counted once, whatever else struck meanwhile; a leader that was struck
-//! and went on is not counted.
+//! Times count from when a majority of the nodes was up and undisturbed ([`majorities`]), not from the fault: while a
+//! majority is down, or when another fault comes before an election can end, the product cannot have a leader. Each
+//! leadership that a fault ended is counted once. A leader that kept its leadership through a fault is not counted.
 
 use std::collections::BTreeMap;
 
@@ -22,33 +21,33 @@ pub struct Failovers {
     pub email_ms: Times,
 }
 
-/// Times in milliseconds; null where there are none.
+/// Times in milliseconds; null if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// How many.
+    /// Number of measured times.
     pub count: usize,
-    /// Half of them took at most this.
+    /// Median.
     pub p50: Option<f64>,
-    /// 99 of a hundred did.
+    /// 99th percentile.
     pub p99: Option<f64>,
-    /// All of them did.
+    /// Maximum.
     pub max: Option<f64>,
 }
 
 impl Times {
-    /// Of these times, in any order.
+    /// Summarizes these times, in any order.
     pub fn of(mut each: Vec<f64>) -> Times {
         each.sort_unstable_by(f64::total_cmp);
-        // The nearest rank: the smallest one that so many of a hundred do not exceed.
+        // The nearest rank: the smallest time that at least so many percent do not exceed.
         let at = |percent: usize| each.get((each.len() * percent).div_ceil(100).max(1) - 1).copied();
         Times { count: each.len(), p50: at(50), p99: at(99), max: at(100) }
     }
 }
 
-/// Measures them.
+/// Measures the fail-overs of a run.
 pub fn failovers(history: &HistoryIndex) -> Failovers {
     let majorities = majorities(history);
-    // The last fault of each epoch that had a successor, and the successor.
+    // For each epoch with a successor: its last fault, and when the successor began.
     let mut ended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let struck = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
     for (epoch, struck_ns) in struck.filter_map(|fault| Some((fault.led_epoch?, fault.from_ns))) {
@@ -71,7 +70,7 @@ pub fn failovers(history: &HistoryIndex) -> Failovers {
     Failovers { leader_ms: Times::of(leader), email_ms: Times::of(email) }
 }
 
-/// To a tenth of a millisecond: a leader is looked for ten times a second.
+/// Rounded to a tenth of a millisecond.
 fn ms(ns: u64) -> f64 {
     (ns as f64 / 1e5).round() / 10.0
 }

@@ -1,13 +1,13 @@
-//! The recorded history of a run: what its observers saw, as JSON lines. Written by the recorder of real
-//! processes and by the simulation, read by the checker; all that one needs to judge a run is in it.
+//! The recorded history of a run, as JSON lines. The recorder of real processes and the simulation write it, and the
+//! checker judges a run by nothing else.
 //!
-//! The first line is the [`Header`], each other one an [`Event`], the last one [`Ended`]. Between these two the order
-//! means nothing, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of the
-//! history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. What happened before the beginning
-//! is at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
+//! The first line is the [`Header`], each other line an [`Event`], the last one [`Ended`]. The order of the other
+//! events has no meaning, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of
+//! the history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. Events before the beginning
+//! are at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
 //!
-//! Nothing is guessed. What was not observed is left out, and [`Ended::whole`] names the parts that were observed
-//! completely; an invariant that needs a part that is not whole comes out as unknown.
+//! Events that were not observed are left out. [`Ended::whole`] names the parts that were observed completely; an
+//! invariant that needs another part is unknown.
 
 use std::collections::BTreeMap;
 
@@ -36,75 +36,78 @@ pub use world::{
 /// The format that this crate writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// What a run was and by which figures it is judged.
+/// The parameters of a run, and the bounds by which it is judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
     pub format: u32,
-    /// What is random came from this.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The command that repeats the run.
     pub command: String,
     /// The commit that was judged.
     pub commit: String,
-    /// What `…_ns` counts.
+    /// The clock of the fields `…_ns`.
     pub clock: Clock,
     /// Civil time at the beginning of the history. Civil time at an instant is this plus the instant, plus what
     /// [`Event::ClockMoved`] says.
     pub began_unix_ms: i64,
-    /// Names of the nodes, as they stand in EHLO.
+    /// Names of the nodes, as they give them in EHLO.
     pub nodes: Vec<String>,
-    /// What the schedules of the workload do with what is in doubt.
+    /// The workload's policy for recipients in doubt.
     pub in_doubt: InDoubt,
     /// Length of a node lease (P9).
     pub lease_ms: u64,
-    /// What a leader waits on top of it.
+    /// What a leader waits beyond the lease before it revokes it.
     pub margin_ms: u64,
     /// Sessions to the sink on each node, over all relays.
     pub sessions: u32,
     /// Recipients that a node may hold claimed and unsettled at most, whatever its relays let through (P12).
     pub claim_cap: u32,
-    /// So far apart the judging clock and ledger time may be: nothing earlier than this before its instant.
+    /// Allowed difference between the judging clock and ledger time: no email may come earlier than this before its
+    /// instant.
     pub clock_error_ms: u64,
-    /// An instant opens at most so late where a quorum is there.
+    /// How late an instant may open while a quorum can act.
     pub late_ms: u64,
-    /// After healing everything has to be done within this.
+    /// Time from healing until everything must be done.
     pub drain_within_ms: u64,
-    /// A majority that is up has a leader within this (I17); none: ten seconds, for elections as the product has them.
+    /// Time within which a majority that is up must have a leader (I17); `None`: ten seconds, for the product's own
+    /// election times.
     pub led_within_ms: Option<u64>,
-    /// Another tenant's overload may move the first mail of a run by so much (I12).
+    /// How much another tenant's overload may delay the first email of a run (I12).
     pub start_bound_ms: Option<u64>,
-    /// What the schedules of the workload allow beside that.
+    /// Other policies of the workload's schedules.
     pub policies: Policies,
-    /// Numbers of the invariants that this run can say something about. 1, 2, 4 and 9 are judged in any case.
+    /// Numbers of the invariants to judge. 1, 2, 4 and 9 are always judged.
     pub asks: Vec<u8>,
-    /// What the run must have exercised in order to count.
+    /// What the run must have exercised to be valid.
     pub coverage: Coverage,
 }
 
-/// What the schedules of a workload allow.
+/// Policies of a workload's schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
-    /// What is not sent so long after its instant may expire. None: never; at the next instant it may in any case.
+    /// Time after its instant at which an unsent email may expire; `None`: it does not expire by time. It may always
+    /// expire at the next instant.
     pub finish_within_ms: Option<u64>,
-    /// But never sooner after it opened.
+    /// Time after opening before which no email of the run expires.
     pub finish_at_least_ms: u64,
     /// An instant may be skipped because an earlier run of its schedule is not finished.
     pub may_skip: bool,
 }
 
-/// What a run must have exercised in order to count.
+/// What a run must have exercised to be valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Accepted emails a second while faults were in force, on average.
     pub mails_per_second: u32,
-    /// Kills of a sender that were seen to fall between a final dot and its 250.
+    /// Kills of a sending process between a final dot and its 250.
     pub kills_inside_data: u32,
-    /// For each kind of fault, how many have to be installed, and seen to have an effect.
+    /// For each kind of fault, how many must be installed with an observed effect.
     pub faults: BTreeMap<FaultKind, u32>,
 }
 
-/// What `…_ns` counts.
+/// The clock of the fields `…_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
@@ -119,39 +122,39 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubt {
-    /// Never sent again without a decision.
+    /// Not sent again without an operator's decision.
     #[default]
     Hold,
-    /// Sent again; duplicates are by choice.
+    /// Sent again; duplicates are accepted.
     Resend,
-    /// Closed as assumed in the end.
+    /// Closed as assumed when the run ends.
     AssumeSent,
 }
 
-/// One thing that was seen: `{"mail":{…}}` as a line.
+/// One observation, such as the line `{"mail":{…}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Another phase of the run began.
+    /// A phase of the run began.
     Phase(Phase),
-    /// The civil time of the cluster was moved by hand (P19): from here on it is so much later than by the clock.
+    /// The test clock was moved by hand (P19): from then on civil time is ahead by this offset.
     ClockMoved {
-        /// When.
+        /// When it happened.
         at_ns: u64,
-        /// All moves together.
+        /// The sum of all moves.
         offset_ms: i64,
     },
     /// A final dot arrived at the sink.
     Mail(Mail),
-    /// A list of recipients that [`Due`] instants name.
+    /// A list of recipients that [`Due`] instants refer to.
     Audience(Audience),
-    /// An instant that is due by a model that shares nothing with the product.
+    /// An instant that was due, by a calendar that shares no code with the product.
     Due(Due),
-    /// One life of a node.
+    /// The lifetime of a node's process.
     Lifetime(Lifetime),
-    /// The gate passes of one whole life.
+    /// The gate passes of a whole process lifetime.
     GatePasses(GatePasses),
-    /// The gate passes of a life, while it went on.
+    /// The gate passes of a process while it ran.
     GateReading(GateReading),
     /// A leadership began.
     EpochStarted(EpochStarted),
@@ -159,24 +162,24 @@ pub enum Event {
     Outage(Outage),
     /// One tenant's load was above its budget.
     Overload(Overload),
-    /// A bound that the workload was given.
+    /// A limit of the workload.
     Limit(Limit),
     /// A client's call.
     Call(Call),
-    /// A fault, whether it came about or not.
+    /// A fault, installed or not.
     Fault(Fault),
-    /// What the ledger says was granted.
+    /// A claim in the ledger.
     Claim(Claim),
-    /// What the ledger says came of one recipient of a row.
+    /// A step of a claimed recipient in the ledger.
     Outcome(Outcome),
-    /// Where the ledger says that a run was let go on.
+    /// A resumption of a run in the ledger.
     Resumption(Resumption),
-    /// A run that was seen paused when all faults were over.
+    /// A run that was paused when all faults were over.
     Paused {
-        /// Which.
+        /// Name of the run.
         run: String,
     },
-    /// A row that was seen open.
+    /// A claim that was observed open.
     OpenClaim(OpenClaim),
     /// A node's hash of its state.
     StateHash(StateHash),
@@ -184,13 +187,13 @@ pub enum Event {
     Run(Run),
     /// Read at the end: instants that opened no run.
     Explained(Explained),
-    /// Read at the end: where a recipient of a run stands.
+    /// Read at the end: the state of a recipient of a run.
     FinalState(FinalState),
     /// Read at the end: an object that an administrator may have made.
     Found(Found),
-    /// Nothing was pending and nothing claimed any more, as was first seen then.
+    /// No recipient was pending or claimed any more.
     Drained {
-        /// When.
+        /// When it happened.
         at_ns: u64,
     },
     /// The last line.
@@ -202,7 +205,7 @@ pub enum Event {
 pub struct Phase {
     /// When it began.
     pub at_ns: u64,
-    /// Which.
+    /// The phase.
     pub phase: PhaseName,
 }
 
@@ -210,18 +213,18 @@ pub struct Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseName {
-    /// Faults may come from now on.
+    /// Faults begin.
     Faults,
-    /// A quorum is whole again and stays so; what is still broken stays broken.
+    /// From now on a quorum is undisturbed. Remaining faults stay until the end.
     Healed,
 }
 
-/// The last line: a history without it was cut short, and nothing can be judged by it.
+/// The last line. A history without it was cut short and cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// When the last read was done. Mail that came later was not seen.
+    /// When the last read was done. Later emails were not observed.
     pub at_ns: u64,
-    /// What was observed completely.
+    /// The parts that were observed completely.
     pub whole: Vec<Part>,
 }
 
@@ -231,9 +234,9 @@ pub struct Ended {
 pub enum Part {
     /// Every accept of the sink is a [`Mail`].
     Accepts,
-    /// And every other final dot: refused, or left without an answer; and every message that the sink cut off.
+    /// Every other hand-off is a [`Mail`] too: refused, unanswered, or cut off by the sink.
     Handoffs,
-    /// Every whole message among them has its [`Content`], if its body has one.
+    /// Every complete message has its [`Content`], if its body has one.
     Contents,
     /// Every claim of every run is a [`Claim`].
     Claims,
@@ -251,17 +254,17 @@ pub enum Part {
     Calls,
     /// Every object that is there at the end is [`Found`].
     Objects,
-    /// Every life of every node is a [`Lifetime`].
+    /// Every process of every node is a [`Lifetime`].
     Lifetimes,
-    /// Every life that ran at the end has its [`GatePasses`]. One that is over has them too, or a [`GateReading`] for
-    /// each second of it: the last counter of a killed process cannot be read.
+    /// Every process that ran at the end has its [`GatePasses`]. An ended process has them too, or a [`GateReading`]
+    /// for each second: the last counter of a killed process cannot be read.
     Gates,
     /// Every fault is a [`Fault`].
     Faults,
     /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
     Outages,
-    /// Open rows were read at least once a second; or each row that was closed has an [`OpenClaim`] with the time
-    /// when it was open for the last time.
+    /// Open claims were read at least once a second; or each closed claim has an [`OpenClaim`] with the last time at
+    /// which it was open.
     OpenClaims,
     /// State hashes were read of several nodes at equal indices.
     StateHashes,

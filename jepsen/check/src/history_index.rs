@@ -1,5 +1,5 @@
-//! A history in memory, as the invariants read it: what comes by the million is packed and sorted by item, so that
-//! each item's rows lie together; what is rare stays as it was recorded.
+//! A history in memory, as the invariants read it. Frequent events (hand-offs, claims, outcomes, states) are packed and
+//! sorted by item, so that the entries of an item are one slice. Rare events stay as they were recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,10 +11,10 @@ use crate::history::{
 };
 use crate::names::{Name, Names};
 
-/// One recipient of one run: what may be accepted once.
+/// One recipient of one run: the unit that may be accepted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Item {
-    /// The run; the empty text where a mail named none.
+    /// The run; the empty text if an email named none.
     pub run: Name,
     /// The address.
     pub recipient: Name,
@@ -27,11 +27,11 @@ pub struct Handoff {
     pub item: Item,
     /// When it arrived.
     pub at_ns: u64,
-    /// When its DATA did.
+    /// When its DATA command arrived.
     pub data_ns: u64,
-    /// Under which claim.
+    /// Fence of its claim.
     pub fence: Option<Fence>,
-    /// From which node.
+    /// The node that sent it.
     pub node: Name,
     /// How it was answered.
     pub answer: Answered,
@@ -39,7 +39,7 @@ pub struct Handoff {
     pub message_id: Option<Digest>,
     /// Its body.
     pub body: Option<Digest>,
-    /// What the body says of itself.
+    /// The content, as its body names it.
     pub content: Option<ReceivedContent>,
 }
 
@@ -54,12 +54,12 @@ pub struct ReceivedContent {
     pub code: Name,
 }
 
-/// Stands for a text that is only compared: 128 bits of it, which by chance no two of a run have in common.
+/// A 128-bit hash in place of a text that is only compared. A collision within a run is practically impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u64; 2]);
 
 impl Digest {
-    /// Of this text, in every process the same.
+    /// The hash of a text; the same in every process.
     pub fn of(text: &str) -> Digest {
         Digest([0_u8, 1].map(|half| {
             let mut hasher = DefaultHasher::new();
@@ -74,11 +74,11 @@ impl Digest {
 pub struct Grant {
     /// The recipient of a run.
     pub item: Item,
-    /// The row.
+    /// Fence of the claim.
     pub fence: Fence,
-    /// To which node …
+    /// The node that owns it.
     pub node: Name,
-    /// … in which life.
+    /// The incarnation of that node.
     pub incarnation: Option<u64>,
     /// When it was committed.
     pub committed_ns: Option<u64>,
@@ -93,7 +93,7 @@ pub struct ItemOutcome {
     pub item: Item,
     /// Log index.
     pub index: u64,
-    /// What.
+    /// The step.
     pub step: Step,
     /// When it was proposed.
     pub proposed_ns: Option<u64>,
@@ -106,13 +106,13 @@ pub struct ItemState {
     pub item: Item,
     /// Its number in the run.
     pub number: Option<u32>,
-    /// Where.
+    /// State of the recipient.
     pub state: RecipientState,
 }
 
-/// Something of one item.
+/// An entry about one item.
 pub trait OfItem {
-    /// Whose it is.
+    /// The item.
     fn item(&self) -> Item;
 }
 
@@ -121,7 +121,7 @@ macro_rules! of_item {
 }
 of_item!(Handoff, Grant, ItemOutcome, ItemState);
 
-/// The rows of one run, of rows that are sorted by item.
+/// The entries of one run; `entries` are sorted by item.
 pub fn entries_of_run<T: OfItem>(entries: &[T], run: Name) -> &[T] {
     let from = entries.partition_point(|entry| entry.item().run < run);
     let rest = entries.get(from..).unwrap_or_default();
@@ -135,25 +135,25 @@ pub fn entries_of_item<T: OfItem>(entries: &[T], item: Item) -> &[T] {
     rest.get(..rest.partition_point(|entry| entry.item() == item)).unwrap_or_default()
 }
 
-/// An instant that was due, by whose and when.
+/// An instant of a schedule that was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant {
-    /// Whose.
+    /// Name of the tenant.
     pub tenant: Name,
-    /// Which schedule.
+    /// Name of the schedule.
     pub schedule: Name,
-    /// When.
+    /// The instant that was due.
     pub due_unix_ms: i64,
 }
 
 /// A whole history.
 #[derive(Debug, Default)]
 pub struct HistoryIndex {
-    /// What the run was.
+    /// The parameters of the run.
     pub header: Header,
     /// All texts.
     pub names: Names,
-    /// Dots at the sink, by item, then by arrival.
+    /// Hand-offs that arrived at the sink, by item, then by arrival.
     pub handoffs: Vec<Handoff>,
     /// Claims, by item, then by fence.
     pub grants: Vec<Grant>,
@@ -161,9 +161,9 @@ pub struct HistoryIndex {
     pub outcomes: Vec<ItemOutcome>,
     /// Standings, by item.
     pub final_states: Vec<ItemState>,
-    /// Runs, by name. Of a run that was read twice the last reading counts.
+    /// Runs by name. If a run was read twice, the last reading counts.
     pub runs: BTreeMap<Name, Run>,
-    /// Instants that were due, with the name of their audience; more than one where the model says so.
+    /// Instants that were due, with the names of their audiences.
     pub due: BTreeMap<Instant, Name>,
     /// Audiences by name, each sorted.
     pub audiences: BTreeMap<Name, Vec<Name>>,
@@ -175,17 +175,17 @@ pub struct HistoryIndex {
     pub explained: BTreeMap<(Name, Name), Vec<Explained>>,
     /// Calls, by their beginning.
     pub calls: Vec<Call>,
-    /// Resumptions that the ledger tells of: run and log index.
+    /// Resumptions in the ledger: run and log index.
     pub resumptions: BTreeSet<(Name, u64)>,
     /// Runs that were seen paused when all faults were over.
     pub paused: BTreeSet<String>,
     /// Faults, by their beginning.
     pub faults: Vec<Fault>,
-    /// Lives of nodes.
+    /// Lifetimes of node processes.
     pub lifetimes: Vec<Lifetime>,
-    /// Gate passes of whole lives.
+    /// Gate passes of whole process lifetimes.
     pub gates: Vec<GatePasses>,
-    /// Gate passes of lives while they went on.
+    /// Gate counters that were read while a process ran.
     pub readings: Vec<GateReading>,
     /// Leaderships, by their beginning.
     pub epochs: Vec<EpochStarted>,
@@ -195,13 +195,13 @@ pub struct HistoryIndex {
     pub overloads: Vec<Overload>,
     /// Bounds that the workload was given.
     pub limits: Vec<Limit>,
-    /// Rows that were seen open.
+    /// Claims that were observed open.
     pub open_claims: Vec<OpenClaim>,
     /// Hashes of states.
     pub hashes: Vec<StateHash>,
     /// Objects that were there at the end.
     pub found: Vec<Found>,
-    /// When the clock of the cluster was moved by hand, and how far it was ahead from then on, in order.
+    /// Each time the test clock was moved by hand, and its offset from then on, in order.
     pub clock_moves: Vec<(u64, i64)>,
     /// When faults began.
     pub faults_from_ns: Option<u64>,
@@ -209,17 +209,17 @@ pub struct HistoryIndex {
     pub healed_ns: Option<u64>,
     /// When nothing was pending or claimed any more.
     pub drained_ns: Option<u64>,
-    /// The end; none where the history was cut short.
+    /// The end; `None` if the history was cut short.
     pub ended: Option<Ended>,
 }
 
 impl HistoryIndex {
-    /// An empty one: [`HistoryIndex::note`] fills it, [`HistoryIndex::close`] makes it ready to be judged.
+    /// An empty index: [`HistoryIndex::note`] adds events, [`HistoryIndex::close`] sorts them.
     pub fn new(header: Header) -> HistoryIndex {
         HistoryIndex { header, ..HistoryIndex::default() }
     }
 
-    /// Takes in an event; their order means nothing.
+    /// Adds an event, in any order.
     pub fn note(&mut self, event: Event) {
         match event {
             Event::Mail(mail) => self.note_mail(&mail),
@@ -288,7 +288,7 @@ impl HistoryIndex {
         }
     }
 
-    /// Names that an answer promised are kept, even if no other event mentions them.
+    /// Interns the names in a call, even if no other event mentions them.
     fn keep_names_of(&mut self, call: &Call) {
         if let Answer::Ok { run: Some(run), .. } = &call.answer {
             self.names.keep(run);
@@ -305,7 +305,7 @@ impl HistoryIndex {
         }
     }
 
-    /// Sorts what was taken in.
+    /// Sorts all entries.
     pub fn close(mut self) -> HistoryIndex {
         self.handoffs.sort_unstable_by_key(|handoff| (handoff.item, handoff.at_ns));
         self.grants.sort_unstable_by_key(|grant| (grant.item, grant.fence));
@@ -319,7 +319,7 @@ impl HistoryIndex {
         self
     }
 
-    /// Was this part observed completely?
+    /// Whether this part was observed completely.
     pub fn is_whole(&self, part: Part) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.whole.contains(&part))
     }
@@ -329,44 +329,44 @@ impl HistoryIndex {
         self.ended.as_ref().map_or(0, |ended| ended.at_ns)
     }
 
-    /// Dots that were accepted, in no order of time.
+    /// Accepted hand-offs, not in order of time.
     pub fn accepts(&self) -> impl Iterator<Item = &Handoff> {
         self.handoffs.iter().filter(|handoff| handoff.answer.is_accepted())
     }
 
-    /// The dots of one item after the other.
+    /// The hand-offs of each item.
     pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Handoff])> {
         let groups = self.handoffs.chunk_by(|left, right| left.item == right.item);
         groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item, handoffs)))
     }
 
-    /// Where the item stands at the end.
+    /// The state of the item at the end.
     pub fn final_state(&self, item: Item) -> Option<RecipientState> {
         entries_of_item(&self.final_states, item).last().map(|item_state| item_state.state)
     }
 
-    /// Was it accepted?
+    /// Whether the sink accepted it.
     pub fn arrived(&self, item: Item) -> bool {
         entries_of_item(&self.handoffs, item).iter().any(|handoff| handoff.answer.is_accepted())
     }
 
-    /// The run of an item, where the ledger told of it.
+    /// The run of an item, if it was recorded.
     pub fn run_of(&self, item: Item) -> Option<&Run> {
         self.runs.get(&item.run)
     }
 
-    /// The instant that a run stands for.
+    /// The instant for which a run opened.
     pub fn instant_of(&self, run: &Run) -> Option<Instant> {
         let (tenant, schedule) = (self.names.find(&run.tenant)?, self.names.find(&run.schedule)?);
         Some(Instant { tenant, schedule, due_unix_ms: run.due_unix_ms })
     }
 
-    /// For people.
+    /// Text for people.
     pub fn describe(&self, item: Item) -> String {
         format!("{} in {}", self.names.text(item.recipient), self.names.text(item.run))
     }
 
-    /// A limit that is recorded again may have its end.
+    /// A limit is recorded once at its start, and may be recorded again with its end.
     fn note_limit(&mut self, limit: Limit) {
         let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };
         match self.limits.iter_mut().find(|known| open(known) == open(&limit)) {

@@ -30,16 +30,16 @@ pub mod writes;
 pub struct Invariant {
     /// The number in `I1`, `I2` …
     pub number: u8,
-    /// What it title, in short.
+    /// One line for people.
     pub title: &'static str,
-    /// The judge.
+    /// The function that judges it.
     pub judge: fn(&HistoryIndex, &mut Findings),
 }
 
-/// These are judged whatever a run asks.
+/// Invariants that are always judged.
 pub const ALWAYS: [u8; 4] = [1, 2, 4, 9];
 
-/// All of them, by number.
+/// All invariants, by number.
 pub const ALL: [Invariant; 19] = [
     invariant(1, "no recipient of a run is accepted twice", once::accepted_once),
     invariant(2, "every accept is covered by a committed claim", claims::covered),

@@ -1,4 +1,4 @@
-//! What a whole history comes to: a table for people, one line of JSON for programs.
+//! The judgement of a whole history: a table for people, one line of JSON for programs.
 
 use std::collections::BTreeMap;
 
@@ -16,35 +16,35 @@ use crate::verdict::{Findings, Verdict};
 /// The judgement of one run. As JSON it is the last line of `reveille-jepsen run` and `check`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judgement {
-    /// What is random came from this.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The commit that was judged.
     pub commit: String,
-    /// Everything that was asked holds, and the run counts.
+    /// All invariants that were asked for hold, and the run exercised the system.
     pub valid: bool,
-    /// Those who were due a mail: each once for each run.
+    /// Recipients that were due an email, once for each run.
     pub recipients: u64,
     /// Emails that the sink accepted.
     pub accepted: u64,
-    /// Of those, beyond the first of a recipient of a run, and no operator decided to send it again: 0 is promised,
-    /// except under `resend`, where all are counted here.
+    /// Accepts of an item beyond the first that no operator decided for: 0 is promised, except under the policy
+    /// `resend`, where all are counted here.
     pub duplicates: u64,
-    /// And those that an operator decided for: by choice.
+    /// Accepts of an item beyond the first that an operator decided for.
     pub duplicates_decided: u64,
-    /// Who was due, did not get it, and is neither in doubt nor ended in another way. Null: not everything that could
-    /// say so was observed.
+    /// Recipients that were due an email, got none, and are neither in doubt nor in another explained final state. Null
+    /// if a needed part was not observed completely.
     pub lost: Option<u64>,
-    /// Who is in doubt at the end, or was closed as assumed.
+    /// Recipients in doubt at the end, or closed as assumed.
     pub in_doubt: u64,
-    /// Of those, who did get it.
+    /// Of those, recipients whose email was accepted.
     pub in_doubt_arrived: u64,
-    /// So many may be in doubt after these faults.
+    /// How many the faults may leave in doubt (I5).
     pub in_doubt_allowed: u64,
-    /// What became of the faults.
+    /// Faults by kind.
     pub faults: BTreeMap<FaultKind, FaultCounts>,
-    /// How often each had an effect that was seen, by name.
+    /// How often each fault had an observed effect, by name.
     pub seen: BTreeMap<String, u32>,
-    /// How long there was no leader, and no email, after one was unseated.
+    /// Times without a leader, and without an email, after a leader was lost.
     pub failovers: Failovers,
     /// The invariants that were asked for: `I1` …
     pub invariants: BTreeMap<Name, Verdict>,
@@ -63,7 +63,7 @@ impl Serialize for Name {
 }
 
 impl HistoryIndex {
-    /// Judges.
+    /// Judges the history.
     pub fn judge(&self) -> Judgement {
         let asked = |number: &u8| ALWAYS.contains(number) || self.header.asks.contains(number);
         let asked = ALL.iter().filter(|invariant| asked(&invariant.number));
@@ -77,7 +77,7 @@ impl HistoryIndex {
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
-            // A run whose losses are unknown proves nothing.
+            // A run with an unknown number of losses is not valid.
             valid: known && coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,
@@ -100,12 +100,12 @@ impl Judgement {
     /// For programs: one line.
     ///
     /// # Errors
-    /// None that is known: there is nothing in it that JSON lacks.
+    /// None is expected: every field has a form in JSON.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// Verdicts for people, with the first offences or gaps of each.
+    /// A table of the verdicts, each with its first violations or missing observations.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);

@@ -1,12 +1,12 @@
 //! The checker: judges a run by its recorded history, and by nothing else.
 //!
-//! Pure: no clock, no chance, no network, and nothing of the product, not even its words on the wire. The recorder of
-//! real processes and the simulation write the same history and are judged by the same code.
+//! It reads no clock, no random numbers and no network, and links no code of the product. The recorder of real
+//! processes and the simulation write the same history format, and the same code judges both.
 //!
-//! An invariant comes out as true, false with its offences, or unknown with what is missing. **Unknown is no pass**, and
-//! neither is a run that did not exercise the system: [`coverage`].
+//! The verdict on an invariant is true, false with its violations, or unknown with the missing observations. **Unknown
+//! does not pass**, and neither does a run that did not exercise the system: [`coverage`].
 //!
-//! Reading order: [`history`] (what a run records), [`history_index`] (the same in memory, by item), [`verdict`],
+//! Reading order: [`history`] (the recorded events), [`history_index`] (the same in memory, by item), [`verdict`],
 //! [`invariants`] (one function an invariant), [`coverage`], [`judgement`].
 
 pub mod calendar;

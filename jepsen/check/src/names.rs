@@ -1,9 +1,10 @@
-//! Texts that occur again and again (addresses, runs, nodes), kept once and known by a number.
+//! Interns texts that occur often (addresses, names of runs and nodes): each is stored once and referred to by a
+//! number.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The number of a text.
+/// The number of an interned text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(u32);
 
@@ -15,12 +16,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of this text, a new one where it was not known.
+    /// The number of this text; a new number if the text is new.
     pub fn keep(&mut self, text: &str) -> Name {
         if let Some(name) = self.numbers.get(text) {
             return *name;
         }
-        // Four billion different texts are more than the memory that this is to fit in.
+        // Memory runs out before four billion different texts do.
         let name = Name(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
         let text: Arc<str> = text.into();
         self.texts.push(text.clone());
@@ -28,7 +29,7 @@ impl Names {
         name
     }
 
-    /// The number of a text that may be unknown.
+    /// The number of this text, if it was interned.
     pub fn find(&self, text: &str) -> Option<Name> {
         self.numbers.get(text).copied()
     }

@@ -1,4 +1,4 @@
-//! Civil time and the clock of the history, and who could act when.
+//! Converts between the clock of the history and civil time, and finds intervals in which the cluster could not act.
 
 use crate::history::FaultKind;
 use crate::history_index::HistoryIndex;
@@ -15,7 +15,7 @@ impl HistoryIndex {
         self.header.began_unix_ms.saturating_add(passed).saturating_add(offset)
     }
 
-    /// The first instant of the history at which it is as late as this in civil time.
+    /// The first instant of the history at which civil time has reached this.
     pub fn ns_of(&self, civil_ms: i64) -> u64 {
         let stretches = std::iter::once((0, 0)).chain(self.clock_moves.iter().copied());
         let ends = self.clock_moves.iter().map(|(at_ns, _)| *at_ns).chain([u64::MAX]);
@@ -26,8 +26,7 @@ impl HistoryIndex {
         reached.into_iter().find(|(at_ns, until_ns)| at_ns < until_ns).map_or(u64::MAX, |(at_ns, _)| at_ns)
     }
 
-    /// Was there an interval of civil time from `from_ms` to `to_ms` in which no quorum could act, or over which the
-    /// clock was moved by hand?
+    /// Whether between these civil times some interval had no acting quorum, or the clock was moved by hand.
     pub fn was_hindered(&self, from_ms: i64, to_ms: i64) -> bool {
         let overlaps = |first: i64, last: i64| first <= to_ms && last >= from_ms;
         let out = |from_ns, until_ns| overlaps(self.civil_ms(from_ns), self.civil_ms(until_ns));
@@ -47,14 +46,14 @@ impl HistoryIndex {
         later.map(|lifetime| lifetime.started_ns).min()
     }
 
-    /// How much of an interval of civil time is left when those are taken off in which no quorum could act, or over
-    /// which the clock was moved by hand, and what follows on each of them: a new leader waits a lease and a margin until
-    /// it is sure that it is the only one, and has as long again to do what has come to lie there.
+    /// The length of a civil interval without outages and clock moves. Each of them counts until two leases and margins
+    /// after its end: a new leader first waits one lease and margin until no other leader can act, and gets as long
+    /// again for the backlog.
     pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
         let after_ms = 2 * (self.header.lease_ms + self.header.margin_ms);
         let out =
             |from_ns, until_ns| (self.civil_ms(from_ns), self.civil_ms(until_ns).saturating_add_unsigned(after_ms));
-        // What was over before the interval began hindered nothing in it.
+        // Only outages and moves that overlap the interval count.
         let meets = |from_ns, until_ns| self.civil_ms(from_ns) <= to_ms && self.civil_ms(until_ns) >= from_ms;
         let outages = self.outages.iter().filter(|outage| meets(outage.from_ns, outage.until_ns));
         let outages = outages.map(|outage| out(outage.from_ns, outage.until_ns));
@@ -72,7 +71,7 @@ impl HistoryIndex {
     }
 }
 
-/// So many milliseconds for people.
+/// Milliseconds as text in seconds.
 pub fn seconds(ms: i64) -> String {
     format!("{:.3} s", ms as f64 / 1_000.0)
 }

@@ -1,45 +1,45 @@
-//! What an invariant comes to, and how a judge comes to it.
+//! The verdict on an invariant, and how it is reached.
 
 use serde::Serialize;
 
 use crate::history::Part;
 use crate::history_index::HistoryIndex;
 
-/// So many offences are printed; all are counted.
+/// Violations that are listed; all are counted.
 const LISTED_MAX: usize = 10;
 
-/// What an invariant comes to. Only [`Verdict::True`] is a pass.
+/// The verdict on an invariant. Only [`Verdict::True`] passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It holds for everything in the history, and everything that it needs was observed.
+    /// The invariant holds, and every part of the history that it needs was observed completely.
     True,
-    /// It does not.
+    /// The invariant was violated.
     False {
-        /// How many offences there are.
+        /// Number of violations.
         count: u64,
-        /// The first of them, readable.
+        /// The first violations, as text for people.
         violations: Vec<String>,
     },
-    /// No offence was seen, and not everything that it needs was.
+    /// No violation was found, but some needed observation is missing.
     Unknown {
-        /// What is missing.
+        /// The missing observations.
         missing: Vec<String>,
     },
 }
 
 impl Verdict {
-    /// Is it a pass?
+    /// Whether it passes.
     pub fn is_true(&self) -> bool {
         *self == Verdict::True
     }
 
-    /// Was an offence seen?
+    /// Whether a violation was found.
     pub fn is_false(&self) -> bool {
         matches!(self, Verdict::False { .. })
     }
 
-    /// The offences or gaps that are known, readable.
+    /// The violations or missing observations, as text for people.
     pub fn reasons(&self) -> Vec<String> {
         match self {
             Verdict::True => Vec::new(),
@@ -52,10 +52,10 @@ impl Verdict {
     }
 }
 
-/// An inquiry into one invariant: offences and gaps as they are found.
+/// What the judge of one invariant has found.
 ///
-/// An offence that rests on the *absence* of something may be raised only where its part is whole:
-/// [`Findings::requires`] answers that.
+/// A violation that rests on the *absence* of an event may be reported only if that part of the history was observed
+/// completely: [`Findings::requires`].
 #[derive(Debug, Default)]
 pub struct Findings {
     count: u64,
@@ -64,7 +64,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// The verdict that this judge comes to.
+    /// The verdict of this judge.
     pub fn verdict(history: &HistoryIndex, judge: fn(&HistoryIndex, &mut Findings)) -> Verdict {
         let mut findings = Findings::default();
         judge(history, &mut findings);
@@ -75,7 +75,7 @@ impl Findings {
         }
     }
 
-    /// Notes which of these parts are not whole; true where all are.
+    /// Records which of these parts were not observed completely; true if all were.
     pub fn requires(&mut self, history: &HistoryIndex, parts: &[Part]) -> bool {
         let mut whole = true;
         for part in parts.iter().filter(|part| !history.is_whole(**part)) {
@@ -85,7 +85,7 @@ impl Findings {
         whole
     }
 
-    /// An offence.
+    /// Records a violation.
     pub fn violation(&mut self, what: impl FnOnce() -> String) {
         self.count += 1;
         if self.violations.len() < LISTED_MAX {
@@ -93,7 +93,7 @@ impl Findings {
         }
     }
 
-    /// Something that would have to be known; told once.
+    /// Records a missing observation, once.
     pub fn missing(&mut self, what: impl Into<String>) {
         let what = what.into();
         if self.missing.len() < LISTED_MAX && !self.missing.contains(&what) {

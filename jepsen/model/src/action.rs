@@ -21,11 +21,11 @@ pub enum Action {
     Grant(Node, Node),
     /// The leader on the node has a claim committed.
     Claim(Node, ClaimOwner, Recipients),
-    /// The leader on the node waits out its holder's leases and has a row revoked.
+    /// The leader on the node waits out its owner's leases and has a claim revoked.
     Revoke(Node, Fence),
-    /// A lane passes the gate.
+    /// A worker passes the gate.
     Pass(Node, Fence, Recipient),
-    /// A lane gives a recipient back before the gate.
+    /// A worker gives a recipient back before the gate.
     Release(Node, Fence, Recipient),
     /// Something becomes of the attempt at that place of the list.
     WorkerEvent(usize, WorkerEvent),

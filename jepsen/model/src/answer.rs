@@ -51,7 +51,8 @@ impl Answer {
         self.about.concerns(attempt.recipient) && is_named
     }
 
-    /// Whether gates must not pass this recipient: after an opt-out or a cancel forever, after a pause until it is resumed.
+    /// Whether gates must not pass this recipient: after an opt-out or a cancel forever, after a pause until it is
+    /// resumed.
     pub fn forbids(&self, tip: &Ledger, recipient: Recipient) -> bool {
         match self.about {
             About::OptedOut(who) => who == recipient,

@@ -1,8 +1,8 @@
-//! One attempt to hand one mail to the relay: what the lane and its journal know (P5, P11), and
+//! One attempt to hand one mail to the relay: what the worker and its journal know (P5, P11), and
 //! what the relay really did.
 //!
 //! The two sides are kept apart on purpose. The properties judge by the relay's side; the protocol
-//! may decide by the lane's side only.
+//! may decide by the worker's side only.
 
 use crate::entry::Outcome;
 use crate::names::{ClaimOwner, Fence, Recipient};
@@ -10,7 +10,7 @@ use crate::names::{ClaimOwner, Fence, Recipient};
 /// What is recorded about the attempt. A kill leaves it, a power cut takes it away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Record {
-    /// Given back before the gate; this lane will never begin it.
+    /// Given back before the gate; this worker will never begin it.
     Released,
     /// Past the gate without a record: only when `begin` is written too late.
     Unwritten,
@@ -24,7 +24,7 @@ pub enum Record {
     Refused,
 }
 
-/// Where the terminator is.
+/// Where the final dot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transit {
     /// Never written.
@@ -37,16 +37,16 @@ pub enum Transit {
     Refused,
 }
 
-/// One holder's attempt at one recipient of one row. There is at most one for each (P5).
+/// One owner's attempt at one recipient of one claim. There is at most one for each (P5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attempt {
-    /// The row that gave the right.
+    /// The claim that gave the right.
     pub claim: Fence,
     /// The recipient.
     pub recipient: Recipient,
     /// The process that acts.
     pub by: ClaimOwner,
-    /// What the lane and its journal know.
+    /// What the worker and its journal know.
     pub record: Record,
     /// What happened.
     pub transit: Transit,
@@ -69,7 +69,7 @@ impl Attempt {
     }
 }
 
-/// What the next life of a node says about a row of an earlier one, by its journal (P10). `record`
+/// What the next life of a node says about a claim of an earlier one, by its journal (P10). `record`
 /// is what the journal holds about the recipient; no record proves that nothing was begun.
 pub fn outcome_by_journal(record: Option<Record>) -> Outcome {
     match record {

@@ -50,7 +50,7 @@ fn confirms(state: &ModelState, node: Node, index: Index) -> bool {
 }
 
 /// What the nodes that confirmed have past their gates, without a known answer. Whose dialogue has ended is marked
-/// until the node's own state says that its row holds it no longer: from there the leader's state names it.
+/// until the node's own state says that its claim holds it no longer: from there the leader's state names it.
 fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
     let is_marked = |attempt: &Attempt| match attempt.record {
         Record::Begun | Record::Unwritten => true,
@@ -66,7 +66,7 @@ fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]
     state.attempts.iter().filter(is_listed).map(|attempt| (attempt.claim, attempt.recipient)).collect()
 }
 
-/// What no living process can list: rows that hold a recipient in doubt, or claimed for a process
+/// What no living process can list: claims that hold a recipient in doubt, or claimed for a process
 /// that did not confirm. Its hand-off may be in some buffer still.
 fn doubtful_rows(
     state: &ModelState,
@@ -86,7 +86,7 @@ fn doubtful_rows(
 }
 
 /// What may still arrive and is not named. The promise leaves out one thing: a hand-off of a recipient about whose
-/// doubt an operator has decided, in this row or in a former one, once its process has died or its dialogue has ended
+/// doubt an operator has decided, in this claim or in a former one, once its process has died or its dialogue has ended
 /// without an answer.
 fn missed(state: &ModelState, answer: &Answer) -> Vec<(Fence, Recipient)> {
     let is_left_out = |attempt: &Attempt| {

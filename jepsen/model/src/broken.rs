@@ -8,7 +8,7 @@
 /// One rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BrokenRule {
-    /// P10: a row belongs to a node, not to one life of it. A process that starts works on the rows
+    /// P10: a claim belongs to a node, not to one life of it. A process that starts works on the claims
     /// that it finds in the state as it is replayed.
     NoIncarnation,
     /// P4: `apply` grants the slice as it was proposed, also recipients that are no longer pending.
@@ -25,21 +25,21 @@ pub enum BrokenRule {
     GrantWithoutQuorum,
     /// P9, as corrected: a grant does not name the index that the node must have applied.
     GrantWithoutFloor,
-    /// P9, as corrected: a leader grants while its revocation of the node's row is under way.
+    /// P9, as corrected: a leader grants while its revocation of the node's claim is under way.
     GrantDuringRevocation,
-    /// P9: a row is revoked by its age, while the lease of its holder may run.
+    /// P9: a claim is revoked by its age, while the lease of its owner may run.
     RevokeByAge,
     /// P9: a new leader takes former leases for over as soon as it leads.
     NewLeaderDoesNotWait,
     /// P9: a leader takes a lease for over when ledger time has moved on.
     LeaseByLedgerTime,
-    /// P14: what a lost holder had claimed goes back to pending and is sent again.
+    /// P14: what a lost owner had claimed goes back to pending and is sent again.
     Resend,
-    /// P4: a negative outcome moves recipients that are no longer in its row.
+    /// P4: a negative outcome moves recipients that are no longer in its claim.
     SettleWithoutClaim,
     /// P14, as corrected: an acceptance that comes again is counted again.
     CountEachRepeat,
-    /// P5: the terminator goes out before `begin` is in the journal.
+    /// P5: the final dot goes out before `begin` is in the journal.
     BeginAfterTerminator,
     /// P11: a journal that a power cut took is read as one in which nothing was begun.
     TrustLostJournal,
@@ -66,15 +66,15 @@ pub enum BrokenRule {
     ExpiryForgetsPause,
     /// P16: the deadline moves who is claimed, too.
     ExpireWhoIsClaimed,
-    /// P4: a refusal counts as an attempt though its recipient has left the row.
+    /// P4: a refusal counts as an attempt though its recipient has left the claim.
     CountEachRefusal,
     /// P4: the last attempt does not make any recipient dead.
     RetryForEver,
     /// P4: a requeue takes any recipient, dead or not.
     RequeueWhoIsNotDead,
-    /// P14: a recipient who is still claimed is sent again: its holder may pass its gate.
+    /// P14: a recipient who is still claimed is sent again: its owner may pass its gate.
     DecideWhoIsClaimed,
-    /// P14: a decision takes any recipient who has left a row, in doubt or not.
+    /// P14: a decision takes any recipient who has left a claim, in doubt or not.
     DecideWhoHasEnded,
     /// P14: who was sent again is not counted.
     ResendUncounted,

@@ -33,13 +33,13 @@ pub enum Entry {
         /// Who is asked for; granted are those that are pending.
         slice: Recipients,
     },
-    /// Evidence about one recipient of one row (P14).
+    /// Evidence about one recipient of one claim (P14).
     Settle(Settle),
-    /// The holder of a row is lost: what is still claimed in it becomes in doubt (P9).
+    /// The owner of a claim is lost: what is still claimed in it becomes in doubt (P9).
     Revoke {
         /// The leadership that decided it.
         epoch: Epoch,
-        /// The row.
+        /// The claim.
         claim: Fence,
     },
     /// A leader found the deadline of the run behind it (P16).
@@ -67,11 +67,11 @@ pub enum Entry {
     },
 }
 
-/// Evidence about one recipient of one row. The real entry carries many; one each lets the search
+/// Evidence about one recipient of one claim. The real entry carries many; one each lets the search
 /// cut a batch anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Settle {
-    /// The row that the evidence is about.
+    /// The claim that the evidence is about.
     pub claim: Fence,
     /// The recipient.
     pub recipient: Recipient,
@@ -79,7 +79,7 @@ pub struct Settle {
     pub outcome: Outcome,
 }
 
-/// What a holder, or the next life of its node, knows about a recipient of a row.
+/// What an owner, or the next life of its node, knows about a recipient of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
     /// The relay answered 250 to the final dot.
@@ -90,7 +90,7 @@ pub enum Outcome {
     Released,
     /// Definitely not handed off, because it opted out.
     Suppressed,
-    /// The terminator may have been written and no answer is known.
+    /// The final dot may have been written and no answer is known.
     InDoubt,
 }
 

@@ -59,7 +59,7 @@ pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, 
     }
 }
 
-/// The leader revokes a row that it knows of, when every lease of its holder's node is over.
+/// The leader revokes a claim that it knows of, when every lease of its owner's node is over.
 pub fn revoke(rules: Rules, state: &mut ModelState, leader: Node, claim: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let Some(owner) = state.view(leader).claim(claim).map(|claim| claim.owner) else { return false };

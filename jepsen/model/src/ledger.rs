@@ -1,7 +1,7 @@
 //! The ledger: what every node computes from the committed entries, and nothing else (P2).
 //!
 //! One run, one chunk. A recipient stands where the set is that holds it, as in the real ledger, so that
-//! closed accounting (P1) is a statement that can be false. Rows stay after they are closed: the
+//! closed accounting (P1) is a statement that can be false. Claims stay after they are closed: the
 //! fences that sent a recipient must be known when late evidence arrives. [`crate::apply`] is the only
 //! writer, [`crate::entry`] what it reads.
 
@@ -13,7 +13,7 @@ use crate::run::{Policies, Run, RunState};
 pub enum RecipientState {
     /// Waits for a claim.
     Pending,
-    /// In exactly one open row.
+    /// In exactly one open claim.
     Claimed,
     /// Terminal: accepted by the relay.
     Sent,
@@ -27,7 +27,7 @@ pub enum RecipientState {
     Cancelled,
     /// Terminal, unless evidence disproves it: a doubt that was closed without being resolved. Never counted as sent.
     Assumed,
-    /// In exactly one open row: whether it was handed off is not known.
+    /// In exactly one open claim: whether it was handed off is not known.
     InDoubt,
 }
 
@@ -36,7 +36,7 @@ impl RecipientState {
     pub const COUNT: usize = 9;
 }
 
-/// The right of one holder to send to some recipients.
+/// The right of one owner to send to some recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// Its number.
@@ -49,9 +49,9 @@ pub struct Claim {
     pub open: Recipients,
     /// Whose acceptance under this fence has been counted; what makes a repeat harmless.
     pub sent: Recipients,
-    /// Whose doubt in this row was closed by assuming.
+    /// Whose doubt in this claim was closed by assuming.
     pub assumed: Recipients,
-    /// Whose doubt in this row ended with a decision to send again. The code tells it in the row's moments.
+    /// Whose doubt in this claim ended with a decision to send again. The code tells it in the claim's moments.
     pub resent: Recipients,
 }
 
@@ -79,14 +79,14 @@ pub struct Ledger {
     pub run: Run,
     /// Who stands where, by [`RecipientState`].
     pub sets: [Recipients; RecipientState::COUNT],
-    /// Every row ever granted, in the order of the log.
+    /// Every claim ever granted, in the order of the log.
     pub claims: Vec<Claim>,
     /// Who has opted out.
     pub opted_out: Recipients,
     /// The index of the last opt-out entry.
     pub opt_out_index: Index,
     /// For each node the last index that took a right away from it: an opt-out, a pause, a cancel, or the
-    /// revocation of one of its rows. A lease granted on this state demands that much (P9).
+    /// revocation of one of its claims. A lease granted on this state demands that much (P9).
     pub floor: [Index; NODES],
     /// Who left a doubt by evidence.
     pub resolved: Recipients,
@@ -130,24 +130,24 @@ impl Ledger {
         self.set(recipient_state).has(recipient)
     }
 
-    /// The row of that number, if this state has it.
+    /// The claim of that number, if this state has it.
     pub fn claim(&self, fence: Fence) -> Option<&Claim> {
         self.claims.iter().find(|claim| claim.fence == fence)
     }
 
-    /// Whether `recipient` is in row `fence` and not in doubt there: what the gate asks.
+    /// Whether `recipient` is in claim `fence` and not in doubt there: what the gate asks.
     pub fn is_claimed_in(&self, fence: Fence, recipient: Recipient) -> bool {
         self.is_in_state(recipient, RecipientState::Claimed)
             && self.claim(fence).is_some_and(|claim| claim.open.has(recipient))
     }
 
-    /// Whether a recipient who was sent again turned out to be sent by its first row. The second one's gate learns of
+    /// Whether a recipient who was sent again turned out to be sent by its first claim. The second one's gate learns of
     /// it when its node does: a duplicate until then is one by choice, and counted (P14).
     pub fn is_overtaken(&self, recipient: Recipient) -> bool {
         self.claims.iter().any(|claim| claim.resent.has(recipient) && claim.sent.has(recipient))
     }
 
-    /// Whether the run sends, by this state: what a claim and a gate ask beside the row (P4, P5).
+    /// Whether the run sends, by this state: what a claim and a gate ask beside the claim (P4, P5).
     pub fn sends(&self) -> bool {
         self.run.state == RunState::Open
     }

@@ -3,7 +3,7 @@
 //! The ledger, the gate and the barrier rest on rules (P1 to P25 in `docs/protocol.md`) that were
 //! written down before they were built. This crate writes the same rules once more, as small as
 //! they can be, and lets [stateright] try every order of events: two nodes, each of
-//! which may lead and may hold rows; leaders that do not know that they are deposed; processes that
+//! which may lead and may hold claims; leaders that do not know that they are deposed; processes that
 //! lag, freeze, die and come back; settles that arrive late and again; emails that arrive long after
 //! their sender is gone. People who change a rule change it here first. Nothing of the product
 //! depends on this crate and it depends on nothing of the product.
@@ -30,7 +30,7 @@
 //!
 //! # What is not in it
 //!
-//! Raft, disks, and the arithmetic of time. Two threads of one process: the lane's mark and the
+//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's mark and the
 //! publication of the state (P15) are one step here. A process that freezes between its gate and
 //! its write is in the model only as a mail that arrives late, which is all that the promise says
 //! about it. Of an answer's scopes (P6) only the mailbox's is a refusal; all others are releases. One run:
@@ -39,9 +39,9 @@
 //!
 //! # Where to start reading
 //!
-//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`worker`] and
-//! [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`BrokenRule`] lists the rules that can be left
-//! out, and the tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not
+//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`worker`]
+//! and [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`BrokenRule`] lists the rules that can be
+//! left out, and the tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not
 //! there.
 
 pub mod action;

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-/// Nodes in the model. Each of them may hold rows and each may believe that it leads, so two are
-/// enough for two leaders and two holders at once.
+/// Nodes in the model. Each of them may hold claims and each may believe that it leads, so two are
+/// enough for two leaders and two owners at once.
 pub const NODES: usize = 2;
 
 /// A machine with its data folder. It may be started many times.
@@ -35,7 +35,7 @@ impl fmt::Debug for Node {
 /// One life of a process: 1 for the first. Ordered, and never used twice by one node (P10).
 pub type Incarnation = u8;
 
-/// Who may work a row: one life of one node (P4).
+/// Who may work a claim: one life of one node (P4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimOwner {
     /// The machine.
@@ -59,7 +59,7 @@ pub type Epoch = Index;
 /// An instant of ledger time (P18). One step is as much as one entry may move it: `Limits::leap_ms` of the code, 60 s.
 pub type Time = u8;
 
-/// The number of a claim row: the epoch that granted it, then the index of the entry.
+/// The number of a claim: the epoch that granted it, then the index of the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence {
     /// The leadership that proposed the claim.

@@ -6,7 +6,7 @@ use crate::ledger::{Ledger, RecipientState};
 /// What was seen on the way to a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Observations {
-    /// A gate was passed for a recipient that the log no longer held claimed in that row.
+    /// A gate was passed for a recipient that the log no longer held claimed in that claim.
     pub passed_outside_claim: bool,
     /// A gate was passed for a recipient after the answer to its opt-out, or while a pause or cancel of its run was
     /// answered and in force.
@@ -27,7 +27,7 @@ pub struct Observations {
     pub left_for_good: bool,
     /// Ledger time went back, or an entry moved it too far.
     pub time_broke: bool,
-    /// A row was revoked.
+    /// A claim was revoked.
     pub revoked: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::state::ModelState;
 pub struct Sizes {
     /// Recipients of the run, 1 to 8.
     pub recipients: u8,
-    /// Claim rows.
+    /// Claims.
     pub claims: u8,
     /// Elections after the opening one.
     pub elections: u8,
@@ -59,7 +59,7 @@ impl Sizes {
         replay: Replay::Nothing,
     };
 
-    /// Whether another row may be granted.
+    /// Whether another claim may be granted.
     pub fn has_claims_left(&self, state: &ModelState) -> bool {
         state.log.tip().claims.len() < usize::from(self.claims)
     }

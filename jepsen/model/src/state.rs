@@ -19,7 +19,7 @@ pub struct ModelState {
     pub processes: [Process; NODES],
     /// Every attempt so far, sorted.
     pub attempts: Vec<Attempt>,
-    /// Every Settle ever proposed, sorted, and whether it was committed. None is ever taken out: a
+    /// Every Settle ever proposed, sorted, and whether it was committed. None is ever removed: a
     /// proposal may be committed late, and again and again.
     pub settles: Vec<(Settle, bool)>,
     /// The answer to an opt-out, a pause or a cancel, once one is given.
@@ -85,7 +85,7 @@ impl ModelState {
         process.alive && process.name == name
     }
 
-    /// The attempt of that holder at that recipient of that row.
+    /// The attempt of that owner at that recipient of that claim.
     pub fn attempt(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Attempt> {
         self.attempts
             .iter()
@@ -105,7 +105,7 @@ impl ModelState {
         }
     }
 
-    /// Whether the process on `node` holds a row, now or in what it has yet to apply, with a recipient
+    /// Whether the process on `node` holds a claim, now or in what it has yet to apply, with a recipient
     /// that it has not tried.
     pub fn has_work(&self, node: Node) -> bool {
         let process = self.process(node);

@@ -1,6 +1,6 @@
-//! The lane: gate, journal, answer, and what a new life makes of an old journal (P5, P10, P11).
+//! The worker: gate, journal, answer, and what a new life makes of an old journal (P5, P10, P11).
 //!
-//! Gate, `begin` and the write of the terminator are one step here. The mail itself travels after
+//! Gate, `begin` and the write of the final dot are one step here. The mail itself travels after
 //! that, for as long as it likes, whatever becomes of its sender; so a process that freezes after
 //! its gate is in the model, as a hand-off that arrives late.
 
@@ -17,8 +17,8 @@ fn is_mine(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool 
     claim.owner == name || (claim.owner.node == node && !rules.keep(BrokenRule::NoIncarnation))
 }
 
-/// Whether the gate on `node` lets this recipient of this row pass now (P5). It asks the state that
-/// the node has applied, the lease, and the lane's own memory.
+/// Whether the gate on `node` lets this recipient of this claim pass now (P5). It asks the state that
+/// the node has applied, the lease, and the worker's own memory.
 pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
     let process = state.process(node);
     let view = state.view(node);
@@ -32,7 +32,7 @@ pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, reci
         && state.attempt(claim, recipient, process.name).is_none()
 }
 
-/// Passes the gate: `begin` is written, then the terminator.
+/// Passes the gate: `begin` is written, then the final dot.
 pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
     if !may_pass(rules, state, node, claim, recipient) {
         return false;
@@ -72,13 +72,13 @@ pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, r
 /// What becomes of an attempt that is past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkerEvent {
-    /// The terminator arrives and the relay takes the mail, whether or not its sender still lives.
+    /// The final dot arrives and the relay takes the mail, whether or not its sender still lives.
     RelayAccepts,
-    /// The terminator arrives and the relay says no for good or for now.
+    /// The final dot arrives and the relay says no for good or for now.
     RelayRefuses,
-    /// The answer reaches the lane.
+    /// The answer reaches the worker.
     AnswerArrives,
-    /// The lane loses the connection without an answer.
+    /// The worker loses the connection without an answer.
     ConnectionIsLost,
 }
 
@@ -124,7 +124,7 @@ fn judge_against_answer(state: &mut ModelState, attempt: &Attempt) {
     state.observations.accepted_named |= answer.names(attempt);
 }
 
-/// The process on `node` has just applied its own `NodeUp`: the rows of its earlier lives are
+/// The process on `node` has just applied its own `NodeUp`: the claims of its earlier lives are
 /// complete, and it says what became of them, by their journals (P10, P11). What a decision has closed
 /// meanwhile is settled too, where the journal is whole: assumed recipients, and those that the relay accepted.
 pub fn settle_earlier_lives(rules: Rules, state: &mut ModelState, node: Node) {

@@ -39,7 +39,7 @@ fn lease_that_demands_no_index_knows_nothing_of_pause() {
     falls(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
-/// The holder takes its hand-off off its list when its own state has it in doubt; the leader's state has not yet.
+/// The owner takes its hand-off off its list when its own state has it in doubt; the leader's state has not yet.
 #[test]
 fn leader_that_is_behind_holder_names_nothing_of_it() {
     falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });

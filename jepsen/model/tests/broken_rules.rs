@@ -40,7 +40,7 @@ fn claim_of_former_epoch_makes_fences_go_back() {
     falls(BrokenRule::ClaimOfAnyEpoch, FENCES_GROW, Sizes { elections: 1, ..TWO_CLAIMS });
 }
 
-/// What keeps a recipient out of two rows is that it must be pending at apply. The epoch in a claim
+/// What keeps a recipient out of two claims is that it must be pending at apply. The epoch in a claim
 /// guards the order of fences, and what leaders count (caps, budgets), not I1 to I6.
 #[test]
 fn claim_of_former_epoch_breaks_nothing_else() {

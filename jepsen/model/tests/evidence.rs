@@ -1,4 +1,4 @@
-//! The table of P14, cell by cell: what a Settle of row f does to a recipient, by where it is. The
+//! The table of P14, cell by cell: what a Settle of claim f does to a recipient, by where it is. The
 //! search reaches only some of the cells while all rules hold; the ledger must be right in all.
 
 use reveille_model::Rules;
@@ -11,7 +11,7 @@ use reveille_model::run::Policies;
 const RULES: Rules = Rules { broken: None };
 const OWNER: ClaimOwner = ClaimOwner { node: Node(1), incarnation: 1 };
 
-/// A ledger and the fences of its rows, built by committing entries only.
+/// A ledger and the fences of its claims, built by committing entries only.
 struct LedgerScenario {
     ledger: Ledger,
 }

@@ -19,9 +19,9 @@ pub(crate) enum AgendaStep {
     Operate,
     Look,
     Observe,
-    /// An entry of a former leadership arrives.
+    /// Proposes an entry that is stamped with a former epoch.
     StaleEntry,
-    /// A release that applies this level is installed, and the node restarts.
+    /// Installs a release that applies this level, and restarts the node.
     Install(NodeIndex, u32),
     /// The operator finishes the upgrade, if that is possible.
     Finish,
@@ -29,7 +29,7 @@ pub(crate) enum AgendaStep {
     End,
 }
 
-/// Faults of one scope end together.
+/// What a fault affects. Faults of one scope end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultScope {
     Network,
@@ -38,7 +38,8 @@ pub(crate) enum FaultScope {
     Process(NodeIndex),
 }
 
-/// What is done, in percent of the run. Decided by the seed alone, so that it moves no draw.
+/// The steps of the upgrade, each at a percentage of the run. They depend on the number of the seed alone, so that they
+/// change no random draw.
 pub(crate) fn upgrade_plan(seed: u64) -> Vec<(u32, AgendaStep)> {
     if level::KNOWN == LEVEL || seed % 3 != 2 {
         return Vec::new();

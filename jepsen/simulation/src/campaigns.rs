@@ -1,6 +1,6 @@
-//! Campaigns: drafted, launched by several callers before and after the instant, and sent once (P7). What the checker
-//! cannot ask is recorded in [`Known::violations`](crate::clients::Known): a campaign that does not get its schedule, and a
-//! campaign that a trigger opens.
+//! Campaigns: drafted, launched by several callers before and after the instant, and sent once (P7). Violations that no
+//! history shows are recorded in [`Known::violations`](crate::clients::Known): a campaign without its schedule, and a
+//! run of a campaign that a trigger opened.
 
 use reveille_check::history::{Answer, ObjectKind, Operation};
 use reveille_ledger::campaign::CampaignStage;
@@ -13,7 +13,7 @@ use crate::clients::{Clients, Created};
 use crate::history::CLOCK_ERROR_MS;
 use crate::schedule::{LaunchKind, PlannedSchedule};
 
-/// It is launched once more so long after its instant, when its run is open or finished.
+/// It is launched again this long after its instant, when its run is open or finished.
 const LAUNCHED_AFTER_MS: i64 = 5_000;
 
 impl PlannedSchedule {
@@ -107,14 +107,15 @@ impl Clients {
         None
     }
 
-    /// `ready`: by then it was launched and its audience sealed. Whether its schedule fires is judged by the history.
+    /// Checks the stage of a campaign that was launched and whose audience was sealed by `ready`. The checker judges
+    /// whether its schedule fires.
     fn note_stage(&self, planned: &PlannedSchedule, stage: &CampaignStage, ready: Time) {
         let is_cancelled = planned.launch == Some(LaunchKind::Cancelled);
         let is_late = planned.instant().since_ms(ready) < CLOCK_ERROR_MS as i64;
         let mut known = self.known.lock();
         match stage {
             CampaignStage::Armed(armed) if !is_cancelled => {
-                // It fires however late it is launched.
+                // A campaign fires even if it is launched late.
                 let before = planned.instant().plus_ms(-1);
                 let (planned, id) = (planned.clone(), armed.schedule);
                 known.created.push(Created { planned, id, after_first: before, after_last: before });

@@ -1,5 +1,5 @@
-//! Clients: each calls any node that answers, and tries again until the result is known. Calls and answers go into the
-//! history.
+//! Clients: each calls any node that answers, and tries again until the result is known. Calls and answers are recorded
+//! in the history.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,12 +27,12 @@ use crate::recorder::{HistoryRecorder, name};
 use crate::schedule::{AddressLists, PlannedSchedule};
 use crate::trace::Trace;
 
-/// The nodes that can be asked, for the clients.
+/// The running nodes, by index.
 pub type NodeContexts = Arc<Mutex<Vec<Option<Arc<NodeContext>>>>>;
 
-/// How long one try waits for its answer.
+/// Deadline of one try.
 pub const TRY_FOR: Duration = Duration::from_secs(5);
-/// Nodes that hold the part of an audience when it is sealed: a majority of three.
+/// Number of nodes that store an audience's part before it is sealed: a majority of three.
 const PARTS_ON: usize = 2;
 /// The pause between two tries.
 const AGAIN_AFTER: Duration = Duration::from_millis(700);
@@ -40,13 +40,13 @@ const AGAIN_AFTER: Duration = Duration::from_millis(700);
 /// A schedule that was created.
 #[derive(Clone)]
 pub struct Created {
-    /// As it was planned.
+    /// The planned schedule.
     pub planned: PlannedSchedule,
-    /// What it became.
+    /// Its id.
     pub id: ScheduleId,
-    /// It fires after this instant at the earliest: that of the first try, which may have been the one that counted.
+    /// Ledger time of the first try, which may have been the one that counted: no earlier instant is due.
     pub after_first: Time,
-    /// And after this one at the latest: that of the try that was answered.
+    /// Ledger time of the answered try: all later instants are due.
     pub after_last: Time,
 }
 
@@ -55,13 +55,14 @@ pub struct Created {
 pub struct Known {
     /// Created schedules.
     pub created: Vec<Created>,
-    /// Planned ones that fire no more when they are created, and campaigns that are not launched in time.
+    /// Number of planned schedules that no longer fire when they are created, and of campaigns that are launched too
+    /// late.
     pub never: u64,
-    /// Broken rules that no history shows.
+    /// Violations that no history shows.
     pub violations: Vec<String>,
     /// Opt-outs: tenant and address.
     pub opted_out: Vec<(String, String)>,
-    /// Paused runs that their client will resume.
+    /// Runs that a client has paused and will resume.
     pub paused: Vec<RunId>,
     /// Requests so far, to number them.
     pub requests: u64,
@@ -83,17 +84,17 @@ pub struct Clients {
 pub(crate) struct AnsweredCall {
     pub reply: CommandReply,
     pub command: Command,
-    /// Of a barrier: what it proved.
+    /// The report of a barrier.
     pub barrier: BarrierReport,
-    /// An earlier try of the same may have been done, and nothing but this one's answer tells: it has no request id.
+    /// Whether an earlier try without a request id may have been done.
     pub may_be_older: bool,
 }
 
 /// Why a try has no result.
 pub(crate) enum NoResult {
-    /// It did not happen, says the product, and is held to it.
+    /// The product reported that it did not happen.
     NotDone(String),
-    /// It may have happened: its answer is lost, or the command was applied and its barrier failed.
+    /// It may have happened: the answer was lost, or the command was applied and its barrier failed.
     MaybeDone(String),
 }
 
@@ -111,17 +112,17 @@ impl Clients {
         Clients { contexts, trace, recorder, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
     }
 
-    /// What a clock without error shows.
+    /// The time of a clock without error.
     pub(crate) fn now(&self) -> Time {
         self.begins.plus_ms(self.trace.elapsed().as_millis() as i64)
     }
 
-    /// Waits between two tries; none when the clients stop.
+    /// Waits between two tries; `None` when the clients stop.
     pub(crate) async fn try_later(&self) -> Option<()> {
         self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await
     }
 
-    /// One of the nodes that run, in turn, if it reads linearizably now.
+    /// One of the running nodes, in turn, if a linearizable read succeeds there.
     pub(crate) async fn fresh_context(&self, number: usize) -> Option<Arc<NodeContext>> {
         let running: Vec<Arc<NodeContext>> = self.contexts.lock().iter().flatten().cloned().collect();
         let context = running.get(number % running.len().max(1))?;
@@ -138,10 +139,9 @@ impl Clients {
         look(&self.known.lock())
     }
 
-    /// Asks until something definite is answered: by the ledger, and where there is a barrier, by its holders. An
-    /// answer that only the ledger gave is none yet (P15), and the same is asked again. `make` gives the command from
-    /// the state of the node that is asked, which has read linearizably before, as in the admin API; none: there is
-    /// nothing to ask any more.
+    /// Calls nodes until the answer is definite. For a command with a barrier the ledger's answer is not enough (P15):
+    /// the barrier must succeed too, or the call is repeated. `make` builds the command from the state of the called
+    /// node after a linearizable read, as the admin API does; it returns `None` if there is nothing to ask any more.
     pub(crate) async fn ask(
         &self,
         what: &str,
@@ -173,7 +173,7 @@ impl Clients {
         None
     }
 
-    /// The same, into the history; none where it was not done.
+    /// Calls nodes as `ask` does and records the call in the history; `None` if it was not done.
     pub(crate) async fn call(
         &self,
         (client, request): (&str, Option<&str>),
@@ -184,7 +184,7 @@ impl Clients {
         let what = format!("{operation:?}");
         let asked = self.recorder.call_began(client, request, operation);
         let mut told = self.ask(&what, about, make).await?;
-        // By its request id the ledger knows a try from a second one, and answers both alike.
+        // With a request id the ledger answers a repeated try as the first one.
         told.may_be_older &= request.is_none();
         self.recorder.call_answered(asked, answer(&told));
         Some(told).filter(|told| !matches!(told.reply.outcome, CommandOutcome::Refused(_)))
@@ -198,8 +198,8 @@ impl Clients {
         });
     }
 
-    /// Seals an audience: writes its part to a majority of the nodes, and asks until the seal is in the ledger. A node
-    /// that lacks the part fetches it from a peer.
+    /// Seals an audience: writes its part to a majority of the nodes, then proposes the seal until it is in the ledger.
+    /// Other nodes fetch the part from a peer.
     pub(crate) async fn seal(&self, planned: &PlannedSchedule) {
         let part = planned.part();
         let mut holders = BTreeSet::new();
@@ -269,7 +269,7 @@ pub(crate) async fn try_once(
     })?;
     match about {
         Some(about) if !matches!(reply.outcome, CommandOutcome::Refused(_)) => {
-            // The barrier waits for leases, so it takes longer than an entry.
+            // A barrier waits for leases, so its deadline is longer.
             let held = barrier::through_leader(context, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
             held.map(|report| (reply, report)).map_err(|error| NoResult::MaybeDone(error.to_string()))
         }
@@ -277,16 +277,15 @@ pub(crate) async fn try_once(
     }
 }
 
-/// A run that finishes is paused no more (P15): by the entry that says so the pause is over, and what an operator sends
-/// again of it later is claimed. A refusal because the run is open does not say so.
+/// Whether this refusal shows that a pause is over: a finished run is no longer paused (P15). A refusal because the run
+/// is open does not show it.
 fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
     let finished = Refusal::from(Impossible::RunIs(RunKind::Finished));
     matches!(command, Command::RunResume(_)) && *refusal == finished
 }
 
-/// As histories write it. What an earlier try may have done is no longer there to be done: that the second one is
-/// refused says nothing of the first. And where it is taken, the first may have been taken before: since which
-/// entry a resumed run went on is then unknown.
+/// The answer in the format of histories. If an earlier try may have been done, a refusal of this one says nothing
+/// about it, and if this one succeeded, the log index of the resumption is unknown.
 pub(crate) fn answer(told: &AnsweredCall) -> Answer {
     let run = match &told.reply.outcome {
         CommandOutcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,

@@ -1,4 +1,4 @@
-//! The clocks of a node: virtual time, seen through an error of its own.
+//! The clocks of a node: virtual time with an error of its own.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use reveille_cluster::node::clock::Clock;
 use reveille_ledger::ids::Time;
 use tokio::time::{Duration, Instant};
 
-/// The clocks of one machine. Clones are the same clocks; they outlive the process.
+/// The clocks of one machine. They outlive its processes. Clones share them.
 #[derive(Clone)]
 pub struct NodeClock {
     inner: Arc<Mutex<ClockState>>,
 }
 
 struct ClockState {
-    /// The virtual moment at which the readings below were right.
+    /// The virtual time of the readings below.
     since: Instant,
     wall_ms: i64,
-    /// Since it was switched on first.
+    /// Time since the machine was first switched on.
     up: Duration,
-    /// What `up` was at the last start of the machine.
+    /// The value of `up` at the last start of the machine.
     booted: Duration,
     /// The wall clock runs faster by this much, in parts of a million.
     wall_ppm: i64,
@@ -28,7 +28,7 @@ struct ClockState {
 }
 
 impl NodeClock {
-    /// Shows `wall` now, on a machine that has been up for `boot`.
+    /// Clocks that show `wall` now, on a machine that has been up for `boot`.
     pub fn new(wall: Time, boot: Duration) -> NodeClock {
         let booted = Duration::ZERO;
         let inner = ClockState { since: Instant::now(), wall_ms: wall.0, up: boot, booted, wall_ppm: 0, boot_ppm: 0 };
@@ -56,22 +56,22 @@ impl NodeClock {
         *inner = ClockState { since: Instant::now(), wall_ms: wall.0, up, wall_ppm, boot_ppm, ..*inner };
     }
 
-    /// The machine starts anew: it has been up for nothing.
+    /// Restarts the machine: CLOCK_BOOTTIME begins at zero.
     pub fn reboot(&self) {
         let mut inner = self.inner.lock();
         let (_, up) = inner.read();
         inner.booted = up;
     }
 
-    /// The wall clock shows this from now on, and goes right.
+    /// Sets the wall clock; both clocks run at the right rate from now on.
     pub fn set(&self, wall: Time) {
         let mut inner = self.inner.lock();
         let (_, up) = inner.read();
         *inner = ClockState { since: Instant::now(), wall_ms: wall.0, up, wall_ppm: 0, boot_ppm: 0, ..*inner };
     }
 
-    /// As a process reads them that starts now. What still runs of it when the machine starts anew sees no clock run
-    /// backwards.
+    /// The clocks of a process that starts now. If its tasks still run after a restart of the machine, no clock runs
+    /// backwards for them.
     pub fn of_process(&self) -> ProcessClock {
         ProcessClock { clock: self.clone(), booted: self.inner.lock().booted }
     }

@@ -1,5 +1,5 @@
-//! The disk under a node's log: memory that forgets what was not synced when the power is cut, in the middle of a sync
-//! if so armed, and that dies with its life: what still runs of a dead node writes to nothing.
+//! The disk under a node's log, in memory. A power cut, which can be armed for the middle of a sync, loses unsynced
+//! writes. When the process ends, its tasks that still run can no longer write.
 
 use std::io;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::trace::Trace;
 
 struct PowerState {
     dead: bool,
-    /// The power is cut at this many syncs from now.
+    /// The power is cut at this sync, counted from now.
     cut_in: Option<u64>,
-    /// What the cut left, if it has come.
+    /// The disk after the power cut.
     left: Option<MemoryDisk>,
 }
 
-/// One life's hold on its disk. Clones are the same hold.
+/// The access of one process to its disk. Clones share it.
 #[derive(Clone)]
 pub struct LogDisk {
     inner: MemoryDisk,
     state: Arc<Mutex<PowerState>>,
-    /// Rung when the armed cut has come.
+    /// Notified by an armed power cut.
     cut: Arc<Notify>,
     process: ProcessId,
     trace: Trace,
 }
 
 impl LogDisk {
-    /// The hold of a new life on what former ones left.
+    /// The access of a new process to the disk that former ones left.
     pub fn new(inner: MemoryDisk, process: ProcessId, trace: Trace) -> LogDisk {
         let state = PowerState { dead: false, cut_in: None, left: None };
         LogDisk { inner, state: Arc::new(Mutex::new(state)), cut: Arc::new(Notify::new()), process, trace }
@@ -42,24 +42,24 @@ impl LogDisk {
         self.state.lock().cut_in = Some(syncs);
     }
 
-    /// No cut waits any more.
+    /// Removes an armed power cut.
     pub fn disarm(&self) {
         self.state.lock().cut_in = None;
     }
 
-    /// Returns when the armed cut has come.
+    /// Returns at an armed power cut.
     pub async fn was_cut(&self) {
         self.cut.notified().await;
     }
 
-    /// The process is gone; what it wrote is in the system's hands: nothing is lost.
+    /// Ends the process. Nothing that it wrote is lost.
     pub fn kill(&self) -> MemoryDisk {
         let mut state = self.state.lock();
         state.dead = true;
         state.left.take().unwrap_or_else(|| MemoryDisk::with(self.inner.files()))
     }
 
-    /// The machine is gone, with what was not synced, as `seed` decides.
+    /// Cuts the power: unsynced writes are lost, as `seed` decides.
     pub fn lose_power(&self, seed: u64) -> MemoryDisk {
         let mut state = self.state.lock();
         state.dead = true;
@@ -73,7 +73,7 @@ impl LogDisk {
         }
     }
 
-    /// At each sync, before it.
+    /// Called before each sync.
     fn may_be_cut(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         match &mut state.cut_in {

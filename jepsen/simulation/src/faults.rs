@@ -1,97 +1,96 @@
-//! Which fault comes when: drawn from the seed, one after the other, several at a time.
+//! Draws faults and their times from the seed. Several may be in force at once.
 //!
-//! A fault at a random time mostly comes when nothing happens. So half of them are aimed: shortly before something
-//! becomes due, or while mail is sent and runs are paused, cancelled or opted out of. A kill at the dot waits for its
-//! dot. Faults are aimed only by what is visible from outside: the calendar, the relay, a request.
+//! At a random time usually nothing happens. So half of the faults are aimed: shortly before an instant, or while
+//! emails are sent and runs are paused or cancelled, or recipients opt out. A kill at the final dot waits for the dot.
+//! Faults are aimed only by what is visible from outside: the calendar, the relay, a request.
 
 use tokio::time::Duration;
 
 use crate::random::RandomStream;
 
-/// One of the nodes, by its place.
+/// The index of a node.
 pub type NodeIndex = usize;
 
-/// A fault, and for how long it stays.
+/// A fault and its length.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// `kill -9` of a node or, for none, of the leader; it starts again after this.
+    /// `kill -9` of a node, or of the leader (`None`), and its restart after this time.
     Kill(Option<NodeIndex>, Duration),
-    /// The power of a node, or of the leader, is cut in the middle of a sync some syncs from now.
+    /// A power cut of a node, or of the leader, in the middle of the n-th sync from now.
     PowerCut(Option<NodeIndex>, u64, Duration),
-    /// The sender of the n-th mail that the relay accepts from now is killed between its dot and the answer.
+    /// The sender of the n-th email that the relay accepts from now is killed between its final dot and the answer.
     KillBeforeAnswer(u64, SenderDeath),
-    /// All nodes are killed at once, each for a while of its own; with their power, where true.
+    /// All nodes are killed at once, each with its own restart time; if true, by a power cut.
     All([Duration; 3], bool),
-    /// All nodes are killed at once, and are back at once: sooner than any of them may stand for election.
+    /// All nodes are killed at once and restart together, before any of them may become a candidate.
     Bounce(Duration),
-    /// The process of a node, or of the leader, is frozen, and goes on.
+    /// The process of a node, or of the leader, is frozen for this time.
     Freeze(Option<NodeIndex>, Duration),
-    /// A node, or the leader, is cut off from the others.
+    /// A node, or the leader, is isolated from the others.
     Isolate(Option<NodeIndex>, Duration),
     /// Messages from the first node do not reach the second.
     OneWay(NodeIndex, NodeIndex, Duration),
-    /// Percent of messages that are lost, and by how many milliseconds they are late at most.
+    /// This percentage of messages is lost, and the others are delayed by up to this many milliseconds.
     Disturb(u64, u64, Duration),
-    /// The wall clock of a node jumps by so many milliseconds, and is put right later.
+    /// The wall clock of a node jumps by so many milliseconds, and is set right later.
     Jump(NodeIndex, i64, Duration),
-    /// The clocks of a node go wrong by so many parts of a million, and right again later.
+    /// The clocks of a node run fast or slow by so many parts per million, and are set right later.
     Drift(NodeIndex, i64, Duration),
-    /// CLOCK_BOOTTIME of a node runs at a rate that is wrong by so many parts of a million, and right again later.
-    /// Leases hold while it is within one part in ten (P9).
+    /// CLOCK_BOOTTIME of a node runs fast or slow by so many parts per million, and is set right later. Leases hold
+    /// while the error is below one part in ten (P9).
     BootRate(NodeIndex, i64, Duration),
     /// The relay misbehaves.
     Relay(RelayBehavior, Duration),
 }
 
-/// How the relay behaves, in percent of occasions.
+/// How the relay behaves. Numbers are probabilities in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayBehavior {
-    /// It takes no connection.
+    /// Refuses connections.
     pub down: bool,
-    /// RCPT is answered 451.
+    /// Answers RCPT with 451.
     pub greylists: u64,
-    /// The dot is answered 451 and nothing accepted.
+    /// Answers the final dot with 451 and accepts nothing.
     pub defers: u64,
-    /// A mail is accepted and the connection closed without an answer.
+    /// Accepts an email and closes the connection without an answer.
     pub loses_answers: u64,
-    /// A mail is accepted, and before the answer is out the sender is to die.
+    /// Accepts an email and kills its sender before the answer.
     pub kills: u64,
-    /// Milliseconds that an answer takes at most, beyond what is usual; and a final dot, until it has arrived.
+    /// Additional delay of answers and final dots, at most; milliseconds.
     pub slow_ms: u64,
 }
 
-/// How a sender ends between its dot and the answer.
+/// How a sender ends between its final dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderDeath {
-    /// With its power, and so with its journal; else by `kill -9`.
+    /// By a power cut, which loses its journal; otherwise by `kill -9`.
     pub power: bool,
-    /// It starts again after this.
+    /// Time until its restart.
     pub absence: Duration,
 }
 
-/// When a fault comes.
+/// When a fault occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultTiming {
     /// Now.
     Now,
-    /// This long before something becomes due.
+    /// This long before the next instant.
     Due(Duration),
-    /// This long after a large run was triggered, while it is paused, cancelled or opted out of.
+    /// This long after a large run was triggered and then paused, cancelled or opted out of.
     Mail(Duration),
 }
 
-/// A fault and its moment.
+/// A fault and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AimedFault {
     /// The fault.
     pub fault: Fault,
-    /// When it comes.
+    /// When it occurs.
     pub moment: FaultTiming,
 }
 
-/// A boot clock with a wrong rate is right again after at most so long. Ledger time follows the boot clock of the
-/// leader and corrects itself by 0.1 % at most (P18), so a longer fault would fire schedules early by more than the
-/// error of two seconds that the judge allows. Milliseconds.
+/// Maximum length of a wrong boot clock rate, in milliseconds. Ledger time follows the leader's boot clock and is
+/// corrected by at most 0.1 % (P18): with a longer fault schedules would fire earlier than the checker allows.
 const BOOT_RATE_STAYS_MS: u64 = 12_000;
 
 /// The pause before the next fault.
@@ -99,7 +98,7 @@ pub fn pause(random: &mut RandomStream) -> Duration {
     Duration::from_millis(random.within(1_000..30_000))
 }
 
-/// The next fault and its moment.
+/// Draws the next fault and its time.
 pub fn draw(random: &mut RandomStream) -> AimedFault {
     let fault = fault(random);
     let moment = match random.within(0..100) {
@@ -145,7 +144,7 @@ fn fault(random: &mut RandomStream) -> Fault {
     }
 }
 
-/// Half of the deaths are shorter than a lease.
+/// Time until a restart; in half of the cases shorter than a lease.
 fn absence(random: &mut RandomStream) -> Duration {
     match random.percent(50) {
         true => Duration::from_millis(random.within(100..4_000)),
@@ -153,7 +152,7 @@ fn absence(random: &mut RandomStream) -> Duration {
     }
 }
 
-/// How a sender that the relay kills ends: with its journal or without, back within its lease or long after it.
+/// How a sender that the relay kills ends: with or without its journal, and back within its lease or long after it.
 pub fn end(random: &mut RandomStream) -> SenderDeath {
     SenderDeath { power: random.percent(40), absence: absence(random) }
 }

@@ -21,7 +21,7 @@ use crate::recorder::{HistoryRecorder, name};
 use crate::relay::Arrival;
 use crate::schedule::{AddressLists, value};
 
-/// Records each final dot that the relay saw.
+/// Records each email that arrived at the relay.
 pub fn emails(recorder: &HistoryRecorder, arrivals: &[Arrival]) {
     for arrival in arrivals {
         recorder.note(Event::Mail(Mail {
@@ -48,8 +48,8 @@ pub fn emails(recorder: &HistoryRecorder, arrivals: &[Arrival]) {
 
 /// Records what is due by the checker's calendar until the schedules end.
 ///
-/// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
-/// of them is due only if the ledger knows it.
+/// If a creation was tried more than once, it is unknown which try counted. An instant between the first and the last
+/// try is due only if the ledger has it.
 pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &Ledger) {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
@@ -86,13 +86,13 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
     }
 }
 
-/// Instants at which the schedule opened by itself.
+/// Instants for which the schedule opened a run without a trigger.
 fn opened(ledger: &Ledger, id: ScheduleId) -> BTreeMap<i64, RunId> {
     let own = ledger.runs().filter(|(_, _, run)| run.schedule == id && run.cause != OpeningCause::Trigger);
     own.map(|(run_id, _, run)| (run.due.0, run_id)).collect()
 }
 
-/// What the ledger's history says of an instant that did not open, by whichever of its names.
+/// Why an instant did not open, by the ledger's history under any of its civil times.
 fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Option<PassedOver> {
     let own = names.iter().filter(|named| named.at_unix_ms == at);
     let civil = own.map(|named| Nominal::Civil { civil_ms: named.civil_ms, fold: u8::from(named.is_second) });
@@ -109,8 +109,8 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     told.filter_map(passed_over).next()
 }
 
-/// What the checker makes of a reason. A schedule without catch-up loses an instant only by being late; and an instant
-/// that the checker's calendar knows cannot be one that does not exist.
+/// The reason in the checker's terms. `None` for reasons that the checker does not accept for an instant of its
+/// calendar.
 fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     Some(match reason {
         UnopenedReason::Coalesced => PassedOver::Coalesced,
@@ -152,7 +152,7 @@ pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger) {
     open.chain(ledger.closed_claims()).for_each(claim);
 }
 
-/// Writes down what a row granted, and what became of it.
+/// Records a claim and the steps of its recipients.
 fn claim(
     recorder: &HistoryRecorder,
     ledger: &Ledger,
@@ -200,8 +200,8 @@ fn cause(cause: OpeningCause) -> RunCause {
     }
 }
 
-/// The addresses of an audience, by number. Empty where it cannot be read: then the judge finds no state for any of
-/// them.
+/// The addresses of an audience, by number. Empty if it cannot be read: then the checker finds no state of its
+/// recipients.
 pub fn recipients(ledger: &Ledger, lists: &AddressLists, audience: &Hash) -> Vec<String> {
     match ledger.blob(audience).and_then(Recipients::from_blob) {
         Some(Recipients::Inline(audience)) => audience.recipients.into_iter().map(|one| one.address).collect(),
@@ -236,7 +236,7 @@ fn recorded_state(state: RecipientState) -> history::RecipientState {
     }
 }
 
-/// Writes down the schedules, campaigns and opt-outs that are there.
+/// Records the schedules, campaigns and opt-outs that exist.
 pub fn objects(recorder: &HistoryRecorder, ledger: &Ledger) {
     let found = |kind, tenant: &str, name: &str, value: String| {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());

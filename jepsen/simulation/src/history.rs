@@ -1,4 +1,4 @@
-//! The history of a run: its header, what was seen of it, and which parts of it are whole.
+//! The history of a run: its header, its events, and the parts that were observed completely.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -15,25 +15,26 @@ use crate::node::ELECTION;
 use crate::options::{FAULTS_AFTER, Options};
 use crate::plan::SeedPlan;
 
-/// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
-/// slewed. Milliseconds.
+/// How far ledger time may be ahead of true time, in milliseconds: two of three clocks agree within two seconds (P18),
+/// and ledger time is slewed.
 pub const CLOCK_ERROR_MS: u64 = 2_500;
-/// An instant opens at most this late while there is a leader. Milliseconds.
+/// How late an instant may open while there is a leader, in milliseconds.
 const LATE_MS: u64 = 10_000;
 /// Recipients that a node may hold claimed (P12).
 const CLAIM_CAP: u32 = 4_096;
-/// The invariants that every simulation asks. It has no overload (I12) and no count of gate passes (I14). I18 is asked
-/// where there is a budget.
+/// The invariants that are judged in every simulation. It has no overload (I12) and no counters of gate passes (I14).
+/// I18 is judged if the seed has a budget.
 const ASKS: [u8; 12] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17, 19];
 
-/// A majority has a leader within ten seconds, or four rounds of an election where heartbeats are slow: a voter grants
-/// no vote for an election's time after the last heartbeat, and stands after as long again at most.
+/// Time within which a majority must have a leader: ten seconds, or four election rounds if heartbeats are slow. A
+/// voter grants no vote for an election timeout after the last heartbeat, and becomes a candidate after at most another
+/// one.
 fn led_within_ms(heartbeat_ms: u64) -> u64 {
     const ROUNDS: u64 = 4;
     (ROUNDS * 2 * heartbeat_ms * ELECTION.end).max(10_000)
 }
 
-/// A simulation sees everything, but for these two parts.
+/// The parts that a simulation observes completely: all but gates and overloads.
 const WHOLE: [Part; 16] = [
     Part::Accepts,
     Part::Handoffs,
@@ -53,7 +54,7 @@ const WHOLE: [Part; 16] = [
     Part::StateHashes,
 ];
 
-/// A whole history in memory.
+/// A complete history in memory.
 pub struct History {
     header: Header,
     events: Vec<Event>,
@@ -87,10 +88,10 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         claim_cap: CLAIM_CAP,
         clock_error_ms: CLOCK_ERROR_MS,
         late_ms: LATE_MS,
-        // Mail becomes due until shortly before the end, so the end is the deadline.
+        // Emails become due until shortly before the end, so the end is the deadline.
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
         led_within_ms: Some(led_within_ms(options.heartbeat_ms)),
-        // Some of its schedules have `overlap = skip`, and none has a `finish_by` of its own: it is a day.
+        // Some schedules have `overlap = skip`, and none sets `finish_by`, which is a day by default.
         policies: Policies { finish_within_ms: Some(24 * 3_600_000), finish_at_least_ms: 600_000, may_skip: true },
         asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),
         ..Header::default()
@@ -106,7 +107,7 @@ pub fn index(history: History) -> HistoryIndex {
     index.close()
 }
 
-/// As a file.
+/// Writes the history to a file.
 pub fn write(path: &Path, history: &History) -> Result<()> {
     let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
     let mut writer = Writer::begin(BufWriter::new(file), &history.header).context("the history")?;

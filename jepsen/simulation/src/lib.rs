@@ -1,21 +1,22 @@
-//! Three nodes of the product on one thread, in virtual time, with everything at their edges simulated: the network
-//! between them, the disks under their logs, their clocks, and the relay.
+//! Three nodes of the product on one thread, in virtual time. The network between them, the disks under their logs,
+//! their clocks and the relay are simulated.
 //!
-//! What runs here is the product's own code: Raft with our log, machine and snapshots, the ledger, the leader's actors,
-//! lanes, gate, relay dialogue, journal and recovery. What does not: gRPC and the admin API, TLS,
-//! threads, and real files under the log. Snapshots and journals are real files in a folder in
-//! memory, which a power cut does not tear.
+//! The nodes run the product's own code: Raft with its log, state machine and snapshots, the ledger, the leader's
+//! actors, workers, gate, SMTP dialogue, journal and recovery. Not included are gRPC and the admin API, TLS, threads,
+//! and real files under the log. Snapshots and journals are real files in a folder in memory, which a power cut does
+//! not tear.
 //!
-//! What it promises: a seed decides everything. The same seed in another process does the same, event by event, which
-//! the hash of its trace proves. Its limits: no data races, since there is one thread; no kernel; a task is only ever
-//! interrupted where it waits.
+//! The seed decides everything: the same seed does the same in another process, event by event, as the hash of its
+//! trace shows. Limits: one thread has no data races, no kernel is involved, and a task is interrupted only where it
+//! waits.
 //!
-//! What comes of it is judged by the checker, by the same history that real processes leave (`recorder`); what is due
-//! comes from the checker's calendar, which shares nothing with the product.
+//! The checker judges the run by a history in the same format that real processes leave (`recorder`). What is due comes
+//! from the checker's calendar, which shares no code with the product.
 //!
-//! Reading order: `world` (the two phases), `plan` (what is to happen), `clients`, `campaigns` and `operators` (who asks), `faults`
-//! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
-//! `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (what is seen), `verdict`, `run`.
+//! Reading order: `world` (the two phases), `plan` (the workload), `clients`, `campaigns` and `operators` (the
+//! callers), `faults` and `nemesis` (the faults), `network`, `disk`, `clock`, `relay` (the simulated parts), `node`
+//! (processes), `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (the history),
+//! `verdict`, `run`.
 
 mod agenda;
 mod campaigns;

@@ -1,9 +1,9 @@
-//! Limits that a seed gives its workload, so that they are asked for under faults (I18, I19). All schedules have
-//! `max_attempts`. One seed of four has a relay with a rate; each of the others one more schedule, which is under a limit
-//! of its own: a tenant's rate, a pool that is warmed up, or a `min_gap`.
+//! Limits of a seed's workload, which are judged under faults (I18, I19). All schedules have `max_attempts`. In one
+//! seed of four the relay has a rate; each other seed has one more schedule with its own limit: a tenant's rate, a
+//! warm-up of a pool, or a `min_gap`.
 //!
-//! Rate and warm-up are lifted when the faults end, since operators trigger these schedules too, and all has to drain.
-//! Decided by the number of the seed alone, so that it moves no draw.
+//! Rate and warm-up are lifted when the faults end, so that everything can drain. The limit depends on the number of
+//! the seed alone, so that it changes no random draw.
 
 use reveille_check::calendar::{Gap, Rule, Twice};
 use reveille_check::history::{Bound, Limit};
@@ -18,13 +18,13 @@ use reveille_ledger::tenant::TenantSet;
 use crate::options::SESSIONS;
 use crate::schedule::{CalendarScenario, LAST_MS, PlannedSchedule, TENANTS};
 
-/// Emails a second that the relay takes from all nodes. A third of it drains what is left after the faults: two nodes of
-/// three may get no claims then (P12).
+/// Emails a second that the relay accepts from all nodes. A third of it drains the backlog after the faults, since two
+/// of three nodes may get no claims then (P12).
 const RELAY_PER_SECOND: u32 = 75;
 /// The tenant that has a rate: one email a second.
 const PACED: &str = "paced";
 const TENANT_RATE_MILLI: u64 = 1_000;
-/// What of it is due at once. Without the rate all of them are sent within a second, of which 28 are allowed.
+/// Its recipients, all due at once. Without the rate all would be sent within a second; the rate allows 28.
 const PACED_RECIPIENTS: u32 = 45;
 /// The pool that is warmed up, its sessions, emails on each of its days, and recipients that are due at once.
 const WARMING: &str = "warming";
@@ -38,21 +38,21 @@ const GAPPED_RECIPIENTS: u32 = 4;
 /// The schedule that is under the limit.
 const LIMITED: &str = "limited";
 
-/// What is limited beside attempts.
+/// The limit of a seed, besides attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
-    /// What the relay takes.
+    /// The relay's rate.
     Relay,
-    /// What a tenant sends.
+    /// A tenant's rate.
     Tenant,
-    /// What goes by a pool on its first days.
+    /// A warm-up of a pool.
     WarmUp,
-    /// How near to each other two emails of a schedule are.
+    /// A `min_gap` of a schedule.
     Gap,
 }
 
 impl Limited {
-    /// By the seed.
+    /// The limit of a seed.
     pub fn of(seed: u64) -> Limited {
         match seed % 4 {
             1 => Limited::Relay,
@@ -67,12 +67,12 @@ impl Limited {
         SESSIONS + if self == Limited::WarmUp { WARMING_SESSIONS } else { 0 }
     }
 
-    /// Is there a budget?
+    /// Whether it is a budget (I18).
     pub fn has_budget(self) -> bool {
         self != Limited::Gap
     }
 
-    /// The schedule that is under the limit, if it is of one schedule.
+    /// The additional schedule that is limited, if any.
     pub fn planned(
         self,
         scenario: CalendarScenario,
@@ -97,7 +97,7 @@ impl Limited {
             name: LIMITED.to_owned(),
             is_sealed: false,
             launch: None,
-            // Not before the largest one, or rushes would be for this one.
+            // Created after the largest schedule, which `interrupt_large_run` must find.
             at_ms: 60_000,
             when,
             rule,
@@ -114,7 +114,7 @@ impl Limited {
         })
     }
 
-    /// What an operator asks for, before anything is due.
+    /// Commands of an operator that set the limit before anything is due.
     pub fn set(self, begins: Time) -> Vec<Command> {
         let rate = if self == Limited::Relay { RELAY_PER_SECOND } else { 0 };
         let mut commands = vec![relay("relay", "default", rate, SESSIONS)];
@@ -141,7 +141,7 @@ impl Limited {
         commands
     }
 
-    /// What an operator asks for when the faults have ended, so that everything drains.
+    /// The command of an operator that lifts the limit when the faults have ended.
     pub fn lift(self) -> Option<Command> {
         match self {
             Limited::Tenant => Some(Command::TenantRemove(PACED.into())),
@@ -150,7 +150,7 @@ impl Limited {
         }
     }
 
-    /// As the judge reads it; to this instant.
+    /// The limit in the format of histories, with its end.
     pub fn limit(self, begins: Time, until_ns: Option<u64>) -> Limit {
         let limited = |tenant: &str| (vec![tenant.to_owned()], vec![LIMITED.to_owned()]);
         let ((tenants, schedules), bound) = match self {
@@ -171,7 +171,7 @@ impl Limited {
     }
 }
 
-/// The attempts of each schedule.
+/// The limit of attempts of each schedule.
 pub fn attempts(schedules: &[PlannedSchedule]) -> impl Iterator<Item = Limit> {
     schedules.iter().map(|planned| Limit {
         tenants: vec![planned.tenant.to_owned()],

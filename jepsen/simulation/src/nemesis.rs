@@ -12,11 +12,11 @@ use crate::recorder::name;
 use crate::relay::SenderKill;
 use crate::world::World;
 
-/// A fault waits at most this long for something to become due.
+/// How long a fault may wait for an instant.
 const DUE_WITHIN: Duration = Duration::from_secs(60);
 
 impl World {
-    /// Installs a fault at its moment.
+    /// Installs a fault now, or schedules it.
     pub(crate) fn schedule_fault(&mut self, AimedFault { fault, moment }: AimedFault) -> Result<()> {
         let wait = match moment {
             FaultTiming::Now => Duration::ZERO,
@@ -34,7 +34,7 @@ impl World {
         Ok(())
     }
 
-    /// How long until something becomes due, as a node's ledger says; none where nothing does soon.
+    /// Time until the next instant by a node's ledger; `None` if there is none soon.
     fn until_due(&self) -> Option<Duration> {
         let context = self.nodes.iter().find_map(SimulatedNode::context)?;
         let due = context.replica.read(|ledger| ledger.due().next().map(|(due, _)| due))?;
@@ -57,7 +57,7 @@ impl World {
                 if let Some(disk) = self.nodes[target(place)].disk() {
                     disk.arm(syncs);
                 }
-                // It starts again however long the cut takes to come.
+                // It restarts even if the power cut comes late.
                 self.after(absence + Duration::from_secs(10), AgendaStep::Start(target(place)));
             }
             Fault::KillBeforeAnswer(emails, end) => {
@@ -110,7 +110,7 @@ impl World {
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Jump(place, by_ms, stay) => {
-                // What two of three clocks say is the time (P18).
+                // Only one clock may be wrong: ledger time follows two of three clocks (P18).
                 if self.broken.keys().any(|scope| matches!(scope, FaultScope::Clock(other) if *other != place)) {
                     return Ok(());
                 }
@@ -126,7 +126,7 @@ impl World {
                 self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::BootRate(place, ppm, stay) => {
-                // A second one that is fast would add its error of ledger time to that of the first.
+                // The errors of two fast boot clocks would add up in ledger time.
                 if ppm > 0 && std::mem::replace(&mut self.fast_boot_clock, true) {
                     return Ok(());
                 }
@@ -164,7 +164,7 @@ impl World {
         Ok(())
     }
 
-    /// Records the end of a process, with what the relay sees of it now.
+    /// Records the end of a process, with its hand-offs past the gate.
     fn ends(&self, place: NodeIndex, kind: FaultKind) {
         let node = &self.nodes[place];
         let past_gate = node.process().map(|process| self.environment.relay.past_gate(process));
@@ -188,7 +188,7 @@ impl World {
         });
     }
 
-    /// Kills a sender between its dot and the answer.
+    /// Kills a sender between its final dot and the answer.
     pub(crate) fn kill_sender(&mut self, SenderKill { process, end }: SenderKill) -> Result<()> {
         let struck = self.nodes.iter().position(|node| node.process() == Some(process));
         let Some(place) = struck else { return Ok(()) };
@@ -201,7 +201,7 @@ impl World {
         self.kill(place, death, end.absence)
     }
 
-    /// An armed power cut has come.
+    /// Called when an armed power cut has occurred.
     pub(crate) fn cut(&mut self, place: NodeIndex) -> Result<()> {
         self.count("torn sync");
         let death = Death::PowerCut(self.randoms.disk.next());
@@ -209,7 +209,7 @@ impl World {
         self.kill(place, death, absence)
     }
 
-    /// Ends all faults. One node may stay dead for good, or cut off one way.
+    /// Ends all faults, except that one node may stay down, or unreachable in one direction, until the end.
     pub(crate) fn heal(&mut self) {
         self.trace().say("faults end; a quorum is whole from here on");
         let at_ns = self.environment.recorder.now_ns();
@@ -241,7 +241,7 @@ impl World {
                 self.trace().say(format_args!("n{} is lost for good", place + 1));
                 self.lost.push(place);
                 self.ends(place, FaultKind::NodeLost);
-                // Nothing of it is needed again, not even its folder.
+                // It never restarts, so an error of copying its folder does not matter.
                 let _ = self.nodes[place].die(Death::Kill);
             } else {
                 self.count("half cut off for good");

@@ -1,9 +1,9 @@
-//! The network between nodes: messages take time, links are cut one way or both, and ended processes send and receive
-//! nothing.
+//! The network between nodes: messages take time, links can be cut in one or both directions, and ended processes send
+//! and receive nothing.
 //!
-//! The contract of [`Transport`] is kept: a request is delivered at most once, requests may overtake each other, and
-//! what was surely not delivered is `Unreachable`. A message on a cut link waits for it, as it does in TCP, until its
-//! caller gives up or the connection is given up because its pings are not answered.
+//! It keeps the contract of [`Transport`]: a request is delivered at most once, requests may overtake each other, and a
+//! request that was certainly not delivered is `Unreachable`. A message on a cut link waits, as in TCP, until its
+//! caller gives up, or the connection is closed because its pings are not answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,14 +24,14 @@ use crate::vote_promises::{RequestKind, VotePromises};
 
 /// How long a message takes one way on a quiet link, in microseconds.
 const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
-/// A connection that carried nothing for so long is given up, and what was under way on it is lost: the pings of the
-/// product's own connections (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
+/// A connection without traffic for this long is closed, and its messages are lost, as by the pings of the product's
+/// own connections (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 
 /// One process of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessId {
-    /// Which node.
+    /// Name of the node.
     pub node: NodeId,
     /// The number of the process, from 1.
     pub number: u64,
@@ -39,21 +39,21 @@ pub struct ProcessId {
 
 struct NetworkState {
     random: RandomStream,
-    /// Processes that run.
+    /// Running processes.
     alive: BTreeSet<ProcessId>,
     handlers: BTreeMap<NodeId, (ProcessId, Arc<dyn Handler>)>,
     /// Links (from, to) that deliver nothing.
     cut: BTreeSet<(NodeId, NodeId)>,
-    /// Nodes whose processes stand still, and who waits for them to go on.
+    /// Frozen nodes, with the tasks that wait for them.
     frozen: BTreeMap<NodeId, Vec<Waker>>,
     /// Percent of messages that are lost.
     lossy: u64,
-    /// Milliseconds that a message takes at most, beyond what is usual.
+    /// Maximum additional delay of a message, in milliseconds.
     slow_ms: u64,
     vote_promises: VotePromises,
 }
 
-/// The network. Clones are the same.
+/// The network. Clones share it.
 #[derive(Clone)]
 pub struct Network {
     state: Arc<Mutex<NetworkState>>,
@@ -62,7 +62,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// A quiet, empty network. Followers promise their leader not to vote for another node for `promise_lasts`.
+    /// A network without nodes and faults. Followers must not vote for another node for `promise_lasts` after a
+    /// heartbeat.
     pub fn new(random: RandomStream, trace: Trace, promise_lasts: Duration) -> Network {
         let state = NetworkState {
             random,
@@ -77,18 +78,18 @@ impl Network {
         Network { state: Arc::new(Mutex::new(state)), changed: Arc::new(Notify::new()), trace }
     }
 
-    /// Where a node listens.
+    /// The address of a node.
     pub fn address_of(node: NodeId) -> String {
         format!("node-{}", node.0)
     }
 
-    /// A process starts: this is its transport.
+    /// Adds a process and returns its transport.
     pub fn process_started(&self, process: ProcessId) -> Arc<ProcessTransport> {
         self.state.lock().alive.insert(process);
         Arc::new(ProcessTransport { network: self.clone(), process })
     }
 
-    /// A process ends: no message of it is delivered from now on.
+    /// Removes a process: none of its messages is delivered from now on.
     pub fn process_ended(&self, process: ProcessId) {
         let mut state = self.state.lock();
         state.alive.remove(&process);
@@ -99,20 +100,20 @@ impl Network {
         self.thaw(process.node);
     }
 
-    /// The process of a node stands still, as after SIGSTOP: from now on nothing goes in or out of it, to peers or to
-    /// the relay. What it does meanwhile is not visible.
+    /// Freezes the process of a node, as SIGSTOP does: until [`Network::thaw`] no messages to or from it are delivered,
+    /// to peers or to the relay.
     pub fn freeze(&self, node: NodeId) {
         self.state.lock().frozen.entry(node).or_default();
     }
 
-    /// It goes on, and with it all that waited.
+    /// Lets the process of a node continue, and delivers waiting messages.
     pub fn thaw(&self, node: NodeId) {
         let waiting = self.state.lock().frozen.remove(&node);
         waiting.into_iter().flatten().for_each(Waker::wake);
         self.changed.notify_waiters();
     }
 
-    /// Ready as soon as a node does not stand still.
+    /// Ready if the node is not frozen.
     pub fn poll_running(&self, node: NodeId, context: &Context<'_>) -> Poll<()> {
         match self.state.lock().frozen.get_mut(&node) {
             Some(waiting) => {
@@ -133,7 +134,7 @@ impl Network {
         self.state.lock().cut.insert((from, to));
     }
 
-    /// So many messages in a hundred are lost from now on, and each takes up to so much longer.
+    /// From now on this percentage of messages is lost, and each takes up to so many milliseconds longer.
     pub fn disturb(&self, lossy: u64, slow_ms: u64) {
         let mut state = self.state.lock();
         (state.lossy, state.slow_ms) = (lossy, slow_ms);
@@ -150,7 +151,7 @@ impl Network {
         self.state.lock().vote_promises.broken()
     }
 
-    /// Every link is whole and quiet.
+    /// Repairs all links.
     pub fn heal(&self) {
         let mut state = self.state.lock();
         state.cut.clear();
@@ -159,7 +160,7 @@ impl Network {
         self.changed.notify_waiters();
     }
 
-    /// Carries one message, or finds that it did not arrive.
+    /// Delivers one message after its delay, or reports why it did not arrive.
     async fn deliver(&self, from: ProcessId, to: NodeId) -> DeliveryResult {
         let (lost, takes) = {
             let mut state = self.state.lock();
@@ -235,7 +236,7 @@ impl ProcessTransport {
     }
 }
 
-/// An introduction names an address, since the id is not known yet.
+/// The node of an address: introductions have no id yet.
 fn node_at(to: &Destination) -> NodeId {
     to.address.strip_prefix("node-").and_then(|number| number.parse().ok()).map_or(to.node, NodeId)
 }

@@ -1,7 +1,7 @@
-//! A node of the product with simulated edges: replica, station and their folders.
+//! A node of the product on a simulated machine: its replica, its runtime and their folders.
 //!
 //! A process ends at one instant: from then on the network, the log's disk, the relay and the folders accept nothing
-//! from it. Tasks of it that still run have no effect.
+//! from it, so its tasks that still run have no effect.
 
 use std::fs;
 use std::io;
@@ -34,12 +34,12 @@ use crate::recorder::HistoryRecorder;
 use crate::relay::SimulatedRelay;
 use crate::trace::Trace;
 
-/// How long an election takes, in heartbeats.
+/// Election timeouts, in heartbeats.
 pub const ELECTION: std::ops::Range<u64> = 6..12;
-/// How long the tasks of an ended process may take to stop.
+/// Deadline for the tasks of an ended process to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What all nodes share.
+/// What all nodes share: the simulated network, relay, trace and history.
 #[derive(Clone)]
 pub struct SimulatedEnvironment {
     /// The network between nodes.
@@ -50,21 +50,21 @@ pub struct SimulatedEnvironment {
     pub trace: Trace,
     /// The history.
     pub recorder: HistoryRecorder,
-    /// Where its folders lie.
+    /// The folder of all nodes' files.
     pub root: PathBuf,
-    /// How often a leader shows itself.
+    /// Heartbeat interval of a leader, in milliseconds.
     pub heartbeat_ms: u64,
-    /// Entries from one snapshot to the next.
+    /// Number of entries between snapshots.
     pub snapshot_every: u64,
 }
 
-/// A machine, and the process on it while there is one.
+/// A machine and its current process, if one runs.
 pub struct SimulatedNode {
     /// Its id.
     pub id: NodeId,
     /// Its clocks.
     pub clock: NodeClock,
-    /// The highest level of the ledger that the release on it applies (P23).
+    /// The highest ledger level of the installed release (P23).
     pub level: u32,
     environment: SimulatedEnvironment,
     processes: u64,
@@ -75,7 +75,7 @@ pub struct SimulatedNode {
 struct Running {
     process: ProcessId,
     disk: LogDisk,
-    /// None until the startup delay of Raft is over.
+    /// `None` until Raft's startup delay is over.
     context: Arc<parking_lot::Mutex<Option<Arc<NodeContext>>>>,
     work: JoinHandle<Result<()>>,
     stop: CancellationToken,
@@ -84,14 +84,14 @@ struct Running {
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// `kill -9`: the machine goes on, and with it what was written and the memory-backed journal.
+    /// `kill -9`: the machine keeps running, with all written bytes and the memory-backed journal.
     Kill,
-    /// The power is cut: what was not synced is gone as this seed decides, and so is the journal.
+    /// A power cut: unsynced writes, as this seed decides, and the journal are lost.
     PowerCut(u64),
 }
 
 impl SimulatedNode {
-    /// A machine that was never used.
+    /// A new machine without data.
     pub fn new(id: NodeId, clock: NodeClock, environment: SimulatedEnvironment) -> SimulatedNode {
         SimulatedNode { id, clock, level: LEVEL, environment, processes: 0, log: MemoryDisk::new(), running: None }
     }
@@ -101,7 +101,7 @@ impl SimulatedNode {
         self.running.as_ref().map(|running| running.process)
     }
 
-    /// What its actors share, once it is open.
+    /// The context of its running process, once Raft has started.
     pub fn context(&self) -> Option<Arc<NodeContext>> {
         self.running.as_ref().and_then(|running| running.context.lock().clone())
     }
@@ -213,7 +213,7 @@ async fn run_process(
     worked
 }
 
-/// Records when claims are applied here while the replica runs. A claim whose hint was lost has no instant.
+/// Records when this node applies claims. A claim whose hint was lost has no time.
 async fn see_claims(mut hints: Hints, recorder: HistoryRecorder) {
     while let Some(hint) = hints.next().await {
         if let Hint::Effect { effect: Effect::ClaimGranted { fence, .. }, .. } = hint {
@@ -222,7 +222,7 @@ async fn see_claims(mut hints: Hints, recorder: HistoryRecorder) {
     }
 }
 
-/// Works until it is asked to stop or has to.
+/// Runs the node until it is stopped or fails.
 async fn work(
     context: &Arc<NodeContext>,
     leading: lifecycle::Candidacy,
@@ -253,12 +253,12 @@ async fn work(
         _ = failed.wait_for(Option::is_some) => Err(anyhow!("an actor failed")),
         _ = faults.wait_for(Option::is_some) => Err(anyhow!("the replica failed")),
     };
-    // Its actors end; the doors are shut, unless it stops by itself.
+    // Stops its actors.
     runtime.stop(STOP_WITHIN).await;
     end
 }
 
-/// Copies a folder and all in it; nothing where there is none.
+/// Copies a folder recursively, if it exists.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if !from.is_dir() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Observes the nodes during a run: which leader can act, which rows are open, and when everything is drained.
+//! Observes the nodes during a run: which leader can act, which claims are open, and when everything is drained.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio::time::Duration;
 
 use crate::recorder::{HistoryRecorder, name};
 
-/// How often it looks.
+/// Interval between observations.
 pub const EVERY: Duration = Duration::from_millis(500);
-/// A leader that no quorum has acknowledged for so long cannot act.
+/// A leader that no quorum has acknowledged for this long cannot act.
 const QUORUM_WITHIN: Duration = Duration::from_secs(2);
 
-/// Records what the checker has to know of the cluster.
+/// Records leaders, outages, open claims and the draining of the backlog.
 pub struct Observer {
     recorder: HistoryRecorder,
     epochs: BTreeSet<u64>,
@@ -26,7 +26,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// No observations yet: an outage from the start.
+    /// No observations yet; the run begins with an outage.
     pub fn new(recorder: HistoryRecorder) -> Observer {
         Observer { recorder, epochs: BTreeSet::new(), acted_ns: 0, is_out: true, is_drained: false }
     }
@@ -55,7 +55,7 @@ impl Observer {
         }
     }
 
-    /// The end: what is out now stays so.
+    /// Ends the observation; a current outage lasts until now.
     pub fn end(&mut self) {
         if self.is_out {
             let until_ns = self.recorder.now_ns();
@@ -64,8 +64,8 @@ impl Observer {
     }
 }
 
-/// The epoch in which this node leads, if it can do all that a leader does: a quorum hears it, its clocks agree, and
-/// its epoch is in force; and how long ago a quorum heard it last.
+/// If this node can act as leader (a quorum acknowledges it, the clocks agree, and its epoch is current): its epoch,
+/// and the time since a quorum last acknowledged it.
 fn acts(context: &NodeContext) -> Option<(u64, Duration)> {
     let term = context.leadership().filter(|term| !term.ended() && term.clocks_agree())?;
     let heard = context.replica.last_quorum_acked()?.elapsed();
@@ -92,7 +92,7 @@ fn is_done(ledger: &Ledger) -> bool {
     ledger.runs().all(|(_, _, run)| unfinished(&run.counts) == 0)
 }
 
-/// As histories write it.
+/// The fence in the format of histories.
 pub fn fence_of(fence: &reveille_ledger::ids::Fence) -> reveille_check::history::Fence {
     reveille_check::history::Fence { group: fence.group, epoch: fence.epoch.0, index: fence.index, place: fence.place }
 }

@@ -1,5 +1,5 @@
-//! Operators and recipients: they trigger, pause, resume and cancel runs, pause schedules, opt out and take it back,
-//! decide about doubts, and requeue dead letters, while faults are in force.
+//! Operations while faults are in force: operators trigger, pause, resume and cancel runs, pause schedules, decide
+//! about recipients in doubt and requeue dead letters; recipients opt out and take it back.
 
 use reveille_check::history::{Operation, Target};
 use reveille_cluster::node::peer_messages::BarrierSubject;
@@ -16,9 +16,9 @@ use crate::clients::{AnsweredCall, Clients, Created, answer, try_once};
 use crate::final_records::recipients;
 use crate::random::RandomStream;
 
-/// A pause is lifted after this.
+/// Length of a pause.
 const PAUSE_FOR: Duration = Duration::from_secs(20);
-/// How many recipients opt out at once, and within how many milliseconds after the trigger.
+/// Number of recipients that opt out at once, and the time within which a triggered run is interrupted.
 const OPT_OUTS: u32 = 6;
 const STOP_WITHIN_MS: u64 = 800;
 /// How often resuming a schedule is tried.
@@ -71,7 +71,7 @@ impl Clients {
         }
     }
 
-    /// Two clients with one request id: one run.
+    /// Two clients trigger with the same request id, which must open one run.
     async fn trigger_twice(&self, which: u64, request: &str) {
         let Some(created) = self.some_schedule(which) else { return };
         let _ = tokio::join!(
@@ -80,7 +80,7 @@ impl Clients {
         );
     }
 
-    /// The run that came of it, if it is known.
+    /// Triggers a run; returns it if it is known.
     async fn trigger_as(&self, client: &str, created: &Created, request: &str) -> Option<RunId> {
         let (schedule, name) = (created.id, &created.planned.name);
         let operation = Operation::Trigger {
@@ -130,7 +130,7 @@ impl Clients {
         let pause = SchedulePause { schedule: id, reason: "not now".into() };
         let operation = Operation::Pause { target: target.clone() };
         self.call(("operator", None), operation, None, |_| Some(Command::SchedulePause(pause.clone()))).await;
-        // Refused where the node that was asked did not know the plan's version yet, or where nothing is paused.
+        // Resuming is refused if the node has not applied the plan's version yet, or if nothing is paused.
         for _ in 0..RESUMES_MAX {
             tokio::time::sleep(PAUSE_FOR).await;
             let operation = Operation::Resume { target: target.clone() };
@@ -145,7 +145,7 @@ impl Clients {
         }
     }
 
-    /// A recipient who is about to get a mail, if there is one.
+    /// A recipient opts out, if possible one that is about to get an email.
     async fn opt_out(&self, which: u64) {
         let Some(ChosenRecipient { tenant, address: recipient, .. }) =
             self.some_recipient(which, &[RecipientState::Claimed, RecipientState::Pending, RecipientState::Sent])
@@ -186,7 +186,7 @@ impl Clients {
         let Some(place) = pick(&opted_out, which) else { return };
         let operation = Operation::TakeBack { tenant: place.0.clone(), recipient: place.1.clone() };
         self.call(("operator", None), operation, None, |context| {
-            // Where a node does not know of it yet, another one will be asked.
+            // A node that has not applied the opt-out yet refuses, and another one is asked.
             let last = context.replica.read(|ledger| ledger.opted_out().get(&place).map_or(0, |known| known.last));
             let (tenant, key, reason) = (place.0.clone(), place.1.clone(), "by letter".to_owned());
             Some(Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason }))
@@ -194,7 +194,7 @@ impl Clients {
         .await;
     }
 
-    /// PendingCall once: an answer that is lost may have been given, and a second decision would be another one.
+    /// Decides about a recipient in doubt. Tried once: if the answer is lost, a second call could be a second decision.
     async fn decide(&self, which: u64) {
         let Some(ChosenRecipient { run, number, address: recipient, .. }) =
             self.some_recipient(which, &[RecipientState::InDoubt])
@@ -220,8 +220,8 @@ impl Clients {
         else {
             return;
         };
-        // A run that finished while it was paused is paused no more, and would be open again: no entry tells of that
-        // pause's end, so the judge could not know.
+        // A requeue would open a run again that finished while it was paused. No entry records the end of such a pause,
+        // so the checker could not know it.
         if self.known(|known| known.paused.contains(&run)) {
             return;
         }
@@ -248,7 +248,7 @@ impl Clients {
         pick(&self.known(|known| known.created.clone()), which)
     }
 
-    /// Looks at the first node that can be asked.
+    /// Reads the ledger of the first running node.
     fn look<T>(&self, look: impl FnOnce(&Ledger) -> Option<T>) -> Option<T> {
         let context = self.contexts.lock().iter().flatten().next().cloned()?;
         context.replica.read(look)
@@ -262,7 +262,7 @@ impl Clients {
         })
     }
 
-    /// A recipient in one of the latest runs with the first of these standings that any recipient has.
+    /// A recipient in one of the latest runs, in the first of these states that any recipient is in.
     fn some_recipient(&self, which: u64, standings: &[RecipientState]) -> Option<ChosenRecipient> {
         self.look(|ledger| {
             standings.iter().find_map(|standing| {

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use tokio::time::Duration;
 
-/// What a run is made of.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// All chance comes from this.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How long it lasts, in minutes of virtual time.
+    /// Length in minutes of virtual time.
     pub minutes: u64,
-    /// How often a leader shows itself, in milliseconds.
+    /// Heartbeat interval of a leader, in milliseconds.
     pub heartbeat_ms: u64,
-    /// A folder in memory for what nodes keep in files; its creator removes it.
+    /// A folder in memory for the files of the nodes; the caller removes it.
     pub folder: PathBuf,
-    /// Where the history is written, if anywhere.
+    /// The file for the history, if any.
     pub history: Option<PathBuf>,
     /// The command that repeats the run.
     pub command: String,

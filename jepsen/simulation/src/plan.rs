@@ -1,4 +1,4 @@
-//! The workload of a seed: when the run plays, which schedules there are, and for target.
+//! The workload of a seed: its civil time, its schedules and their recipients.
 
 use chrono_tz::Tz;
 use reveille_check::calendar::{Civil, Gap, Rule, Twice};
@@ -10,8 +10,8 @@ use crate::limits::Limited;
 use crate::random::{Purpose, RandomStream};
 use crate::schedule::{AddressLists, CalendarScenario, LAST_MS, LaunchKind, PlannedSchedule, TENANTS};
 
-/// Changes of the clocks on both halves of the globe, by two hours, one and half of one, in the night and at midnight;
-/// ends of months, years and leap days; and two days like any other.
+/// Changes of the clocks in both hemispheres, by two hours, one hour and half an hour, at night and at midnight; ends
+/// of months, years and leap days; and two ordinary days.
 pub const SCENARIOS: [CalendarScenario; 18] = [
     CalendarScenario { name: "clocks go forward", begins: "2026-03-08T06:50:00Z", zone: Tz::America__New_York },
     CalendarScenario { name: "clocks go back", begins: "2026-11-01T05:50:00Z", zone: Tz::America__New_York },
@@ -54,20 +54,20 @@ const FIRST_CAMPAIGN: u64 = 100;
 
 /// The workload.
 pub struct SeedPlan {
-    /// What the run begins before.
+    /// The calendar event shortly after the beginning.
     pub scenario: CalendarScenario,
     /// The beginning.
     pub begins: Time,
-    /// What is created, and when: milliseconds after the beginning.
+    /// Schedules and campaigns to create.
     pub schedules: Vec<PlannedSchedule>,
-    /// Addresses that the relay does not know.
+    /// Addresses that the relay refuses as unknown.
     pub unknown: Vec<String>,
     /// The policy of all schedules for recipients in doubt.
     pub in_doubt: InDoubt,
 }
 
 impl SeedPlan {
-    /// The plan of a stream of chance, for a run of so many minutes.
+    /// Draws the plan of a seed, for a run of so many minutes.
     pub fn draw(random: &mut RandomStream, seed: u64, minutes: i64) -> SeedPlan {
         let scenario = *random.one_of(&SCENARIOS);
         let begins = Time(scenario.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
@@ -83,7 +83,7 @@ impl SeedPlan {
         let all_recipients = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
         let unknown = all_recipients.filter(|_| random.percent(4)).collect();
         schedules.extend(Limited::of(seed).planned(scenario, begins, minutes, in_doubt));
-        // Their own stream, so that campaigns change no other draw.
+        // Campaigns have a stream of their own, so that they change no other draw.
         let mut own = RandomStream::of(seed, Purpose::Campaigns);
         for number in FIRST_CAMPAIGN..FIRST_CAMPAIGN + own.within(0..3) {
             let mut campaign = planned(&mut own, number, scenario, begins, minutes);
@@ -147,7 +147,7 @@ fn planned(
             (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
-    // One schedule needs many recipients: faults aimed at mail need mail.
+    // One schedule needs many recipients: some faults are aimed at hand-offs.
     let people = *random.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
     PlannedSchedule {
         tenant: if random.percent(30) { TENANTS[1] } else { TENANTS[0] },
@@ -170,7 +170,7 @@ fn planned(
     }
 }
 
-/// The zone as the product's library knows it; only to choose local times that lie within the run.
+/// The zone in the product's library, only to choose local times within the run.
 fn local_zone(zone: Tz) -> jiff::tz::TimeZone {
     jiff::tz::TimeZone::get(zone.name()).unwrap_or(jiff::tz::TimeZone::UTC)
 }

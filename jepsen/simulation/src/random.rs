@@ -1,25 +1,25 @@
-//! Chance from one seed: a stream for each concern, so that a new draw in one does not shift the others.
+//! Random numbers from one seed: a stream for each purpose, so that a new draw in one stream does not shift the others.
 
 use std::ops::Range;
 
-/// What chance decides. The number is part of the stream: never change it, or kept seeds become others.
+/// The purpose of a stream. The number is part of the stream: if it changes, kept seeds no longer repeat their runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// What the operating system would draw: hash keys, Raft's election times.
+    /// Random numbers of the operating system: hash keys, Raft's election times.
     System = 1,
-    /// How long messages take, and which are lost.
+    /// Delays and losses of messages.
     Network = 2,
-    /// What a power cut leaves on a disk.
+    /// Bytes that a power cut leaves on a disk.
     Disk = 3,
-    /// How far the clocks of nodes differ.
+    /// Differences between the clocks of nodes.
     Clock = 4,
-    /// Schedules, recipients, what operators do.
+    /// Schedules, recipients, operations.
     Workload = 5,
-    /// Which fault comes when.
+    /// Faults and their times.
     Faults = 6,
-    /// How the relay answers.
+    /// Answers of the relay.
     Relay = 7,
-    /// Which campaigns there are, and how they are launched.
+    /// Campaigns and their launches.
     Campaigns = 8,
 }
 
@@ -28,10 +28,10 @@ pub enum Purpose {
 pub struct RandomStream(u64);
 
 impl RandomStream {
-    /// The stream of one concern.
+    /// The stream for one purpose.
     pub fn of(seed: u64, concern: Purpose) -> RandomStream {
         let mut random = RandomStream(seed ^ (concern as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
-        // Seeds that lie side by side shall have nothing in common.
+        // Makes the streams of consecutive seeds unrelated.
         random.next();
         random
     }
@@ -45,17 +45,17 @@ impl RandomStream {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number of the range, which is not empty.
+    /// A number of a range that is not empty.
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.next() % (range.end - range.start).max(1)
     }
 
-    /// True so often in a hundred.
+    /// True with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
 
-    /// One of these, which are not none.
+    /// One of these; `all` is not empty.
     pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.within(0..all.len() as u64) as usize]
     }

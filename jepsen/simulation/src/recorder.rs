@@ -16,11 +16,11 @@ struct RecordedEvents {
     calls: Vec<Call>,
     faults: Vec<Fault>,
     lifetimes: Vec<Lifetime>,
-    /// When a claim was first seen applied anywhere.
+    /// When a claim was first applied by any node.
     granted: BTreeMap<Fence, u64>,
 }
 
-/// The record of a run. Clones are the same.
+/// The recorded events of a run. Clones share them.
 #[derive(Clone)]
 pub struct HistoryRecorder {
     inner: Arc<Mutex<RecordedEvents>>,
@@ -41,7 +41,7 @@ pub fn name(node: NodeId) -> String {
 }
 
 impl HistoryRecorder {
-    /// An empty history; it counts time as the trace does.
+    /// An empty history, on the clock of the trace.
     pub fn new(trace: Trace) -> HistoryRecorder {
         HistoryRecorder { inner: Arc::default(), trace }
     }
@@ -56,7 +56,7 @@ impl HistoryRecorder {
         self.inner.lock().events.push(event);
     }
 
-    /// A client calls. The result is unknown until [`HistoryRecorder::call_answered`].
+    /// Records the start of a call. Its answer is unknown until [`HistoryRecorder::call_answered`].
     pub fn call_began(&self, client: &str, request_id: Option<&str>, operation: Operation) -> CallId {
         let call = Call {
             client: client.to_owned(),
@@ -71,7 +71,7 @@ impl HistoryRecorder {
         CallId(inner.calls.len() - 1)
     }
 
-    /// The call was answered.
+    /// Records the answer to a call.
     pub fn call_answered(&self, call: CallId, answer: Answer) {
         let now_ns = self.now_ns();
         if let Some(call) = self.inner.lock().calls.get_mut(call.0) {
@@ -80,20 +80,20 @@ impl HistoryRecorder {
         }
     }
 
-    /// A fault begins.
+    /// Records the start of a fault.
     pub fn fault_began(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> FaultId {
         let nodes = nodes.iter().map(|node| self::name(*node)).collect();
         self.record_fault(Fault::installed(kind, name, nodes, self.now_ns()))
     }
 
-    /// A fault begins, with all its details.
+    /// Records a fault with all its details.
     pub fn record_fault(&self, fault: Fault) -> FaultId {
         let mut inner = self.inner.lock();
         inner.faults.push(fault);
         FaultId(inner.faults.len() - 1)
     }
 
-    /// The fault has ended.
+    /// Records the end of a fault.
     pub fn fault_ended(&self, broken: FaultId) {
         let now_ns = self.now_ns();
         if let Some(fault) = self.inner.lock().faults.get_mut(broken.0) {
@@ -101,13 +101,13 @@ impl HistoryRecorder {
         }
     }
 
-    /// A process starts.
+    /// Records the start of a process.
     pub fn process_started(&self, process: ProcessId) {
         let (node, incarnation, started_ns) = (name(process.node), Some(process.number), self.now_ns());
         self.inner.lock().lifetimes.push(Lifetime { node, incarnation, started_ns, ended_ns: None, end: None });
     }
 
-    /// A process is killed.
+    /// Records the end of a process.
     pub fn process_ended(&self, process: ProcessId) {
         let (now_ns, node) = (self.now_ns(), name(process.node));
         let mut inner = self.inner.lock();
@@ -121,13 +121,13 @@ impl HistoryRecorder {
         }
     }
 
-    /// A node has applied the claim.
+    /// Records that a node has applied a claim.
     pub fn claim_applied(&self, fence: Fence) {
         let now_ns = self.now_ns();
         self.inner.lock().granted.entry(fence).or_insert(now_ns);
     }
 
-    /// When the claim was first seen applied: it was committed by then.
+    /// When a node first applied the claim: it was committed by then.
     pub fn committed_ns(&self, fence: &Fence) -> Option<u64> {
         self.inner.lock().granted.get(fence).copied()
     }

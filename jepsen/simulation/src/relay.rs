@@ -1,6 +1,6 @@
-//! The relay: an SMTP server behind an in-memory stream, whose record of accepts is the truth that a run is judged by.
+//! The relay: an SMTP server behind an in-memory stream, by whose record of accepts a run is judged.
 //!
-//! It writes an accept down before it answers, never deduplicates, and misbehaves on request. It shares no code with
+//! It records an accept before it answers, never deduplicates, and misbehaves on request. It shares no code with
 //! the product, and with `reveille-sink` only the habit: that one lives on sockets, files and real time.
 
 mod session;
@@ -27,24 +27,24 @@ use session::RelaySession;
 
 /// Bytes under way in one direction of a connection.
 const STREAM_BYTES: usize = 64 * 1024;
-/// Capacity of the queue of senders to kill; it is read at once.
+/// Capacity of the queue of senders to kill, which is read immediately.
 const KILLS_MAX: usize = 64;
 
-/// A sender that is to be killed between its dot and the answer.
+/// A request to kill a sender between its final dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderKill {
-    /// Its process.
+    /// The sender's process.
     pub process: ProcessId,
-    /// How; none: random.
+    /// How it ends; `None`: random.
     pub end: Option<SenderDeath>,
 }
 
-/// One final dot that arrived.
+/// An email that arrived at the relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When DATA was read, in virtual time since the beginning of the run.
+    /// When DATA was read, since the beginning of the run.
     pub data_at: Duration,
-    /// When the dot was.
+    /// When the final dot was read.
     pub at: Duration,
     /// The sender's process.
     pub process: ProcessId,
@@ -58,18 +58,18 @@ pub struct Arrival {
     pub fence: String,
     /// `X-Reveille-Run`.
     pub run: String,
-    /// Names of the identity headers, in order, as often as they came.
+    /// Names of all identity headers, in order.
     pub identity: Vec<String>,
-    /// What follows the header section.
+    /// The body.
     pub body: String,
     /// Whether it was accepted.
     pub accepted: bool,
-    /// The code that was answered; none where nothing was.
+    /// The reply code; `None` if there was no reply.
     pub code: Option<u16>,
 }
 
 impl Arrival {
-    /// Identity headers that came more than once.
+    /// Identity headers that the email has more than once.
     pub fn repeated_headers(&self) -> Vec<String> {
         let places = self.identity.iter().enumerate();
         let again = places.filter(|(place, name)| self.identity.iter().take(*place).any(|before| before == *name));
@@ -84,13 +84,13 @@ struct RelayState {
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
-    /// Armed kills: accepted emails until the kill, and how the sender ends.
+    /// Armed kills: number of accepted emails until the kill, and how the sender ends.
     armed: Vec<(u64, SenderDeath)>,
-    /// Unanswered dots by process.
+    /// Number of unanswered final dots by process.
     waiting: BTreeMap<ProcessId, u64>,
 }
 
-/// The relay. Clones are the same.
+/// The relay. Clones share it.
 #[derive(Clone)]
 pub struct SimulatedRelay {
     state: Arc<Mutex<RelayState>>,
@@ -100,7 +100,7 @@ pub struct SimulatedRelay {
 }
 
 impl SimulatedRelay {
-    /// A relay without faults. The receiver gets the senders to kill.
+    /// A relay without faults. The receiver gets requests to kill senders.
     pub fn new(random: RandomStream, network: Network, trace: Trace) -> (SimulatedRelay, mpsc::Receiver<SenderKill>) {
         let (kills, struck) = mpsc::channel(KILLS_MAX);
         let state = RelayState {
@@ -115,12 +115,12 @@ impl SimulatedRelay {
         (SimulatedRelay { state: Arc::new(Mutex::new(state)), kills, network, trace }, struck)
     }
 
-    /// Sets how it behaves.
+    /// Sets its behavior.
     pub fn set_behavior(&self, behavior: RelayBehavior) {
         self.state.lock().behavior = behavior;
     }
 
-    /// The sender of the n-th accepted mail from now (1: the next) is killed before its answer.
+    /// Arms a kill: the sender of the n-th accepted email from now (1: the next) is killed before its answer.
     pub fn arm(&self, emails: u64, end: SenderDeath) {
         self.state.lock().armed.push((emails, end));
     }
@@ -130,17 +130,17 @@ impl SimulatedRelay {
         self.state.lock().armed.clear();
     }
 
-    /// Addresses that are refused with 550 5.1.1.
+    /// Refuses these addresses with 550 5.1.1.
     pub fn refuse_recipients(&self, addresses: impl IntoIterator<Item = String>) {
         self.state.lock().unknown.extend(addresses);
     }
 
-    /// All dots that arrived, in order.
+    /// All emails that arrived, in order.
     pub fn arrivals(&self) -> Vec<Arrival> {
         self.state.lock().arrivals.clone()
     }
 
-    /// Unanswered dots of this process: its hand-offs past the gate.
+    /// Number of unanswered final dots of this process: its hand-offs past the gate.
     pub fn past_gate(&self, process: ProcessId) -> u64 {
         self.state.lock().waiting.get(&process).copied().unwrap_or(0)
     }
@@ -165,7 +165,7 @@ impl SimulatedRelay {
         state.armed.iter_mut().for_each(|(emails, _)| *emails -= 1);
         let due = state.armed.extract_if(.., |(emails, _)| *emails == 0).map(|(_, end)| Some(end));
         for end in due.chain(by_behavior.then_some(None)) {
-            // If the queue is full, one kill more makes no difference.
+            // If the queue is full, enough kills are pending.
             let _ = self.kills.try_send(SenderKill { process, end });
         }
     }
@@ -200,7 +200,7 @@ impl Dial for RelayDialer {
     }
 }
 
-/// The sender's end. It breaks when its process is gone; what was written before is under way.
+/// The sender's side of a connection. It fails when its process ends; bytes written before still arrive.
 struct Socket {
     stream: DuplexStream,
     process: ProcessId,
@@ -208,7 +208,7 @@ struct Socket {
 }
 
 impl Socket {
-    /// Ready while the process runs.
+    /// Ready if the process runs and is not frozen.
     fn poll_runs(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         match self.network.is_alive(self.process) {
             true => self.network.poll_running(self.process.node, context).map(Ok),

@@ -1,4 +1,4 @@
-//! A seed from its first instant to its verdict, on the thread that calls.
+//! Runs one seed from its start to its verdict, on the calling thread.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -37,10 +37,10 @@ pub struct SeedReport {
     pub lines: Vec<String>,
 }
 
-/// Runs a seed on this thread, which must be a fresh one of a process that has run no other: what a thread or a process
-/// draws once, at its first hash map or runtime, is part of the seed.
+/// Runs a seed on this thread, which must be a new thread of a process that has run no other seed: random numbers that
+/// a thread or process draws once, for its first hash map or runtime, belong to the seed.
 ///
-/// `file` gets all lines of the trace.
+/// All lines of the trace are written to `file`.
 pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<SeedReport> {
     let seed = options.seed;
     let begins = SeedPlan::draw(&mut RandomStream::of(seed, Purpose::Workload), seed, options.minutes as i64).begins;
@@ -49,7 +49,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
-        // The runtime lets time pass while it has nothing else to do; the next reading of a clock sees it.
+        // Virtual time advances while the runtime is idle; the next clock reading includes it.
         .on_thread_unpark(move || {
             let elapsed = tokio::time::Instant::now().into_std().duration_since(start);
             stand_in::passed(elapsed);
@@ -75,10 +75,10 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
             faults: named(verdict.faults),
             lines: trace.lines(),
         };
-        // Tasks of dead nodes still hold the trace: its last owner would not flush it.
+        // Tasks of ended nodes still hold the trace, so it is flushed here and not when it is dropped.
         (report, trace.flush())
     });
-    // Tasks of dead nodes end with the runtime; they are not waited for.
+    // Tasks of ended nodes are dropped with the runtime.
     runtime.shutdown_background();
     stand_in::end();
     flushed.context("the end of the trace")?;

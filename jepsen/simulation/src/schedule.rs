@@ -1,4 +1,4 @@
-//! A schedule of the workload: as the product gets it, and as the checker's calendar reads it.
+//! A schedule of the workload: the form for the product, and the form for the checker's calendar.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
 use crate::random::RandomStream;
 
-/// A change of clocks or calendar; a run begins ten minutes before it.
+/// A change of clocks or calendar. A run begins ten minutes before it.
 #[derive(Clone, Copy, Debug)]
 pub struct CalendarScenario {
-    /// In words.
+    /// Text for people.
     pub name: &'static str,
     /// When the run begins.
     pub begins: &'static str,
@@ -27,16 +27,16 @@ pub struct CalendarScenario {
     pub zone: Tz,
 }
 
-/// Addresses of audiences, by their names: what the ledger does not know of sealed ones.
+/// Addresses by audience. The ledger does not have those of sealed audiences.
 pub type AddressLists = BTreeMap<String, Vec<String>>;
 
-/// Nothing becomes due so shortly before the end: what is left has time to be done.
+/// Length of the end of a run in which nothing becomes due, so that everything can finish.
 pub const LAST_MS: i64 = 90_000;
 
-/// The tenants: a schedule belongs to one of them.
+/// The tenants of the workload.
 pub const TENANTS: [&str; 2] = ["default", "second"];
 
-/// What becomes of a campaign.
+/// How a campaign is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchKind {
     /// Its audience is sealed first, and the proposer has compiled the content with it.
@@ -64,27 +64,27 @@ pub struct PlannedSchedule {
     pub tenant: &'static str,
     /// Its name, unique over all tenants.
     pub name: String,
-    /// Its recipients are a sealed audience of the same name; else a list of its own.
+    /// Whether its recipients are a sealed audience of the same name, and not an inline list.
     pub is_sealed: bool,
-    /// It is a campaign; none: a schedule.
+    /// How it is launched, for a campaign; `None` for a schedule.
     pub launch: Option<LaunchKind>,
-    /// Created so long after the beginning, milliseconds.
+    /// When it is created: milliseconds after the beginning.
     pub at_ms: i64,
-    /// When it fires, as the product gets it.
+    /// When it fires, in the product's form.
     pub when: When,
-    /// The same, as the checker's calendar reads it.
+    /// When it fires, in the form of the checker's calendar.
     pub rule: Rule,
-    /// Where.
+    /// Its time zone.
     pub zone: Tz,
-    /// For local times that do not exist, or exist twice.
+    /// Policies for local times that do not exist or exist twice.
     pub changes: (Gap, Twice),
-    /// No instant after this fires.
+    /// End of the schedule.
     pub end: Time,
     /// The recipients.
     pub recipients: Vec<String>,
-    /// Policies beside those of the clock changes.
+    /// Policy for missed instants.
     pub catch_up: CatchUp,
-    /// For recipients in doubt: that of the plan.
+    /// Policy for recipients in doubt, equal for the whole plan.
     pub in_doubt: InDoubt,
     /// See there.
     pub overlap: Overlap,
@@ -96,29 +96,29 @@ pub struct PlannedSchedule {
     pub max_attempts: u8,
 }
 
-/// What a schedule holds, as histories write it.
+/// The value of a schedule in the format of histories.
 pub fn value(when: &When, zone: &str, recipients: u32) -> String {
     format!("{when:?} in {zone} for {recipients}")
 }
 
 impl PlannedSchedule {
-    /// What it holds once it is created.
+    /// Its value in the format of histories.
     pub fn value(&self) -> String {
         value(&self.when, self.zone.name(), self.recipients.len() as u32)
     }
 
-    /// What is due in `after < t <= until`, by the checker's calendar: milliseconds since 1970.
+    /// The instants in `after < t <= until` by the checker's calendar, in milliseconds since 1970.
     pub fn due(&self, after: i64, until: i64) -> Vec<i64> {
         // A period begins at its anchor.
         let from = match self.rule {
             Rule::Every { anchor_unix_ms, .. } => anchor_unix_ms.max(after + 1),
             _ => after + 1,
         };
-        // A rule that says nothing is due at no time; whatever opens by it is too much then.
+        // An invalid rule has no instants, so any run of it would be an extra run.
         self.rule.instants(from, until).unwrap_or_default()
     }
 
-    /// The civil times behind them.
+    /// The civil times of these instants.
     pub fn names(&self, after: i64, until: i64) -> Vec<Named> {
         self.rule.named(after + 1, until).unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl PlannedSchedule {
         self.recipients.iter().map(recipient).collect()
     }
 
-    /// It names its schedule, its recipient and the recipient's code (I16).
+    /// The content. Its body names the schedule, the recipient and the recipient's code (I16).
     pub fn content(&self) -> Content {
         Content {
             sender: "Simulation <from@example.org>".into(),
@@ -154,12 +154,12 @@ impl PlannedSchedule {
         Audience { columns: columns(), recipients: self.list() }.into()
     }
 
-    /// Of a sealed audience: the bytes of its only part.
+    /// For a sealed audience: the bytes of its only part.
     pub fn part(&self) -> Vec<u8> {
         audience::encode(&self.list())
     }
 
-    /// Of a sealed audience: its seal.
+    /// For a sealed audience: its seal.
     pub fn seal(&self) -> Seal {
         let parts = vec![audience::name(&self.part()).unwrap_or(Hash([0; 32]))];
         Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
@@ -191,7 +191,7 @@ impl PlannedSchedule {
         }
     }
 
-    /// As the admin API would propose it at this ledger time. None: it never fires from then on.
+    /// The command that the admin API would propose at this ledger time. `None` if it never fires from then on.
     pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
         let policies = self.policies();
         let pattern = Pattern::compile(&self.when).ok()?;

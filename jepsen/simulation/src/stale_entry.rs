@@ -1,5 +1,5 @@
-//! Entries that a former leadership left on its way: stamped by an epoch that is over, and written under the one that is
-//! in force. On one thread nothing comes between a stamp and its entry, so a run has none of its own accord.
+//! Proposes entries that are stamped with a former epoch. In real nodes an epoch may end between the stamp and the
+//! entry; on one thread this never happens by itself.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,10 +14,10 @@ use tokio::time::Duration;
 
 use crate::network::Network;
 
-/// How long it may take.
+/// Deadline of the proposal.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Brings one to the leader's log. That it is refused for its epoch is all that may come of it (P13).
+/// Proposes a stale entry at the leader. `apply` must refuse it for its epoch (P13).
 pub fn propose(context: Option<Arc<NodeContext>>, network: Network) {
     let Some(context) = context else { return };
     let Role::Leader { term } = *context.replica.role().borrow() else { return };

@@ -1,7 +1,7 @@
-//! What happened, in virtual time: a rolling hash over all of it, and lines for the reader of a failing run.
+//! The trace of a run, in virtual time: a hash over all events, and lines for people who read a failing run.
 //!
-//! Everything that crosses an edge of a node is hashed: each message, each write and sync of a log, each line of SMTP,
-//! each fault. Two runs with one hash did the same.
+//! Everything that enters or leaves a node is hashed: each message, each write and sync of a log, each line of SMTP,
+//! each fault. Two runs with the same hash did the same.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
-/// Lines kept for a reader; older ones are in the hash alone, unless all are written to a file.
+/// Lines that are kept in memory; older lines are only in the hash, and in the file if there is one.
 const LINES_MAX: usize = 4_000;
 
-/// Shared by all that a run consists of.
+/// The trace of a run. Clones share it.
 #[derive(Clone)]
 pub struct Trace {
     inner: Arc<Mutex<TraceState>>,
@@ -24,12 +24,12 @@ pub struct Trace {
 struct TraceState {
     hasher: blake3::Hasher,
     lines: VecDeque<String>,
-    /// Where all lines go as well.
+    /// The file to which all lines are written.
     file: Option<Box<dyn Write + Send>>,
 }
 
 impl Trace {
-    /// Begins now.
+    /// A trace that begins now.
     pub fn new(file: Option<Box<dyn Write + Send>>) -> Trace {
         let inner = TraceState { hasher: blake3::Hasher::new(), lines: VecDeque::new(), file };
         Trace { inner: Arc::new(Mutex::new(inner)), start: Instant::now() }
@@ -63,10 +63,10 @@ impl Trace {
         self.inner.lock().hasher.finalize().to_hex().as_str()[..16].to_owned()
     }
 
-    /// Brings all lines to the file, where there is one.
+    /// Flushes the file, if there is one.
     ///
     /// # Errors
-    /// What the file says.
+    /// The file cannot be written.
     pub fn flush(&self) -> io::Result<()> {
         self.inner.lock().file.as_mut().map_or(Ok(()), |file| file.flush())
     }
@@ -77,7 +77,7 @@ impl Trace {
     }
 }
 
-/// A hash for people to compare.
+/// A short hash for people to compare.
 pub fn short_hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().as_str()[..16].to_owned()
 }
@@ -89,7 +89,7 @@ fn line(at: Duration, text: &str) -> String {
 impl TraceState {
     fn keep(&mut self, line: String) {
         if let Some(file) = &mut self.file {
-            // A reader that has gone is no reason to end the run.
+            // A failed write does not end the run; `flush` reports it.
             let _ = writeln!(file, "{line}");
         }
         if self.lines.len() == LINES_MAX {

@@ -1,5 +1,5 @@
-//! A rolling upgrade in the midst of the faults: each node gets the next release, one gets the former one again for a
-//! while, and then the ledger's level is raised (P23). In one seed of three, in a build that knows a next level.
+//! A rolling upgrade while faults occur: each node gets the next release, one goes back to the former release for a
+//! while, and then the ledger's level is raised (P23). It runs in one seed of three, in a build that has a next level.
 
 use anyhow::Result;
 use reveille_ledger::command::{Command, RaiseLevel};
@@ -12,13 +12,13 @@ use crate::faults::NodeIndex;
 use crate::node::{Death, SimulatedNode};
 use crate::world::World;
 
-/// How long a node is away for its new release.
+/// How long a node is down for its new release.
 const ABSENCE: Duration = Duration::from_secs(1);
-/// The operator who finishes the upgrade tries again after this.
+/// Retry interval of the operator who finishes the upgrade.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl World {
-    /// A node that runs is killed and starts with the other release; one that is down starts with it later.
+    /// Kills a running node and starts it with the other release. A node that is down will start with it.
     pub(crate) fn install(&mut self, place: NodeIndex, level: u32) -> Result<()> {
         self.trace().say(format_args!("n{} gets a release of level {level}", place + 1));
         self.count("release installed");
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Asks until the level is raised: as long as a node has not announced it, this is refused.
+    /// Proposes the next level until it is raised. It is refused until each node has announced that level.
     pub(crate) fn finish_upgrade(&mut self) {
         if self.read_ledgers(|ledger| ledger.head().level).into_iter().max() == Some(level::KNOWN) {
             return self.count("level raised");
@@ -38,12 +38,12 @@ impl World {
         let Some(context) = self.nodes.iter().find_map(SimulatedNode::context) else { return };
         let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters: self.voters() });
         tokio::spawn(async move {
-            // A refusal, a loss and a success look the same from here: the next look at the ledgers tells.
+            // The result is ignored: the next call reads the level from the ledgers.
             let _ = context.replica.propose(&raise, std::time::Instant::now() + AGAIN).await;
         });
     }
 
-    /// What is wrong with an upgrade that every node is ready for and that was not finished.
+    /// A violation if every node announced the next level and it was not raised.
     pub(crate) fn upgrade_left_open(&self) -> Option<String> {
         if upgrade_plan(self.options.seed).is_empty() {
             return None;

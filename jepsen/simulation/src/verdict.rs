@@ -1,5 +1,5 @@
-//! The judgement of a run: the checker's, by the history, and beside it what the checker cannot ask, since only a
-//! simulation sees it: the ledger's own invariants inside of every node, and that no process ends by itself.
+//! The verdict on a run: the checker's, and two checks that only a simulation can make: the ledger's own invariants
+//! inside every node, and that no process ends by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::trace::Trace;
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// What is wrong; nothing where all invariants hold.
+    /// Violations; empty if all invariants hold.
     pub violations: Vec<String>,
     /// Figures by name.
     pub figures: BTreeMap<&'static str, u64>,
@@ -52,7 +52,7 @@ impl LedgerWatch {
         }
     }
 
-    /// The ledger's own invariants; and the hashes of all states, which the checker compares.
+    /// Checks the ledger's own invariants, and records the state hashes, which the checker compares.
     pub fn look(&mut self, contexts: &[Arc<NodeContext>]) {
         for context in contexts {
             let seen = &mut self.seen;
@@ -89,13 +89,13 @@ impl LedgerWatch {
                 history.lifetimes.iter().filter(|lifetime| lifetime.end == Some(LifetimeEnd::Killed)).count() as u64,
             ),
         ]);
-        // Nothing where not everything that could say so was seen; then an invariant is unknown, too.
+        // `None` if a needed part was not observed; then an invariant is unknown too.
         figures.extend(judgement.lost.map(|lost| ("lost", lost)));
         Verdict { violations: self.violations, figures, faults: BTreeMap::new() }
     }
 }
 
-/// The invariants that do not hold, in words.
+/// The violated and unknown invariants, as text.
 fn failed_invariants(judgement: &Judgement) -> Vec<String> {
     let mut told = Vec::new();
     if judgement.accepted == 0 {

@@ -1,6 +1,6 @@
 //! Checks the promise of followers: after a heartbeat of a leader a node votes for no other node for the longest
-//! election time, even after a restart, unless that leader itself asked for the election. Histories do not contain
-//! votes, and only a simulation sees every message, so this is checked here.
+//! election timeout, even after a restart, unless that leader itself asked for the election. Histories do not contain
+//! votes, so this is checked here, where every message is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct VotePromises {
     broken: Vec<String>,
 }
 
-/// The part of a request that matters here.
+/// The requests that matter for vote promises.
 #[derive(Clone, Copy, Debug)]
 pub enum RequestKind {
     /// A heartbeat.
@@ -34,7 +34,7 @@ pub enum RequestKind {
 type Leader = (u64, u64);
 
 impl RequestKind {
-    /// None of other requests.
+    /// `None` for other requests.
     pub fn of(request: &Request) -> Option<RequestKind> {
         match request {
             Request::Append(append) => Some(RequestKind::Append { leader: leader(append.vote.as_ref()?) }),
@@ -54,7 +54,7 @@ fn leader(ballot: &v1::Ballot) -> Leader {
     (ballot.term, ballot.node)
 }
 
-/// Did the node accept the sender as leader?
+/// Whether the node accepted the sender as leader.
 fn is_heard(answer: &v1::AppendResponse) -> bool {
     !matches!(answer.outcome, Some(v1::append_response::Outcome::HigherVote(_)) | None)
 }
@@ -65,7 +65,7 @@ impl VotePromises {
         VotePromises { holds, given: BTreeMap::new(), resigned: BTreeSet::new(), broken: Vec::new() }
     }
 
-    /// A node has answered.
+    /// Records a node's answer, and checks it if it is a vote.
     pub fn answered(&mut self, by: NodeId, asked: RequestKind, response: &Response) {
         match (asked, response) {
             (RequestKind::Append { leader }, Response::Append(answer)) if is_heard(answer) => {
@@ -84,7 +84,7 @@ impl VotePromises {
                     ));
                 }
             }
-            // Whatever came of it: the request was there.
+            // The request counts whatever its answer.
             (RequestKind::Resigns { leader }, _) => drop(self.resigned.insert(leader)),
             _ => {}
         }

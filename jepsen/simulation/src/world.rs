@@ -1,7 +1,7 @@
-//! One run: three nodes, a relay, operators and a nemesis, in two phases. While faults come, everything must be safe;
-//! after that a quorum is whole for good, and everything must come to its end.
+//! One run: three nodes, a relay, operators and faults, in two phases. While faults occur, all safety invariants must
+//! hold. Then a quorum stays undisturbed, and everything must finish.
 //!
-//! One task owns all of it and does one thing after the other; what lies ahead is a list by virtual time.
+//! One task owns all of it and does the steps of an agenda in the order of virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ use crate::trace::Trace;
 use crate::verdict::{LedgerWatch, Verdict};
 use crate::{final_records, history, node};
 
-/// How often invariants are checked, and hashes of states taken.
+/// Interval between checks of the ledgers' invariants and state hashes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// How often something arrives that a former leadership left behind, in a build that can bring it.
+/// Interval between stale entries, in a build with injected bugs.
 const STALE_ENTRY_EVERY: Duration = Duration::from_secs(15);
-/// How long a node may take to answer the last read; one that is cut off for good does not.
+/// Deadline of the last read of a node; an isolated node does not answer.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
-/// A run under way.
+/// A run.
 pub struct World {
     pub(crate) options: Options,
     pub(crate) plan: SeedPlan,
@@ -54,12 +54,12 @@ pub struct World {
     ledger_watch: LedgerWatch,
     observer: Observer,
     begun: Instant,
-    /// Nodes that never come back.
+    /// Nodes that never restart.
     pub(crate) lost: Vec<NodeIndex>,
     contexts: NodeContexts,
-    /// A boot clock ran fast already in this run.
+    /// Whether a boot clock has run fast in this run.
     pub(crate) fast_boot_clock: bool,
-    /// Faults in force, by what ends them together.
+    /// Faults in force, by scope.
     pub(crate) broken: BTreeMap<FaultScope, Vec<FaultId>>,
     /// Faults by kind.
     tally: BTreeMap<&'static str, u64>,
@@ -170,7 +170,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives the clients the nodes that run.
+    /// Gives the clients the running nodes.
     fn refresh(&self) {
         *self.contexts.lock() = self.nodes.iter().map(SimulatedNode::context).collect();
     }
@@ -267,14 +267,14 @@ impl World {
             AgendaStep::Operate => {
                 self.clients.operate(&mut self.randoms.workload);
                 let pause = Duration::from_millis(self.randoms.workload.within(2_000..30_000));
-                // A pause that begins late could not end before the run does.
+                // A pause that begins too late could not end before the run ends.
                 if self.begun.elapsed() + pause < self.length() * 8 / 10 {
                     self.after(pause, AgendaStep::Operate);
                 }
             }
             AgendaStep::Observe => {
                 let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
-                // Nothing becomes due any more; clients still ask only because no node answers.
+                // Nothing becomes due any more.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
                 let is_quiet = self.begun.elapsed() > (self.length() - last).max(self.length() * 9 / 10);
                 self.observer.look(&contexts, is_quiet);
@@ -303,7 +303,7 @@ impl World {
         Duration::from_secs(self.options.minutes * 60)
     }
 
-    /// What a clock without error shows.
+    /// The time of a clock without error.
     pub(crate) fn true_time(&self) -> Time {
         self.plan.begins.plus_ms(self.begun.elapsed().as_millis() as i64)
     }
@@ -353,7 +353,7 @@ impl World {
         if created.1 < planned {
             self.ledger_watch.record_violation(format!("{} schedules were never created", planned - created.1));
         }
-        // The record of the relay and the ledger are read in one instant: until a node answers, mail goes on.
+        // The records of the relay and the ledger are read at one instant, since emails are sent until a node answers.
         let recorder = &self.environment.recorder;
         final_records::emails(recorder, &self.environment.relay.arrivals());
         contexts[newest].replica.read(|ledger| {

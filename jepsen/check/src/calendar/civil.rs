@@ -5,12 +5,12 @@ use chrono::{
 };
 use chrono_tz::{GapInfo, Tz};
 
-/// Civil times: these minutes and hours on these days; none of a field means any.
+/// A pattern of civil times; `None` in a field matches any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Civil {
-    /// Each so many minutes of the hour; 0: only `minute`.
+    /// Every so many minutes of the hour; 0: only `minute`.
     pub every_minutes: u32,
-    /// The minute, where it is one.
+    /// The minute, unless `every_minutes` is set.
     pub minute: u32,
     /// The hour.
     pub hour: Option<u32>,
@@ -25,9 +25,9 @@ pub struct Civil {
 pub enum Gap {
     /// At the first instant after the gap.
     After,
-    /// Later by the width of the gap.
+    /// Later by the length of the gap.
     Shift,
-    /// Not at all.
+    /// It has no instant.
     Skip,
 }
 
@@ -49,7 +49,7 @@ pub struct Named {
     pub at_unix_ms: i64,
     /// The civil time, in milliseconds since 1970-01-01T00:00 of the same calendar.
     pub civil_ms: i64,
-    /// It is the second of two equal civil times.
+    /// Whether it is the second of two equal civil times.
     pub is_second: bool,
 }
 
@@ -65,11 +65,11 @@ impl Civil {
             && self.month.is_none_or(|month| civil.month() == month)
     }
 
-    /// All of these dates and of the ones beside them, in no order. Times of every hour are those of an interval: no
-    /// change of the clocks leaves one out or moves it, and an hour that comes twice has them twice.
+    /// The instants on these dates and the dates beside them, unsorted. A pattern for every hour is not affected by
+    /// clock changes: no instant is skipped or moved, and an hour that occurs twice has its times twice.
     pub(super) fn between(&self, zone: Tz, first: NaiveDate, last: NaiveDate, changes: (Gap, Twice)) -> Vec<Named> {
         let changes = if self.hour.is_none() { (Gap::Skip, Twice::Both) } else { changes };
-        // Wider than any change of the clocks.
+        // Longer than any change of the clocks.
         let from = first.checked_sub_days(Days::new(1)).unwrap_or(first).and_time(NaiveTime::MIN);
         let until = last.checked_add_days(Days::new(2)).unwrap_or(last).and_time(NaiveTime::MIN);
         let minutes = std::iter::successors(Some(from), |civil| civil.checked_add_signed(Duration::minutes(1)));
@@ -83,7 +83,7 @@ impl Civil {
     }
 }
 
-/// The instants of a civil time, each with whether it is the second of two.
+/// The instants of a civil time; true marks the second of two.
 pub(super) fn instants(zone: Tz, civil: NaiveDateTime, (gap, twice): (Gap, Twice)) -> Vec<(i64, bool)> {
     let ms = |at: DateTime<Tz>| at.timestamp_millis();
     match (zone.from_local_datetime(&civil), twice) {
@@ -100,18 +100,18 @@ pub(super) fn instants(zone: Tz, civil: NaiveDateTime, (gap, twice): (Gap, Twice
     }
 }
 
-/// None by the policy, or where the whole date does not exist.
+/// `None` by policy, or if the whole date does not exist.
 fn in_gap(zone: Tz, civil: NaiveDateTime, policy: Gap) -> Option<i64> {
     let gap = GapInfo::new(&civil, &zone)?;
     let (begin, end) = (gap.begin?.0, gap.end?);
-    // A gap that begins at the first moment of the date or before, and ends on another one, has swallowed it.
+    // The whole date does not exist if a gap begins at or before its start and ends on another date.
     if begin <= civil.date().and_time(NaiveTime::MIN) && end.date_naive() > civil.date() {
         return None;
     }
     match policy {
         Gap::Skip => None,
         Gap::After => Some(end.timestamp_millis()),
-        // By the clock that went before the gap it is so much after the gap's beginning.
+        // The time after the start of the gap, by the offset before it.
         Gap::Shift => Some(end.timestamp_millis() + (civil - begin).num_milliseconds()),
     }
 }

@@ -1,4 +1,4 @@
-//! What administrators and other clients asked for, and what they were answered.
+//! Calls of administrators and other clients, with their answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,129 +7,129 @@ use super::Fence;
 /// One call from its beginning to its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Who called.
+    /// Name of the client.
     pub client: String,
-    /// The request id; none where there was none.
+    /// The request id, if the call had one.
     pub request_id: Option<String>,
     /// When it began.
     pub invoked_ns: u64,
-    /// When the answer was there; none where there is none.
+    /// When the answer arrived; `None` if there was no answer.
     pub answered_ns: Option<u64>,
-    /// What was asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// What came back.
+    /// The answer.
     pub answer: Answer,
 }
 
 impl Call {
-    /// Whether it may have been done: it did not fail.
+    /// Whether the operation may have been done: the call did not fail.
     pub fn may_be_done(&self) -> bool {
         !matches!(self.answer, Answer::Failed { .. })
     }
 
-    /// Whether it asks to send this recipient of a run again, by name or with all others.
+    /// Whether it asks to send to this recipient of a run again, by name or together with all others.
     pub fn resends(&self, own_run: &str, own_recipient: &str) -> bool {
         matches!(&self.operation, Operation::Resend { run, recipient }
             if run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient))
     }
 
-    /// The same of closing it as assumed.
+    /// Whether it asks to close this recipient of a run as assumed, by name or together with all others.
     pub fn assumes(&self, own_run: &str, own_recipient: &str) -> bool {
         matches!(&self.operation, Operation::Assume { run, recipient }
             if run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient))
     }
 }
 
-/// What was asked for.
+/// A requested operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Operation {
-    /// An object is made or changed (`value`), or removed (none).
+    /// Creates or changes an object, or deletes it.
     Write {
-        /// What it is.
+        /// Kind of the object.
         kind: ObjectKind,
-        /// Whose.
+        /// Name of the tenant.
         tenant: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// What it holds from then on, in the form of [`Found::value`](super::Found); none: it is gone.
+        /// The new value, in the form of [`Found::value`](super::Found); `None`: the object is deleted.
         value: Option<String>,
     },
-    /// A recipient wants no more mail of a tenant.
+    /// A recipient opts out of a tenant's emails.
     OptOut {
-        /// Whose mail.
+        /// Name of the tenant.
         tenant: String,
-        /// Address.
+        /// Address of the recipient.
         recipient: String,
     },
-    /// A recipient wants mail again.
+    /// A recipient takes the opt-out back.
     TakeBack {
-        /// Whose mail.
+        /// Name of the tenant.
         tenant: String,
-        /// Address.
+        /// Address of the recipient.
         recipient: String,
     },
-    /// Nothing more is sent, for now.
+    /// Pauses sending.
     Pause {
-        /// Of what.
+        /// The run or schedule.
         target: Target,
     },
-    /// It goes on.
+    /// Resumes sending.
     Resume {
-        /// Of what.
+        /// The run or schedule.
         target: Target,
     },
-    /// What was not sent is cancelled.
+    /// Cancels what was not sent.
     Cancel {
-        /// Of what.
+        /// The run or schedule.
         target: Target,
     },
-    /// A schedule is to fire now. The same request id again opens nothing more.
+    /// Opens a run of a schedule now. A repeated request id opens no second run.
     Trigger {
-        /// Whose.
+        /// Name of the tenant.
         tenant: String,
-        /// Which schedule.
+        /// Name of the schedule.
         schedule: String,
-        /// Its recipients: an [`Audience`](super::Audience).
+        /// Name of its [`Audience`](super::Audience).
         audience: String,
     },
-    /// An operator decides about one who is in doubt, or requeues a dead letter: it is sent (again).
+    /// An operator decides to send to a recipient in doubt again, or requeues a dead letter.
     Resend {
-        /// Of which run.
+        /// Name of the run.
         run: String,
-        /// Address; none: all that are in doubt.
+        /// Address of the recipient; `None`: all recipients in doubt.
         recipient: Option<String>,
     },
-    /// An operator closes what is in doubt as assumed.
+    /// An operator closes recipients in doubt as assumed.
     Assume {
-        /// Of which run.
+        /// Name of the run.
         run: String,
-        /// Address; none: all that are in doubt.
+        /// Address of the recipient; `None`: all recipients in doubt.
         recipient: Option<String>,
     },
-    /// Instants of the past that never opened are to open. The same range again opens nothing more.
+    /// Opens past instants that never opened. The same range again opens no further run.
     Backfill {
-        /// Whose.
+        /// Name of the tenant.
         tenant: String,
-        /// Which schedule.
+        /// Name of the schedule.
         schedule: String,
-        /// From here on, included.
+        /// First instant of the range.
         from_unix_ms: i64,
-        /// Up to here, included.
+        /// Last instant of the range.
         until_unix_ms: i64,
     },
     /// A linearizable read of an object. It changes nothing.
     Read {
-        /// What it is.
+        /// Kind of the object.
         kind: ObjectKind,
-        /// Whose.
+        /// Name of the tenant.
         tenant: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
 }
 
-/// Kinds of objects that are compared at the end. An opt-out is one too: its name is the address, its value is
+/// Kinds of objects whose final values are compared. The name of an opt-out is the address, and its value is
 /// `opted_out`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -142,60 +142,60 @@ pub enum ObjectKind {
     OptOut,
 }
 
-/// What is paused, resumed or cancelled.
+/// The target of a pause, resumption or cancellation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// A run, also a campaign's.
+    /// A run of a schedule or campaign.
     Run(String),
-    /// A schedule: no further run opens; those that are open go on.
+    /// A schedule: no further run opens; open runs continue.
     Schedule {
-        /// Whose.
+        /// Name of the tenant.
         tenant: String,
-        /// Which.
+        /// Name of the schedule.
         schedule: String,
     },
 }
 
-/// What an opt-out holds as an object: its [`Found::value`](super::Found).
+/// The value of an opt-out: its [`Found::value`](super::Found).
 pub const OPTED_OUT: &str = "opted_out";
 
-/// What came back.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Answer {
-    /// It is so.
+    /// The operation was done.
     Ok {
-        /// Log index, where the answer has one.
+        /// Log index of the entry, if the answer has one.
         index: Option<u64>,
         /// The run that a trigger opened.
         run: Option<String>,
-        /// Of a barrier: hand-offs that were past the gate.
+        /// Answer of a barrier: hand-offs that were past the gate.
         crossed: Vec<Crossing>,
-        /// Of a barrier: nodes that were waited out.
+        /// Answer of a barrier: nodes whose leases were waited out.
         unconfirmed: Vec<String>,
     },
-    /// Of a [`Operation::Read`]: what it holds, in the form of [`Found::value`](super::Found); none: it is not there.
+    /// Answer to an [`Operation::Read`].
     Found {
-        /// The value.
+        /// The value, in the form of [`Found::value`](super::Found); `None`: there is no such object.
         value: Option<String>,
     },
-    /// It is not so, and will not become so by this call.
+    /// The operation was not done, and this call will not do it later.
     Failed {
         /// The reason of the error.
         reason: String,
     },
-    /// It may have happened, or may yet: a time-out, a broken connection.
+    /// The operation may have been done, or may still be done: a time-out or a broken connection.
     Unknown,
 }
 
 impl Answer {
-    /// Yes, with the place in the log where the answer has one.
+    /// Done, with the log index if the answer has one.
     pub fn at(index: Option<u64>) -> Answer {
         Answer::Ok { index, run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
     }
 
-    /// Yes, and this run was opened, if one was.
+    /// Done, with the run that was opened, if any.
     pub fn opened(run: Option<String>) -> Answer {
         Answer::Ok { index: None, run, crossed: Vec::new(), unconfirmed: Vec::new() }
     }
@@ -204,10 +204,10 @@ impl Answer {
 /// A hand-off that a barrier found past its gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crossing {
-    /// Of which run.
+    /// Name of the run.
     pub run: String,
-    /// Whose number in the run; [`FinalState::number`](super::Standing) says who that is.
+    /// Number of the recipient in the run: [`FinalState::number`](super::FinalState).
     pub number: u32,
-    /// Under which row.
+    /// Fence of the claim.
     pub fence: Fence,
 }

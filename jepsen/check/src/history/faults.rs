@@ -1,36 +1,35 @@
-//! What was broken, whether it came about, and what was seen of it.
+//! Injected faults: whether they were installed, and which effect was observed.
 
 use serde::{Deserialize, Serialize};
 
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What kind.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// What exactly, for people: `kill -9 of the leader`.
+    /// Text for people, such as `kill -9 of the leader`.
     pub name: String,
-    /// The nodes that it affected; empty where it affected none.
+    /// Names of the affected nodes.
     pub nodes: Vec<String>,
     /// When it began.
     pub from_ns: u64,
-    /// When it ended; none for one that has no length.
+    /// When it ended; `None` for a fault without an end.
     pub until_ns: Option<u64>,
-    /// Whether it came about.
+    /// Whether it was installed.
     pub status: FaultStatus,
-    /// Of one that was left out: this machine cannot do it at all. Else there was no target, or it was not
-    /// the moment for it, and another run may have it.
+    /// For a skipped fault: this machine cannot inject it. Otherwise it had no target, or came at an unsuitable time.
     pub cannot: bool,
-    /// Whether an effect was seen: leadership changed, a connection was cut, a write failed. None: not observed.
+    /// Whether an effect occurred: the leader changed, a connection was cut, a write failed. `None`: not observed.
     pub observed: Option<bool>,
-    /// In words: what was seen, or why it was skipped.
+    /// Text for people: the effect, or why it was skipped.
     pub word: String,
-    /// Of the end of a life: a hand-off of it was between its final dot and its 250. None: unknown.
+    /// For the end of a process: whether one of its hand-offs was between final dot and 250. `None`: unknown.
     pub inside_data: Option<bool>,
-    /// How many hand-offs were past the gate then, as the sink saw it. None: unknown.
+    /// Number of its hand-offs past the gate at that time, by the sink. `None`: unknown.
     pub past_gate: Option<u64>,
-    /// The journals of these nodes were lost with it: by a power cut, or on purpose.
+    /// Whether the journals of these nodes were lost.
     pub journals_lost: bool,
-    /// The epoch that a struck node led.
+    /// The epoch that an affected node led.
     pub led_epoch: Option<u64>,
 }
 
@@ -56,38 +55,38 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether it came about, or may have.
+    /// Whether it was, or may have been, installed.
     pub fn may_have_struck(&self) -> bool {
         self.status != FaultStatus::Skipped
     }
 
-    /// When it ended; never for one without an end.
+    /// When it ended; `u64::MAX` for a fault without an end.
     pub fn over_ns(&self) -> u64 {
         self.until_ns.unwrap_or(u64::MAX)
     }
 }
 
-/// Whether a fault came about.
+/// Whether a fault was installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultStatus {
-    /// It did.
+    /// It was installed.
     Installed,
-    /// It was left out; [`Fault::cannot`] says whether for good.
+    /// It was skipped; see [`Fault::cannot`].
     Skipped,
     /// Unknown.
     Indeterminate,
 }
 
-/// Kinds of faults. What follows from a kind for the bound on doubt stands in `invariants/doubt.rs`.
+/// Kinds of faults. `invariants/doubt.rs` says how many recipients each kind may leave in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// `kill -9`, started again sooner or later.
+    /// `kill -9` and a later restart.
     Kill,
-    /// Asked to stop, started again.
+    /// SIGTERM and a restart.
     Restart,
-    /// `kill -9`, started again as another release; or the ledger's level is raised.
+    /// `kill -9` and a restart as another release; or the ledger's level is raised.
     Upgrade,
     /// SIGSTOP, SIGCONT.
     Pause,
@@ -99,17 +98,17 @@ pub enum FaultKind {
     Clock,
     /// A disk is full, fails, is slow or lies.
     Disk,
-    /// Power is cut: what was not synced is gone, and so is what lay in memory.
+    /// Power is cut: unsynced writes and everything in memory are lost.
     PowerCut,
-    /// Files are damaged, lost, or put back from earlier.
+    /// Files are damaged, lost, or replaced by older ones.
     Damage,
     /// A node never comes back.
     NodeLost,
-    /// The relay refuses, throttles, stalls, vanishes, or drops connections.
+    /// The relay refuses, throttles, stalls, is down, or drops connections.
     Relay,
     /// Leadership is handed over on request.
     Transfer,
-    /// An operator pauses, cancels, replays or opts out in the middle.
+    /// An operator acts while emails are sent.
     Operator,
     /// A process dies at a named place of its code.
     CrashPoint,

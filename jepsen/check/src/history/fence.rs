@@ -1,4 +1,4 @@
-//! The token of a claim, as it stands in a mail and in what the ledger tells.
+//! The fencing token of a claim, as emails and the ledger show it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `group.epoch.index.place`; unique for each row, ordered, and it only grows.
+/// `group.epoch.index.place`: unique for each claim and increasing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence {
     /// Raft group.
@@ -15,11 +15,11 @@ pub struct Fence {
     pub epoch: u64,
     /// Log index of the claim.
     pub index: u64,
-    /// Place in that entry.
+    /// Position in that entry.
     pub place: u32,
 }
 
-/// A text that is no fence.
+/// The text is not a fence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no fence: group.epoch.index.place is")]
 pub struct NotAFence(String);

@@ -13,7 +13,7 @@ struct First {
     header: Header,
 }
 
-/// Writes a history. It buffers nothing: give it a buffered writer.
+/// Writes a history. It does not buffer: pass a buffered writer.
 #[derive(Debug)]
 pub struct Writer<W> {
     to: W,
@@ -23,25 +23,25 @@ impl<W: Write> Writer<W> {
     /// Begins with the header.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer failed.
     pub fn begin(to: W, header: &Header) -> io::Result<Writer<W>> {
         let mut writer = Writer { to };
         writer.line(&First { header: header.clone() })?;
         Ok(writer)
     }
 
-    /// One thing that was seen.
+    /// Writes an event.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer failed.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.line(event)
     }
 
-    /// The end, without which the history counts for nothing. Gives the writer back, flushed.
+    /// Writes the end, without which a history cannot be judged, and returns the flushed writer.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer failed.
     pub fn end(mut self, ended: &Ended) -> io::Result<W> {
         self.line(&Event::Ended(ended.clone()))?;
         self.to.flush()?;
@@ -55,7 +55,7 @@ impl<W: Write> Writer<W> {
 }
 
 impl HistoryIndex {
-    /// Reads a whole file. A last line that was cut short is left out: without its [`Ended`] nothing is judged anyway.
+    /// Reads a whole file. An incomplete last line is ignored: such a history has no [`Ended`] and cannot be judged.
     ///
     /// # Errors
     /// The file cannot be read, or a line is damaged (`InvalidData`).

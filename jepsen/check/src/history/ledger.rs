@@ -1,58 +1,58 @@
-//! What the ledger says: during the run as far as it can be read, and once more at the end. In real runs it comes
-//! from the admin API (`explain`, runs, history, doubts), in the simulation from the log itself.
+//! The state of the ledger, read during the run and again at the end: in real runs through the admin API (`explain`,
+//! runs, history, doubts), in the simulation from the ledger itself.
 
 use serde::{Deserialize, Serialize};
 
 use super::Fence;
 
-/// A row that a claim granted. The log index is in the fence.
+/// A claim. The log index is in the fence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Which row.
+    /// Fence of the claim.
     pub fence: Fence,
-    /// Name of the node that may work it.
+    /// Name of the node that owns it.
     pub node: String,
-    /// Which life of that node; none where that was not read.
+    /// Incarnation of that node; `None` if it was not read.
     pub incarnation: Option<u64>,
-    /// Of which run.
+    /// Name of the run.
     pub run: String,
-    /// The granted recipients. Several lines of one fence add up: one for each recipient is as good.
+    /// The claimed recipients. A claim may be recorded in several events with the same fence.
     pub recipients: Vec<String>,
-    /// When the entry was committed, where that was observed.
+    /// When the entry was committed, if that was observed.
     pub committed_ns: Option<u64>,
-    /// Ledger time of the entry: when its leader proposed it. None where ledger time says nothing.
+    /// Ledger time of the entry: when its leader proposed it. `None` if ledger time cannot be compared.
     pub proposed_ns: Option<u64>,
 }
 
 /// One step of one recipient, after its claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Log index of the entry that said so.
+    /// Log index of the entry.
     pub index: u64,
-    /// The row; none for a step that is no row's doing.
+    /// Fence of the claim; `None` for a step outside of a claim.
     pub fence: Option<Fence>,
-    /// Which run.
+    /// Name of the run.
     pub run: String,
-    /// Address.
+    /// Address of the recipient.
     pub recipient: String,
-    /// What.
+    /// The step.
     pub step: Step,
-    /// Ledger time of the entry; of the last of them where the ledger tells several as one. None where ledger time says
-    /// nothing.
+    /// Ledger time of the entry; of the last one if the ledger reports several as one. `None` if ledger time cannot be
+    /// compared.
     pub proposed_ns: Option<u64>,
-    /// In words: the relay's answer, the cause of a doubt.
+    /// Text for people: the relay's answer, or why the recipient is in doubt.
     pub detail: String,
 }
 
-/// One step in the life of a claimed recipient.
+/// A step of a claimed recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// The relay accepted it.
     Sent,
-    /// The relay refused it, after the dot or before, for now or for good.
+    /// The relay refused it, before or after the final dot, temporarily or permanently.
     Refused,
-    /// The holder gave it back before the gate.
+    /// The owner released it before the gate.
     Released,
     /// Unknown whether the relay accepted it.
     InDoubt,
@@ -65,13 +65,13 @@ pub enum Step {
 /// The state of a recipient at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalState {
-    /// Which run.
+    /// Name of the run.
     pub run: String,
-    /// Address.
+    /// Address of the recipient.
     pub recipient: String,
-    /// Its number in the run, which crossings name.
+    /// Its number in the run, to which [`Crossing`](super::Crossing) refers.
     pub number: Option<u32>,
-    /// Where.
+    /// State of the recipient.
     pub state: RecipientState,
 }
 
@@ -79,36 +79,36 @@ pub struct FinalState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecipientState {
-    /// It waits.
+    /// Not claimed yet.
     Pending,
-    /// It is in an open row.
+    /// In an open claim.
     Claimed,
     /// Accepted by the relay.
     Sent,
-    /// Closed while in doubt.
+    /// Closed while in doubt, by policy or an operator.
     Assumed,
-    /// Refused for good, or attempts used up.
+    /// Permanently refused, or out of attempts.
     Dead,
-    /// Opted out, or inside the min gap.
+    /// Opted out, or within the `min_gap`.
     Suppressed,
     /// Too late.
     Expired,
     /// By an operator, or by an overlap.
     Cancelled,
-    /// The dot may have been written, and no answer is known.
+    /// The final dot may have been written, and no answer is known.
     InDoubt,
 }
 
-/// A run, as it is at the end.
+/// A run at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Its name: `r1042.3`.
     pub run: String,
-    /// Whose.
+    /// Name of the tenant.
     pub tenant: String,
-    /// Of which schedule or campaign.
+    /// Name of the schedule or campaign.
     pub schedule: String,
-    /// The instant that it stands for.
+    /// The instant for which it opened.
     pub due_unix_ms: i64,
     /// Why it opened.
     pub cause: RunCause,
@@ -116,9 +116,9 @@ pub struct Run {
     pub opened_index: u64,
     /// Ledger time of that entry.
     pub opened_unix_ms: i64,
-    /// Recipients.
+    /// Number of recipients.
     pub audience: u32,
-    /// Of those, pending or claimed.
+    /// Number of recipients that are pending or claimed.
     pub unfinished: u32,
     /// The run of its schedule that had to finish before this one opened (`overlap`), if the ledger names one.
     pub waited_for: Option<String>,
@@ -128,99 +128,99 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunCause {
-    /// It was due; also a campaign's.
+    /// Its instant came; also for a campaign.
     Due,
-    /// It was missed, and caught up.
+    /// Its instant was missed and caught up.
     CatchUp,
     /// A client triggered it.
     Trigger,
-    /// A missed instant that an operator backfilled.
+    /// An operator backfilled a missed instant.
     Backfill,
-    /// One mail, to see it arrive.
+    /// A test email.
     Test,
 }
 
-/// Instants that opened no run, and why.
+/// Instants that opened no run, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
-    /// Whose.
+    /// Name of the tenant.
     pub tenant: String,
-    /// Which schedule.
+    /// Name of the schedule.
     pub schedule: String,
-    /// The first of them.
+    /// The first instant.
     pub first_unix_ms: i64,
-    /// The last; the first again where it is one.
+    /// The last instant; equal to the first if there is one.
     pub last_unix_ms: i64,
-    /// How many.
+    /// Number of instants.
     pub count: u64,
-    /// What became of them.
+    /// The recorded reason.
     pub outcome: PassedOver,
-    /// In words.
+    /// Text for people.
     pub reason: String,
 }
 
-/// What becomes of an instant that opens no run.
+/// Why an instant opened no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassedOver {
-    /// A later missed instant stands for it.
+    /// Several missed instants were combined into a later one.
     Coalesced,
-    /// By policy.
+    /// Skipped by policy.
     Skipped,
     /// Later than it may open.
     Expired,
-    /// An instant of that name has opened already.
+    /// An instant with the same civil time has opened already.
     Refused,
-    /// It is due and waits for another run. At the end that is no explanation.
+    /// It is due and waits for another run. At the end this does not explain it.
     Waiting,
 }
 
-/// An object that was there at the end.
+/// An object that existed at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// What it is.
+    /// Kind of the object.
     pub kind: super::ObjectKind,
-    /// Whose.
+    /// Name of the tenant.
     pub tenant: String,
-    /// Its name; the address of an opt-out.
+    /// Name of the object; for an opt-out, the address.
     pub name: String,
-    /// What it holds, in any form that is equal exactly where the contents are: what
-    /// [`Operation::Write`](super::Operation) says of the last write.
+    /// Its value in any form that is equal if and only if the contents are equal; the same form as in
+    /// [`Operation::Write`](super::Operation).
     pub value: String,
 }
 
 /// An entry that resumes a paused run. The answer to its client may have been lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
-    /// Which run.
+    /// Name of the run.
     pub run: String,
     /// Log index.
     pub index: u64,
 }
 
-/// A claim that was seen open.
+/// A claim that was observed open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenClaim {
-    /// When it was seen.
+    /// When it was observed.
     pub at_ns: u64,
-    /// Which.
+    /// Fence of the claim.
     pub fence: Fence,
     /// The node that owns the claim.
     pub node: String,
     /// The incarnation of that node.
     pub incarnation: u64,
-    /// Recipients in it that are claimed; those in doubt may stay.
+    /// Number of its recipients that are claimed. Recipients in doubt do not count.
     pub claimed: u32,
 }
 
 /// A node's hash of its applied state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateHash {
-    /// When it was asked.
+    /// When it was read.
     pub at_ns: u64,
-    /// Which node.
+    /// Name of the node.
     pub node: String,
-    /// Of the state after this entry.
+    /// Index of the last applied entry.
     pub applied_index: u64,
     /// The hash.
     pub hash: String,

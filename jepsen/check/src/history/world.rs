@@ -1,26 +1,26 @@
-//! What was observed outside of the ledger: emails, what was due, incarnations of nodes, and leases.
+//! Observations outside of the ledger: emails, due instants, processes, gates, leaders and limits.
 
 use serde::{Deserialize, Serialize};
 
 use super::Fence;
 
-/// A final dot that arrived at the sink, for one recipient; a mail to three makes three. Also a message that a fault of
-/// the sink's cut off before its dot ([`Answered::Cut`]); its run and its fence are there if that much of it had come.
-/// The sink's own record, never what a node said. Or one that was refused before its dot as no message
+/// A hand-off that arrived at the sink, for one recipient; an email to three recipients is recorded three times. It is
+/// the sink's own record, not a node's. Also a message that a fault of the sink cut off before its final dot
+/// ([`Answered::Cut`], with run and fence if they had arrived), or that was refused as malformed
 /// ([`Answered::Malformed`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// When DATA was read.
+    /// When the DATA command was read.
     pub data_ns: u64,
-    /// When the dot was.
+    /// When the final dot was read.
     pub at_ns: u64,
-    /// `X-Reveille-Run`; none where the mail had none.
+    /// The header `X-Reveille-Run`, if the email had one.
     pub run: Option<String>,
-    /// As it stood in RCPT.
+    /// The address in RCPT.
     pub recipient: String,
-    /// `X-Reveille-Fence`; none where the mail had none, or no fence.
+    /// The header `X-Reveille-Fence`, if the email had a valid one.
     pub fence: Option<Fence>,
-    /// What the client called itself in EHLO.
+    /// The name that the client gave in EHLO.
     pub node: String,
     /// The sink's number of the connection.
     pub connection: u64,
@@ -30,20 +30,20 @@ pub struct Mail {
     pub message_id: Option<String>,
     /// Hash of what follows the header section.
     pub body: Option<String>,
-    /// What the body says of itself; none where it does not say it, or was not read.
+    /// The content that the body names; `None` if it names none or was not read.
     pub content: Option<Content>,
     /// Identity headers (`Message-ID`, `X-Reveille-Run`, `X-Reveille-Fence`) that this email has more than once.
     pub repeated_headers: Vec<String>,
 }
 
-/// What a body of the judge's workload says of itself, so that the wrong content for a recipient is seen.
+/// The lines in a body of the test workload that name its schedule and recipient, to detect the wrong content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// The schedule or campaign. It stands in the template.
+    /// The schedule or campaign, as the template names it.
     pub schedule: String,
     /// The recipient's address, as the template's own variable has it.
     pub recipient: String,
-    /// The value of a variable that each recipient has: [`Audience::codes`] says which.
+    /// The value of the recipient's variable: [`Audience::codes`].
     pub code: String,
 }
 
@@ -56,7 +56,7 @@ impl Content {
         format!("Schedule: {schedule}\nRecipient: {{{{ recipient }}}}\nCode: {{{{ {} }}}}\n", Content::VARIABLE)
     }
 
-    /// Reads a body; none where one of the three lines is missing.
+    /// Reads a body; `None` if one of the three lines is missing.
     pub fn read(body: &str) -> Option<Content> {
         let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         Some(Content { schedule: value("Schedule: ")?, recipient: value("Recipient: ")?, code: value("Code: ")? })
@@ -71,34 +71,33 @@ impl Content {
     }
 }
 
-/// How the sink answered a final dot.
+/// How the sink answered a hand-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// It was recorded as accepted, and the sink did what it could to say so. Whether the 250 arrived is another
-    /// matter.
+    /// Recorded as accepted, and 250 was sent. Whether the 250 arrived is unknown.
     Accepted,
-    /// It was recorded as accepted, and an injected fault of the sink suppressed the answer.
+    /// Recorded as accepted, but an injected fault of the sink suppressed the answer.
     AcceptedUnanswered,
-    /// It was refused, by a reply that was written whole.
+    /// Refused, and the whole reply was written.
     Refused,
-    /// Neither, by a fault of the sink's: not recorded, and no answer.
+    /// Neither recorded nor answered, by an injected fault of the sink.
     Nothing,
-    /// No dot was read: by a fault of the sink's the dialogue ended within the message. Whether the sender had written
-    /// the dot by then, and so had passed its gate, is not known here. It did not arrive.
+    /// An injected fault of the sink ended the dialogue within the message: no final dot was read, and the email did
+    /// not arrive. Whether the sender had passed its gate is unknown.
     Cut,
-    /// It was refused as no message, by a reply that was written whole: a bare line feed or carriage return, a line too
-    /// long. After the first of these the end of the message is unknown.
+    /// Refused as malformed, and the whole reply was written: a bare line feed or carriage return, or too long a line.
+    /// The end of such a message is unknown.
     Malformed,
 }
 
 impl Answered {
-    /// It stands in the sink's record: it arrived.
+    /// Whether the sink recorded it as accepted.
     pub fn is_accepted(self) -> bool {
         matches!(self, Answered::Accepted | Answered::AcceptedUnanswered)
     }
 
-    /// By a fault of the sink's the sender was not told what became of a dot that it may have written.
+    /// Whether an injected fault of the sink left a final dot, which the sender may have written, without an answer.
     pub fn leaves_doubt(self) -> bool {
         matches!(self, Answered::AcceptedUnanswered | Answered::Nothing | Answered::Cut)
     }
@@ -107,157 +106,156 @@ impl Answered {
 /// A list of recipients that several instants share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audience {
-    /// What [`Due::audience`] says.
+    /// Name of the audience, for [`Due::audience`].
     pub name: String,
     /// Addresses, each once.
     pub recipients: Vec<String>,
-    /// The value of [`Content::VARIABLE`] of each recipient, in the same order; empty where recipients have none.
+    /// The value of [`Content::VARIABLE`] for each recipient, in the same order; empty if recipients have none.
     pub codes: Vec<String>,
 }
 
-/// An instant of a schedule, or the one of a campaign, by a model of its own.
+/// An instant of a schedule, or the instant of a campaign, by the checker's calendar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
-    /// Whose.
+    /// Name of the tenant.
     pub tenant: String,
     /// Name of the schedule or campaign.
     pub schedule: String,
-    /// When.
+    /// The instant that was due.
     pub due_unix_ms: i64,
-    /// Its recipients: an [`Audience`].
+    /// Name of its [`Audience`].
     pub audience: String,
 }
 
-/// One life of a node's process.
+/// The lifetime of a node's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifetime {
-    /// Which node.
+    /// Name of the node.
     pub node: String,
-    /// Which life of it, as the node counts; none where that was not read.
+    /// Incarnation of the node; `None` if it was not read.
     pub incarnation: Option<u64>,
     /// When it was started.
     pub started_ns: u64,
-    /// When it was gone; none while it runs.
+    /// When the process ended; `None` while it runs.
     pub ended_ns: Option<u64>,
-    /// How it ended; none while it runs.
+    /// How the process ended; `None` while it runs.
     pub end: Option<LifetimeEnd>,
 }
 
-/// How a life ended.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LifetimeEnd {
     /// It was killed on purpose.
     Killed,
-    /// It was asked to stop, and did.
+    /// It was asked to stop, and stopped.
     Stopped,
-    /// It ended by itself: by a fault of its disk, a panic, for want of memory.
+    /// It ended by itself: by a disk fault, a panic, or for lack of memory.
     ByItself,
 }
 
-/// How often the gate of one life let a hand-off pass, all of that life.
+/// The number of hand-offs that passed the gate in a whole process lifetime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatePasses {
-    /// Which node.
+    /// Name of the node.
     pub node: String,
-    /// Which life of it.
+    /// Incarnation of the process.
     pub incarnation: u64,
-    /// How often.
+    /// Number of hand-offs that passed the gate.
     pub passes: u64,
 }
 
-/// How often the gate of a life had let a hand-off pass when it was asked, at this instant or later.
+/// The gate's counter of a running process, read at this instant or later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateReading {
-    /// When it was asked. What arrived before had passed the gate before.
+    /// When it was read. What arrived before had passed the gate before.
     pub at_ns: u64,
-    /// Which node.
+    /// Name of the node.
     pub node: String,
-    /// Which life of it.
+    /// Incarnation of the process.
     pub incarnation: u64,
-    /// How often.
+    /// Number of hand-offs that passed the gate.
     pub passes: u64,
 }
 
 /// A leadership began to act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStarted {
-    /// When, or a little later: when it was first seen.
+    /// When the leadership was first observed.
     pub at_ns: u64,
-    /// Its number.
+    /// Number of the epoch.
     pub epoch: u64,
-    /// Who leads.
+    /// Name of the leader.
     pub node: String,
 }
 
 /// No leader had a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
-    /// From when.
+    /// Start of the interval.
     pub from_ns: u64,
-    /// Until when.
+    /// End of the interval.
     pub until_ns: u64,
 }
 
-/// One tenant was given more than its relays can take.
+/// A tenant has more emails to send than its relays accept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overload {
-    /// Which tenant.
+    /// Name of the tenant.
     pub tenant: String,
-    /// From when.
+    /// Start of the interval.
     pub from_ns: u64,
-    /// Until when.
+    /// End of the interval.
     pub until_ns: u64,
 }
 
-/// A bound that the workload was given, and that the sink has to see kept, over all nodes and fail-overs. Told when it
-/// is set, and once more with its end where it is lifted.
+/// A limit of the workload that must hold at the sink, over all nodes and fail-overs. It is recorded when it is set,
+/// and again with its end if it is lifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// For runs of these tenants.
+    /// The limit concerns runs of these tenants.
     pub tenants: Vec<String>,
-    /// Of these schedules and campaigns; empty: of all.
+    /// The schedules and campaigns that it concerns; empty: all.
     pub schedules: Vec<String>,
-    /// Since when it is in force.
+    /// Start of the limit.
     pub from_ns: u64,
-    /// Until when; none: to the end.
+    /// End of the limit; `None`: the end of the history.
     pub until_ns: Option<u64>,
-    /// What it says.
+    /// The limit itself.
     pub bound: Bound,
 }
 
-/// What a [`Limit`] says.
+/// The bound of a [`Limit`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The only relay that they go by takes so many emails a second from all nodes (P25).
+    /// Emails a second that the only relay of these runs accepts from all nodes (P25).
     RelayRate {
-        /// Emails in a thousand seconds.
+        /// Emails in 1,000 seconds.
         per_second_milli: u64,
         /// Sessions of each node.
         sessions: u32,
     },
-    /// So many of them are claimed a second (P25).
+    /// Recipients that are claimed a second (P25).
     TenantRate {
-        /// Emails in a thousand seconds.
+        /// Emails in 1,000 seconds.
         per_second_milli: u64,
-        /// Sessions of each node, over all relays that they go by.
+        /// Sessions of each node, over all relays of these runs.
         sessions: u32,
     },
-    /// The pool that they go by is warmed up (P25).
+    /// The pool of these runs is warmed up (P25).
     WarmUp {
         /// The first day, in whole days since 1970-01-01 UTC.
         first_day: i64,
         /// Emails on each day.
         caps: Vec<u32>,
     },
-    /// No recipient gets emails of two runs of one of these schedules whose instants are less than this apart (P17).
+    /// Instants of two runs of one schedule that send to the same recipient are at least this far apart (P17).
     MinGap {
         /// Milliseconds.
         gap_ms: u64,
     },
-    /// No recipient is handed over more often without a definite answer, unless an operator has it sent again (P4,
-    /// P14).
+    /// Hand-offs to a recipient without a definite answer, unless an operator decides to send again (P4, P14).
     MaxAttempts {
         /// Hand-offs.
         attempts: u32,

@@ -1,8 +1,8 @@
-//! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
-//! assumed. (A recipient that is still pending or claimed because the run did not drain belongs to I4 and I13, unless
-//! no row holds it: then it would be sent again.) Each email says which item it is of (`identity.rs`).
-//! Under `verdict` and `assume_sent` no recipient is to be sent to again unless an operator asked for it; under any other
-//! policy than `assume_sent` no recipient is closed as assumed unless an operator asked for that.
+//! I9: ledger and sink agree about each item. A recipient in state sent was accepted; an accepted recipient is sent, in
+//! doubt or assumed. (I4 and I13 judge recipients that are still claimed because the run did not drain. A pending one
+//! would be sent to again, which is a violation here.) Each email names its item (`identity.rs`). Under `hold` and
+//! `assume_sent` no recipient is sent to again unless an operator asked for it. Under another policy than `assume_sent`
+//! no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
 use crate::history::{Call, InDoubt, Part, RecipientState, Step};
@@ -24,7 +24,7 @@ pub fn agree(history: &HistoryIndex, findings: &mut Findings) {
     for (item, handoffs) in
         history.handoffs_by_item().filter(|(_, handoffs)| handoffs.iter().any(|handoff| handoff.answer.is_accepted()))
     {
-        // By decision it goes round again, and what came of that round is what counts.
+        // After a decision to send again, the outcome of that later attempt counts.
         let decided = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
         let decided = decided.map(|outcome| outcome.index).max();
         let accepts = handoffs.iter().filter(|handoff| handoff.answer.is_accepted());
@@ -53,7 +53,7 @@ pub fn agree(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// Resend steps beyond those that operators asked for.
+/// Reports resend steps beyond those that operators asked for.
 fn by_itself(history: &HistoryIndex, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
@@ -66,7 +66,7 @@ fn by_itself(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// Who was closed as assumed though no operator asked for it.
+/// Reports recipients that were closed as assumed without an operator's request.
 fn closed_by_itself(history: &HistoryIndex, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
         if asked_for(history, item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
@@ -76,7 +76,7 @@ fn closed_by_itself(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// How often operators asked for it in a call that may have succeeded.
+/// Number of such operator calls about this item that may have succeeded.
 fn asked_for(history: &HistoryIndex, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
     let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
     history.calls.iter().filter(|call| call.may_be_done() && asks(call, run, recipient)).count()

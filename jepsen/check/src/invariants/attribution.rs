@@ -1,16 +1,16 @@
-//! Whose doing a doubt is. Each recipient in doubt is put down to one fault that can have brought it about, no fault to
-//! more recipients than it leaves room for: an account by item, in which room that one node's kill leaves cannot hide
-//! a doubt of another node's. Pure arithmetic; what a fault leaves room for stands in `doubt.rs`.
+//! Attributes recipients in doubt to faults. Each recipient is attributed to one fault that can have caused its doubt,
+//! and each fault to at most as many recipients as its capacity (`doubt.rs`). So a kill of one node cannot explain a
+//! recipient of another node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Items that the same faults can be blamed for, by the places of those faults.
+/// The indices of the faults that can have caused the doubt of a class of items.
 pub type CandidateFaults = Vec<usize>;
 
-/// How many items of each class nothing is left to be blamed for, when as many as possible are accounted for.
+/// The number of items of each class that stay unexplained when as many as possible are attributed.
 ///
-/// It is a flow from classes to faults, found by augmenting paths; there are as many classes as lives of nodes, and not
-/// as many as recipients.
+/// This is a maximum flow from classes to faults, found by augmenting paths. There are about as many classes as
+/// processes, not as recipients.
 pub fn unexplained(classes: &[(CandidateFaults, u64)], capacities: &[u64]) -> Vec<u64> {
     let mut accounts = Accounts { classes, free: capacities.to_vec(), held: vec![BTreeMap::new(); capacities.len()] };
     let left = classes.iter().enumerate().map(|(class, (_, count))| {
@@ -29,12 +29,12 @@ pub fn unexplained(classes: &[(CandidateFaults, u64)], capacities: &[u64]) -> Ve
 struct Accounts<'a> {
     classes: &'a [(CandidateFaults, u64)],
     free: Vec<u64>,
-    /// Of each fault: how many of which class it is blamed for.
+    /// For each fault: the number of items attributed to it, by class.
     held: Vec<BTreeMap<usize, u64>>,
 }
 
 impl Accounts<'_> {
-    /// Finds room for up to `count` more of a class, if need be by blaming something else for others; answers for how
+    /// Attributes up to `count` more items of a class, if necessary by moving other items to other faults. Returns how
     /// many.
     fn place(&mut self, class: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
         let Some((candidates, _)) = self.classes.get(class) else { return 0 };
@@ -51,7 +51,7 @@ impl Accounts<'_> {
         0
     }
 
-    /// Takes room at a fault: what is free, or else what others give up who find room elsewhere.
+    /// Takes capacity of a fault: free capacity, or capacity of items that can be attributed to another fault.
     fn room_at(&mut self, fault: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
         let free = self.free[fault].min(count);
         if free > 0 {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn item_with_another_suspect_makes_room() {
-        // The first takes the first fault, which is the only one for the third; through the second it goes to the last.
+        // The first class takes the first fault, the only one for the third class; its items must move over the second.
         let classes = [(vec![0, 1], 2), (vec![1, 2], 3), (vec![0], 2)];
         assert_eq!(unexplained(&classes, &[2, 3, 2]), [0, 0, 0]);
         assert_eq!(unexplained(&classes, &[2, 3, 1]).iter().sum::<u64>(), 1);

@@ -1,7 +1,5 @@
-//! I17: with a majority of the nodes up and undisturbed there is a leader within ten seconds, emails are sent, and no
-//! recipient stays claimed without a hand-off (`progress.rs`).
-//!
-//! `majority.rs` defines when a majority is up and undisturbed.
+//! I17: while a majority of the nodes is up and undisturbed (`majority.rs`), there is a leader within ten seconds,
+//! emails are sent, and no recipient stays claimed without a hand-off (`progress.rs`).
 
 use super::majority::{Interval, majorities};
 use super::progress;
@@ -10,8 +8,8 @@ use crate::history_index::HistoryIndex;
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a busy
-/// machine.
+/// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a
+/// busy machine.
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// I17.
 pub fn available(history: &HistoryIndex, findings: &mut Findings) {

@@ -1,9 +1,8 @@
-//! I6: after the answer to an opt-out no hand-off passes a gate; an accept after it is one that the answer named as
-//! crossed, or one under an earlier claim of a node that it named unconfirmed: what is claimed later was never allowed.
-//! I8: after pause and cancel no later claim, and no later run of a paused schedule; what arrives after the answer was
-//! named in the same way.
+//! I6: after the answer to an opt-out no hand-off passes a gate. A later accept is allowed only if the answer named it
+//! as crossed, or if it has an earlier claim of a node that the answer named as unconfirmed. I8: after the answer to a
+//! pause or cancel there is no later claim, and no later run of a paused schedule; later accepts are judged as for I6.
 //!
-//! All instants are the judge's own: when the answer was there, and when the sink read the final dot.
+//! Instants are measured by the test: when the answer arrived, and when the sink read the final dot.
 
 use std::collections::HashMap;
 
@@ -12,36 +11,36 @@ use crate::history_index::{Grant, Handoff, HistoryIndex, Item, entries_of_item, 
 use crate::names::Name;
 use crate::verdict::Findings;
 
-/// What an answered barrier promises.
+/// An answered opt-out, pause or cancel.
 struct Barrier<'a> {
-    /// When the answer was there.
+    /// When the answer arrived.
     answered_ns: u64,
-    /// When a client first tried to lift it.
+    /// When a client first tried to undo it.
     lifted_ns: u64,
-    /// Where it stands in the log.
+    /// Its log index.
     index: Option<u64>,
     crossed: &'a [Crossing],
     unconfirmed: &'a [String],
 }
 
 impl<'a> Barrier<'a> {
-    /// None where the call promised nothing: it failed, or its result is unknown.
+    /// `None` if the call failed or its result is unknown.
     fn of(call: &'a Call, lifted_ns: Option<u64>) -> Option<Barrier<'a>> {
         let Answer::Ok { index, crossed, unconfirmed, .. } = &call.answer else { return None };
         let (answered_ns, lifted_ns) = (call.answered_ns?, lifted_ns.unwrap_or(u64::MAX));
         Some(Barrier { answered_ns, lifted_ns, index: *index, crossed, unconfirmed })
     }
 
-    /// Does it forbid that this dot came when it did? None: whether its claim was before is unknown.
+    /// Whether it forbids this hand-off. `None`: it is unknown whether the claim was earlier.
     fn forbids(&self, history: &HistoryIndex, handoff: &Handoff) -> Option<bool> {
-        // A message without its dot may not have passed the gate.
+        // A message without its final dot may not have passed the gate.
         let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
         let within = handoff.at_ns > self.answered_ns && handoff.at_ns < self.lifted_ns && has_dot;
         if !within {
             return Some(false);
         }
-        // The gate comes after DATA was answered (P5): whatever was named or waited out, this hand-off was before its
-        // gate.
+        // The gate comes after the answer to DATA (P5), so this hand-off had not passed its gate before the barrier's
+        // answer.
         if handoff.data_ns > self.answered_ns {
             return Some(true);
         }
@@ -63,7 +62,7 @@ impl<'a> Barrier<'a> {
     }
 }
 
-/// Is that its number? Where the number was not read, the fence decides.
+/// Whether this is the recipient's number. True if the number was not read: then the fence decides.
 fn is_number(history: &HistoryIndex, item: Item, number: u32) -> bool {
     entries_of_item(&history.final_states, item)
         .last()
@@ -71,15 +70,15 @@ fn is_number(history: &HistoryIndex, item: Item, number: u32) -> bool {
         .is_none_or(|own| own == number)
 }
 
-/// The beginning of the first call that may have lifted what `barrier` did.
+/// The start of the first call that may have undone `barrier`.
 fn lifted_by(history: &HistoryIndex, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
     let mut later = history.calls.iter().filter(|call| lifts(&call.operation) && may_follow(call, barrier));
     later.next().map(|call| call.invoked_ns)
 }
 
-/// May this call have been done after that one? Decided by the log index where it is known. Else it may, unless its
-/// answer was there before the other was invoked: calls need not take effect in the order of their invocation, and a
-/// call without an answer may take effect later.
+/// Whether this call may have taken effect after the earlier one: by the log index if both are known. Otherwise it may,
+/// unless its answer arrived before the other was invoked: calls need not take effect in the order of their invocation,
+/// and a call without an answer may take effect later.
 pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
     match (&call.answer, &earlier.answer) {
         (Answer::Failed { .. }, _) => false,
@@ -102,7 +101,7 @@ pub fn opted_out(history: &HistoryIndex, findings: &mut Findings) {
             barriers.entry((tenant, recipient)).or_default().push(barrier);
         }
     }
-    // A mail that the relay refused passed its gate too.
+    // An email that the relay refused had passed its gate too.
     for handoff in &history.handoffs {
         let tenant = history.run_of(handoff.item).and_then(|run| history.names.find(&run.tenant));
         let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, handoff.item.recipient))) else {
@@ -146,24 +145,24 @@ pub fn paused_or_cancelled(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// Log indices in which nothing may begin.
+/// The range of log indices in which no claim or run may begin.
 struct Stop {
     index: u64,
     until: Until,
 }
 
-/// Up to where.
+/// The end of that range.
 #[derive(Default)]
 struct Until {
-    /// The first resumption after it in the log, of those whose places are known.
+    /// The log index of the first later resumption whose index is known.
     index: Option<u64>,
-    /// The earliest beginning of one that may lie anywhere since.
+    /// The start of the first later resumption whose index is unknown.
     perhaps_ns: Option<u64>,
 }
 
 impl Stop {
-    /// Does it forbid the entry at this index? What may have been resumed is forbidden for certain until that was asked
-    /// for, and allowed from then on; none: when the entry was applied is unknown. `was_there`: before this instant.
+    /// Whether it forbids the entry at this index. If a resumption has no known index, entries are forbidden until it
+    /// was requested. `was_there` says whether the entry existed before an instant; `None`: unknown.
     fn holds_at(&self, index: u64, was_there: impl Fn(u64) -> Option<bool>) -> Option<bool> {
         let is_over = self.until.index.is_some_and(|until| until <= index);
         match self.until.perhaps_ns {
@@ -179,15 +178,15 @@ fn resumed(history: &HistoryIndex, pause: &Call, target: &Target) -> Until {
     let mut until = Until::default();
     for call in history.calls.iter().filter(resumes).filter(|call| may_follow(call, pause)) {
         match call.answer {
-            // Of those that were asked for together the log says which was the first.
+            // The log tells which of several resumptions was the first.
             Answer::Ok { index: Some(index), .. } => {
                 until.index = Some(until.index.map_or(index, |first| first.min(index)));
             }
             _ => until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns)),
         }
     }
-    // The ledger may record where the first one was done, also of a call without an answer, or with a late one:
-    // none comes before it, or it would be recorded too.
+    // The ledger may record the index of the first resumption, also of a call without an answer. No earlier one exists,
+    // or it would be recorded too.
     if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
         && let Some(run) = history.names.find(run)
         && let Some((_, first)) = history.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
@@ -221,7 +220,7 @@ fn there_by(history: &HistoryIndex, grant: &Grant) -> Option<u64> {
 
 fn no_run(history: &HistoryIndex, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
     let own = history.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
-    // Its opening is recorded in ledger time.
+    // Openings are recorded in ledger time.
     let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms);
     for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
         let (opened, stopped) = (run.opened_index, stops.index);

@@ -1,9 +1,8 @@
-//! How many recipients a node can have held claimed when it was struck, by what the sink saw (P12): the measured claim
-//! cap.
+//! The measured claim cap: how many recipients a node can have had claimed at a fault (P12), by the sink's record.
 //!
-//! A tenant gets what flows through the relays while claims are committed, sent and settled; of that time one second
-//! counts at most. The flow is that of the fastest tenth of a second: a queue that was short tells nothing of a whole
-//! second. A relay without measurements gets four for each session. The ledger's own figure is not used: a product that
+//! A tenant may have claimed what the relays accept during a claim, its sending and its settling, at most during one
+//! second. The throughput is measured in the fastest tenth of a second, since a short queue lasts no whole second. A
+//! relay without measurements allows four recipients for each session. The ledger's own cap is not used: a product that
 //! claims too much would report it as its cap.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,15 +12,15 @@ use crate::history_index::HistoryIndex;
 use crate::names::Name;
 use crate::time::MS;
 
-/// P12: each session of a relay without measurements gets this many.
+/// P12: recipients for each session of a relay without measurements.
 const PER_SESSION: u64 = 4;
-/// P12: of the time that a claim and a settle take, a second counts; so many times this, in which the flow is measured.
+/// The throughput is measured in intervals of this length, of which [`FLOWS`] make the second of P12.
 const FLOW_NS: u64 = 100 * MS;
 const FLOWS: u64 = 10;
-/// A process that ran this long, with a leader, has settled what earlier processes of its node left behind.
+/// A process that ran this long with a leader has settled the claims of earlier processes of its node.
 const SETTLED_WITHIN_NS: u64 = 10_000 * MS;
 
-/// Recipients that a node can hold claimed at most.
+/// The maximum number of recipients that a node can have claimed.
 pub fn claim_cap(history: &HistoryIndex) -> u64 {
     let mut began: BTreeMap<Name, Vec<u64>> = BTreeMap::new();
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer != Answered::Malformed) {
@@ -37,7 +36,7 @@ pub fn claim_cap(history: &HistoryIndex) -> u64 {
     (of_a_tenant * tenants.len().max(1) as u64).min(history.header.claim_cap.into())
 }
 
-/// The most of these sorted instants that lie in any interval of this length.
+/// The maximum number of these sorted instants in any interval of this length.
 pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
     let mut first = 0;
     let most = instants.iter().enumerate().map(|(last, at_ns)| {
@@ -49,8 +48,8 @@ pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
     most.max().unwrap_or(0) as u64
 }
 
-/// Processes of a struck node whose claims may be open when a fault begins: the one that it strikes, and former ones
-/// that none after them ran long enough to settle. At least one.
+/// Number of processes of a node whose claims may be open when a fault begins: the affected process, and earlier ones
+/// whose claims no later process had time to settle. At least one.
 pub fn unsettled_processes(history: &HistoryIndex, fault: &Fault, node: &str) -> u64 {
     let begun =
         history.lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns <= fault.from_ns);

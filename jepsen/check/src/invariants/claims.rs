@@ -31,7 +31,7 @@ pub fn covered(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// The claim under which a mail came.
+/// The claim of a hand-off.
 pub fn grant_of<'a>(history: &'a HistoryIndex, handoff: &Handoff) -> Option<&'a Grant> {
     entries_of_item(&history.grants, handoff.item).iter().find(|grant| Some(grant.fence) == handoff.fence)
 }
@@ -85,7 +85,7 @@ fn accepts_by_process<'a>(history: &'a HistoryIndex, findings: &mut Findings) ->
             Some(Some(incarnation)) => {
                 accepts.entry((history.names.text(handoff.node), incarnation)).or_default().push(handoff.at_ns)
             }
-            // That no claim covers it is I2's affair.
+            // I2 reports accepts without a claim.
             None if history.is_whole(Part::Claims) => {}
             _ => findings.missing("the sending process of some accepts"),
         }
@@ -94,7 +94,7 @@ fn accepts_by_process<'a>(history: &'a HistoryIndex, findings: &mut Findings) ->
     accepts
 }
 
-/// It ended, so that its counter may have been lost with it.
+/// Whether the process ended: then its last counter may be lost.
 fn is_over(history: &HistoryIndex, (node, incarnation): ProcessKey) -> bool {
     let own = |known: &&history::Lifetime| (known.node.as_str(), known.incarnation) == (node, Some(incarnation));
     history.lifetimes.iter().find(own).is_some_and(|known| known.ended_ns.is_some())

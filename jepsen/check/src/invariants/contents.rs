@@ -1,5 +1,5 @@
-//! I16: the content is the recipient's own. Each body of the workload names its schedule, its recipient and the value of a
-//! variable of that recipient; the envelope, the run and the audience say what they have to be.
+//! I16: each recipient gets its own content. Each body of the workload names its schedule, its recipient and the value
+//! of the recipient's variable, which must match the run, the envelope and the audience.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub fn own(history: &HistoryIndex, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Runs]);
     let all_read = findings.requires(history, &[Part::Contents]);
     let audiences = audiences(history);
-    // An email that the relay refused had its content too.
+    // Refused emails are judged too.
     for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {
         match handoff.content {
             Some(content) => compare(history, &audiences, (handoff, content), findings),
@@ -61,7 +61,7 @@ fn compare(
         });
         return;
     }
-    // What has no run is judged by I2 and I10.
+    // I2 and I10 judge emails without a run.
     let Some(run) = history.run_of(handoff.item) else { return };
     if run.schedule != text(content.schedule) {
         findings.violation(|| {

@@ -1,23 +1,22 @@
-//! I5: doubt is bounded and honest. Each recipient who is in doubt at the end, or was closed as assumed, must have been
-//! claimed, and must be explained by a fault on the process that held it last; each fault explains at most as many
-//! recipients as it allows. The account is by item (`attribution.rs`): a fault of one node explains no doubt of another.
+//! I5: doubt is bounded and explained. Each recipient that is in doubt at the end, or was closed as assumed, must have
+//! been claimed, and must be explained by a fault on the process that last owned its claim. Each fault explains a
+//! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node.
 //!
-//! What a fault allows, for each node that it struck:
+//! How many recipients a fault explains, for each affected node:
 //!
-//! - the end of a process with its journal (kill, crash point, restart, damage, a disk that fails), and a pause: the
-//!   hand-offs past the gate as the sink saw them, those whose dots it read later and before the node went on (they were
-//!   under way), and those whose dots it read shortly before (their answers may have been under way). Never more than the
-//!   node's sessions; also these where the hand-offs were not counted;
-//! - the end of a process without its journal (a power cut, a node that never comes back), and each of the faults above
-//!   where the policy `assume_sent` closes doubts before a journal is read: the node's claim cap as the sink measures it
-//!   (`claim_cap.rs`), for each process whose claims may be open then;
-//! - a partition or a bad link, which may cut SMTP sessions as long as it lasts: the node's sessions in each begun
-//!   minute. One that never ends, so that no journal behind it is read, and each where the policy is `assume_sent`: the
-//!   claim cap for each lease that it may have cost;
-//! - the clock, the relay, operators, transfers, memberships, overload: nothing. Faults of the relay show in the sink's
-//!   own record instead: a recipient whose last hand-off the sink left without an answer, or cut off within the message,
-//!   is in doubt by that, and such a dot explains no other recipient. (A message that was cut off before its run was read
-//!   explains any one recipient.)
+//! - the end of a process whose journal remains (kill, crash point, restart, damage, failing disk), and a pause: the
+//!   hand-offs past the gate by the sink's record; those whose final dots the sink read later, before the node
+//!   continued; and those whose dots it read shortly before, whose answers may have been lost. At most the node's
+//!   sessions, which also count if the hand-offs were not counted;
+//! - the end of a process without its journal (a power cut, a node that never restarts), and each of the faults above
+//!   if the policy `assume_sent` closes doubts before a journal is read: the node's claim cap as the sink measures it
+//!   (`claim_cap.rs`), for each process whose claims may be open;
+//! - a partition or bad link, which may cut SMTP sessions: the node's sessions in each started minute. If it never
+//!   ends, so that no journal behind it is read, or if the policy is `assume_sent`: the claim cap for each lease that
+//!   it may have cost;
+//! - faults of clocks, relays and operators, and leadership transfers: none. Faults of the relay are in the sink's
+//!   record: a recipient whose last hand-off the sink left unanswered or cut off is in doubt because of it. (A message
+//!   that was cut off before its run was read explains any one recipient.)
 
 use std::collections::BTreeMap;
 
@@ -28,14 +27,14 @@ use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item};
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// What the history says of doubt.
+/// Counts of recipients in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// In doubt at the end, or closed as assumed.
+    /// Recipients in doubt at the end, or closed as assumed.
     pub in_doubt: u64,
-    /// Of those, how many had in fact arrived.
+    /// Of those, recipients whose email was accepted.
     pub arrived: u64,
-    /// So many may be.
+    /// How many the faults may leave in doubt.
     pub allowed: u64,
 }
 
@@ -43,7 +42,7 @@ pub struct Doubt {
 pub fn bounded(history: &HistoryIndex, findings: &mut Findings) {
     let mut whole =
         findings.requires(history, &[Part::FinalStates, Part::Faults, Part::Accepts, Part::Claims, Part::Lifetimes]);
-    // A relay that was left in peace answers every dot.
+    // A relay without faults answers every final dot.
     let relay_failed = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();
     if history.faults.iter().any(relay_failed) {
         whole &= findings.requires(history, &[Part::Handoffs]);
@@ -60,7 +59,7 @@ pub fn bounded(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// Counts.
+/// Counts recipients in doubt.
 pub fn doubt(history: &HistoryIndex) -> Doubt {
     let in_doubt = doubted(history).count() as u64;
     let arrived = doubted(history).filter(|item| history.arrived(*item)).count() as u64;
@@ -71,8 +70,7 @@ pub fn doubt(history: &HistoryIndex) -> Doubt {
     Doubt { in_doubt, arrived, allowed: by_relay + by_faults }
 }
 
-/// The last grants of recipients in doubt that no remaining fault explains, and that the relay did not
-/// leave without an answer.
+/// The last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
 fn unexplained(history: &HistoryIndex) -> Vec<&Grant> {
     let cap = claim_cap(history);
     let mut capacities: Vec<u64> = history.faults.iter().map(|fault| allowed_by(history, fault, cap)).collect();
@@ -92,16 +90,16 @@ fn unexplained(history: &HistoryIndex) -> Vec<&Grant> {
     told.flatten().collect()
 }
 
-/// Can this fault have left a hand-off under this claim in doubt? It struck the process that held the claim or, where a
-/// journal was lost, a later process of that node, which would have read the journal. A partition or a bad link may
-/// strike any node; a partition that never ends also hides the journals of the nodes that it cuts off.
+/// Whether this fault can have left a hand-off under this claim in doubt: it affected the process that owned the claim
+/// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
+/// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
 fn may_have_struck(history: &HistoryIndex, fault: &Fault, grant: &Grant) -> bool {
     let owner = history.names.text(grant.node);
     if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == owner) {
         return false;
     }
-    // Ledger time, which separates one incarnation from the next, may be off by that, and a node that is gone may be
-    // granted something until its lease is over.
+    // Ledger time, which separates incarnations, may be wrong by the clock error, and an ended process may get claims
+    // until its lease expires.
     let slack_ns =
         (history.header.lease_ms + history.header.margin_ms + history.header.clock_error_ms).saturating_mul(MS);
     let next_start_ns = history.next_start(owner, fault.from_ns);
@@ -121,7 +119,7 @@ fn may_have_struck(history: &HistoryIndex, fault: &Fault, grant: &Grant) -> bool
     let was_over = lifetime
         .and_then(|lifetime| lifetime.ended_ns)
         .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !hides_journals(history, fault));
-    // What was given to a life that ended here may be committed later, when there is a leader again.
+    // A claim of a process that ended here may be committed later, when there is a leader again.
     let ended_it =
         lifetime.and_then(|lifetime| lifetime.ended_ns).is_some_and(|ended| ended.abs_diff(fault.from_ns) <= slack_ns);
     had_begun && !was_over && (ended_it || grant.committed_ns.is_none_or(|committed| committed <= over_ns))
@@ -130,13 +128,13 @@ fn may_have_struck(history: &HistoryIndex, fault: &Fault, grant: &Grant) -> bool
 /// How a fault can leave a hand-off in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// A process dies or stands still behind its gate; its journal tells later what it did.
+    /// A process ends or pauses past its gate; its journal can be read later.
     Process,
-    /// Answers are lost on their way.
+    /// Replies are lost in the network.
     Network,
-    /// The journal is lost with its node.
+    /// The journal is lost.
     Journals,
-    /// Not at all.
+    /// No effect on doubt.
     None,
 }
 
@@ -159,14 +157,13 @@ fn is_network(fault: &Fault) -> bool {
     effect_on_doubt(fault.kind) == Effect::Network
 }
 
-/// A network that is cut or bad for good.
+/// Whether it is a network fault without an end.
 fn never_ends(fault: &Fault) -> bool {
     is_network(fault) && fault.until_ns.is_none()
 }
 
-/// What the journals of the struck nodes say changes nothing: they are lost, or behind a cut for good, or come too
-/// late. The policy `assume_sent` closes a doubt as soon as its run ends, which may be before the node that held it is
-/// back.
+/// Whether the journals of the affected nodes are not read in time: they are lost, or behind a permanent cut, or too
+/// late, since the policy `assume_sent` closes a doubt when its run ends, possibly before the node is back.
 fn hides_journals(history: &HistoryIndex, fault: &Fault) -> bool {
     let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
     let comes_late = history.header.in_doubt == InDoubt::AssumeSent && effect_on_doubt(fault.kind) != Effect::None;
@@ -181,11 +178,11 @@ fn doubted(history: &HistoryIndex) -> impl Iterator<Item = Item> {
     doubted.map(|item_state| item_state.item)
 }
 
-/// From a dot that the sink has read and answered until its sender has written the answer down, on a busy machine.
+/// Time between the sink's answer and the sender's journal entry, on a busy machine.
 const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
-/// Dots of the struck nodes that the sink read shortly before they were struck, or after and before they went on or
-/// lived again.
+/// Hand-offs of the affected nodes that the sink read shortly before the fault, or after it and before the nodes
+/// continued or restarted.
 fn under_way(history: &HistoryIndex, fault: &Fault) -> u64 {
     let of_node = |node: &String| {
         let next_start_ns = history.next_start(node, fault.from_ns);
@@ -200,7 +197,7 @@ fn under_way(history: &HistoryIndex, fault: &Fault) -> u64 {
     fault.nodes.iter().map(of_node).sum()
 }
 
-/// Did the relay, on purpose, leave the sender of its last hand-off without an answer?
+/// Whether an injected fault of the relay left the last hand-off without an answer.
 fn left_unanswered_by_relay(history: &HistoryIndex, item: Item) -> bool {
     let last = entries_of_item(&history.grants, item).last().map(|grant| grant.fence);
     // The fence of a message that was cut off may not have been read.
@@ -216,7 +213,7 @@ fn without_run(history: &HistoryIndex) -> u64 {
     history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Cut && handoff.item.run == none).count() as u64
 }
 
-/// How many a fault allows; `cap` is how many a node can hold.
+/// How many recipients a fault explains; `cap` is the measured claim cap of a node.
 fn allowed_by(history: &HistoryIndex, fault: &Fault, cap: u64) -> u64 {
     if !fault.may_have_struck() {
         return 0;
@@ -229,7 +226,7 @@ fn allowed_by(history: &HistoryIndex, fault: &Fault, cap: u64) -> u64 {
         let lease_ns = (history.header.lease_ms + history.header.margin_ms).max(1).saturating_mul(MS);
         return match effect {
             Effect::Network => nodes * cap * (length_ns / lease_ns + 1),
-            // The leader counts what a node holds over all its processes (P12).
+            // The leader counts a node's claims over all its processes (P12).
             _ => {
                 let held = |node: &String| cap.saturating_mul(unsettled_processes(history, fault, node));
                 fault.nodes.iter().map(|node| held(node).min(history.header.claim_cap.into())).sum()

@@ -1,6 +1,6 @@
-//! Ends without an email, for which I4 wants a cause that the ledger is not the only witness of: an opt-out or a cancel
-//! that was asked for, a run within the `min_gap`, a deadline that has passed, a refusal by the relay. (A refusal
-//! or a broken dialogue before the final dot leaves no trace at the sink: there the ledger's step is enough.)
+//! Final states without an email, for which I4 requires a cause that was observed outside of the ledger: an opt-out or
+//! cancel that was requested, a run within the `min_gap`, a passed deadline, or a refusal by the relay. (A refusal or a
+//! broken dialogue before the final dot is not in the sink's record: there the ledger's step is enough.)
 
 use super::barriers::may_follow;
 use super::limits;
@@ -10,18 +10,18 @@ use crate::history::{
 use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item};
 use crate::time::MS;
 
-/// Is there a cause?
+/// Whether a final state has a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Yes, or it is no end that needs one.
+    /// There is a cause, or none is needed.
     Seen,
-    /// No.
+    /// There is no cause.
     None,
-    /// Unknown, because these were not observed.
+    /// Unknown, because this part was not observed.
     Unknown(Part),
 }
 
-/// Why a recipient without a mail is in its terminal state.
+/// Whether the final state of a recipient without an email has a cause.
 pub fn cause(history: &HistoryIndex, item: Item, state: RecipientState) -> Cause {
     let Some(run) = history.run_of(item) else { return Cause::None };
     let (is_seen, rests_on) = match state {
@@ -38,7 +38,7 @@ pub fn cause(history: &HistoryIndex, item: Item, state: RecipientState) -> Cause
         | RecipientState::InDoubt => return Cause::Seen,
     };
     match is_seen {
-        _ if history.arrived(item) => Cause::Seen, // Whether it may stand there all the same is I9's affair.
+        _ if history.arrived(item) => Cause::Seen, // I9 judges the state of an accepted item.
         true => Cause::Seen,
         false if !history.is_whole(Part::Accepts) => Cause::Unknown(Part::Accepts),
         false if history.is_whole(rests_on) => Cause::None,
@@ -46,7 +46,7 @@ pub fn cause(history: &HistoryIndex, item: Item, state: RecipientState) -> Cause
     }
 }
 
-/// It asked for no more mail of this tenant, and nothing took that back before the run opened.
+/// Whether the recipient had opted out of this tenant's emails and not taken it back before the run opened.
 fn opted_out(history: &HistoryIndex, item: Item, run: &Run) -> bool {
     let recipient = history.names.text(item.recipient);
     let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
@@ -64,7 +64,7 @@ fn opted_out(history: &HistoryIndex, item: Item, run: &Run) -> bool {
     opt_outs.any(|opt_out| backs.iter().all(|back| may_follow(opt_out, back)))
 }
 
-/// The run was cancelled, or its schedule deleted.
+/// Whether the run was cancelled, or its schedule deleted.
 fn was_cancelled(history: &HistoryIndex, run: &Run) -> bool {
     let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
     may_be_so.map(|call| &call.operation).any(|operation| match operation {
@@ -77,8 +77,8 @@ fn was_cancelled(history: &HistoryIndex, run: &Run) -> bool {
     })
 }
 
-/// Its deadline passed before the history ended, or its schedule's next instant came, and it had been open for as long
-/// as any run is.
+/// Whether its deadline or its schedule's next instant came before the history ended, and it had been open for the
+/// minimum time.
 fn is_over(history: &HistoryIndex, run: &Run) -> bool {
     let end_ms = history.civil_ms(history.ended_ns()).saturating_add_unsigned(history.header.clock_error_ms);
     let within = history.header.policies.finish_within_ms;
@@ -94,7 +94,7 @@ fn is_over(history: &HistoryIndex, run: &Run) -> bool {
     deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms.max(had_time_ms) <= end_ms)
 }
 
-/// The relay refused it: the sink says so, or else a step of its story.
+/// Whether the relay refused it, by the sink's record or a step in the ledger.
 fn was_refused(history: &HistoryIndex, item: Item) -> bool {
     entries_of_item(&history.handoffs, item)
         .iter()
@@ -116,7 +116,7 @@ fn killed_its_owners(history: &HistoryIndex, item: Item) -> bool {
             Some(_) => lifetime.incarnation == grant.incarnation,
             None => may_have_held(history, lifetime, grant, given_back),
         };
-        // One that was stopped in order gave back what it held, and died of nothing.
+        // A process that was stopped in order released its claims and did not crash.
         let died = |lifetime: &Lifetime| lifetime.ended_ns.is_some() && lifetime.end != Some(LifetimeEnd::Stopped);
         let lifetimes = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
         given_back.is_some_and(|given_back| lifetimes.filter(|lifetime| is_it(lifetime, *given_back)).any(died))
@@ -124,13 +124,12 @@ fn killed_its_owners(history: &HistoryIndex, item: Item) -> bool {
     grants.iter().enumerate().filter(died_of_it).count() > 1
 }
 
-/// It is not known in which of its processes a node held this. May it be the one that this was? By the log: the claim
-/// is of an epoch, and so is the entry that gave it back. A process that is gone may be granted something until its
-/// lease is over.
+/// Whether this process may have owned a claim whose incarnation is unknown, by the epochs of the claim and of the
+/// entry that released it. An ended process may get claims until its lease expires.
 fn may_have_held(history: &HistoryIndex, lifetime: &Lifetime, grant: &Grant, given_back: u64) -> bool {
     let slack_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
     let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
-    // The first epoch behind an entry began after it.
+    // The first epoch after an entry began later than the entry.
     let over_ns = |index: u64| {
         let later = history.epochs.iter().filter(|epoch| epoch.epoch > index).map(|epoch| epoch.at_ns);
         later.min().unwrap_or(u64::MAX).saturating_add(slack_ns)

@@ -1,17 +1,15 @@
-//! What I9 asks of the emails themselves, beside where they came. An email names its item by its Message-ID, so
-//! that its recipient can recognize a duplicate: each attempt of an item bears the same one, and no two items share
-//! one. Its body is the same at each attempt too. And what came was a message: a line end that two readers may take for
-//! two different things (RFC 5321 2.3.8) was never written.
+//! The part of I9 about the emails themselves. All attempts of an item have the same Message-ID, so that the recipient
+//! can recognize a duplicate, and no two items share one. The body is the same at each attempt too. No message is
+//! malformed: line ends that readers may interpret differently (RFC 5321 2.3.8) are never written. An identity header
+//! that comes twice is a violation too: different readers may use different ones.
 //!
-//! An identity header that comes twice is an offence too: the sink reads the first, another reader may read the last.
-//!
-//! A message that was cut off is left out: how much of it is missing is unknown.
+//! Messages that were cut off are not judged.
 
 use crate::history::Answered;
 use crate::history_index::{Handoff, HistoryIndex};
 use crate::verdict::Findings;
 
-/// The offences of the emails.
+/// Reports violations of the emails.
 pub fn of_emails(history: &HistoryIndex, findings: &mut Findings) {
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Malformed) {
         findings.violation(|| format!("{} was no message: {}", history.describe(handoff.item), told(history, handoff)));

@@ -1,12 +1,11 @@
-//! I18: no budget is exceeded, over all nodes and fail-overs (P25). I19: no recipient gets emails of two runs within the
-//! `min_gap` of their schedule (P17), and none is handed over more often than `max_attempts` without a definite answer
-//! (P4, P14). Both are judged by the sink's record.
+//! I18: no budget is exceeded, over all nodes and fail-overs (P25). I19: no recipient gets emails of two runs within
+//! the `min_gap` of their schedule (P17), and none is handed over more often than `max_attempts` without a definite
+//! answer (P4, P14). Both are judged by the sink's record.
 //!
-//! An email counts when its DATA is read. It took from its budget earlier, so emails under way at the start of an interval
-//! count in it too: one for each session of each process that ran. The claim of a tenant's rate is earlier still
-//! ([`CLAIMED_BEFORE_NS`]). A relay's rate has a burst of a tenth of a second, or one email for each node.
-//!
-//! A process whose clock is wrong may count a ninth too fast (CLOCK_BOOTTIME is right within one part in ten).
+//! An email is counted when its DATA is read, but was taken from its budget earlier. So emails under way at the start
+//! of an interval are allowed in addition: one for each session of each process. A claim is taken from a tenant's rate
+//! earlier still ([`CLAIMED_BEFORE_NS`]). A relay's rate has a burst of a tenth of a second, or one email for each
+//! node. While a clock is wrong the rate may be a ninth higher (CLOCK_BOOTTIME is right within one part in ten).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +15,10 @@ use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// Lengths of intervals in which rates are judged: each second, and longer ones that say more of the rate itself.
+/// Lengths of the intervals in which rates are judged.
 const LENGTHS_NS: [u64; 3] = [1_000 * MS, 10_000 * MS, 60_000 * MS];
-/// An email may be sent this long after its claim took from the tenant's rate: ten seconds to begin it, two of the bucket,
-/// and three to commit and apply the claim.
+/// Time from taking a claim from a tenant's rate to its email: ten seconds to begin it, two for the burst, and three to
+/// commit and apply the claim.
 const CLAIMED_BEFORE_NS: u64 = 15_000 * MS;
 /// The sink may read the bytes of a process this long after its end.
 const UNDER_WAY_NS: u64 = 1_000 * MS;
@@ -72,18 +71,18 @@ pub fn gaps_and_attempts(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// Is this run under the limit?
+/// Whether the limit concerns this run.
 fn concerns(limit: &Limit, run: &Run) -> bool {
     limit.tenants.contains(&run.tenant) && (limit.schedules.is_empty() || limit.schedules.contains(&run.schedule))
 }
 
-/// May a recipient of this run have to wait for another day, or for what becomes of another run?
+/// Whether a recipient of this run may have to wait for another day or another run.
 pub fn holds_back(history: &HistoryIndex, run: &Run) -> bool {
     let waits = |limit: &&Limit| matches!(limit.bound, Bound::WarmUp { .. } | Bound::MinGap { .. });
     history.limits.iter().filter(waits).any(|limit| concerns(limit, run))
 }
 
-/// Does another run of the schedule, within its gap, explain that this recipient got nothing of this run?
+/// Whether another run within the `min_gap` explains that this recipient got no email of this run.
 pub fn another_is_near(history: &HistoryIndex, item: Item, run: &Run) -> bool {
     let gap_ms = history.limits.iter().filter(|limit| concerns(limit, run)).filter_map(|limit| match limit.bound {
         Bound::MinGap { gap_ms } => Some(gap_ms),
@@ -102,7 +101,7 @@ pub fn another_is_near(history: &HistoryIndex, item: Item, run: &Run) -> bool {
     history.runs.values().filter(is_beside).any(may_have_got_it)
 }
 
-/// Final dots of the runs that `limit` concerns, if their DATA came while it was in force.
+/// Hand-offs of the runs that `limit` concerns, with DATA while it was in force.
 fn handoffs_under<'a>(history: &'a HistoryIndex, limit: &Limit) -> Vec<&'a Handoff> {
     let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();
@@ -114,7 +113,7 @@ fn handoffs_under<'a>(history: &'a HistoryIndex, limit: &Limit) -> Vec<&'a Hando
     handoffs.filter(|handoff| under.contains(&handoff.item.run)).collect()
 }
 
-/// Its name, emails in a thousand seconds, sessions of a process, how long emails may be late, burst.
+/// Name, emails in 1,000 seconds, sessions of a process, delay of emails, burst.
 type Rate = (&'static str, u64, u32, u64, u64);
 
 fn keeps_rate(
@@ -148,7 +147,7 @@ fn keeps_rate(
     }
 }
 
-/// How many processes of nodes can have sent something in an interval.
+/// Number of processes that can have sent emails in an interval.
 fn processes(history: &HistoryIndex, from_ns: u64, until_ns: u64) -> u64 {
     let ran = history.lifetimes.iter().filter(|lifetime| {
         let over_ns = lifetime.ended_ns.unwrap_or(u64::MAX).saturating_add(UNDER_WAY_NS);
@@ -202,8 +201,8 @@ fn keeps_gap(history: &HistoryIndex, limit: &Limit, gap_ms: u64, findings: &mut 
 fn gives_up(history: &HistoryIndex, limit: &Limit, attempts: u32, findings: &mut Findings) {
     let items: BTreeSet<Item> = handoffs_under(history, limit).iter().map(|handoff| handoff.item).collect();
     for item in items {
-        // A definite refusal waits uncounted, kills, or uses up an attempt of the same number; so does a dialogue that was cut
-        // off before its dot. Neither allows more hand-offs.
+        // Definite refusals and dialogues that were cut off before the final dot allow no further hand-offs, so they
+        // are not counted.
         let passed = |handoff: &&Handoff| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
         let tried = entries_of_item(&history.handoffs, item).iter().filter(passed).count() as u64;
         let most = u64::from(attempts) * (1 + sent_again(history, item));
@@ -214,7 +213,7 @@ fn gives_up(history: &HistoryIndex, limit: &Limit, attempts: u32, findings: &mut
     }
 }
 
-/// How often an operator sent it again, or may have.
+/// Number of operator calls that may have sent it again.
 fn sent_again(history: &HistoryIndex, item: Item) -> u64 {
     let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
     history.calls.iter().filter(|call| call.may_be_done() && call.resends(run, recipient)).count() as u64

@@ -1,8 +1,8 @@
-//! I4: each due recipient is terminal or in doubt within the deadline after healing, for a cause where it got nothing,
-//! and every instant that was due opened or is explained. I13: with a quorum healed, the backlog drains, and no run is
-//! paused that nothing pauses.
+//! I4: each due recipient is in a final state or in doubt at the deadline after healing, with a cause if it got no
+//! email, and every due instant opened a run or is explained. I13: when a quorum is healed, the backlog drains, and no
+//! run stays paused without a reason.
 //!
-//! What is due comes from the history's own [`Due`](crate::history::Due) lines, which no part of the product wrote.
+//! Due instants are the [`Due`](crate::history::Due) events, which no part of the product writes.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub fn nothing_lost(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// Each recipient of a run that was due has a final state.
+/// Checks that each recipient of a due run has a final state with a cause.
 fn account(history: &HistoryIndex, run: &Run, audience: Name, findings: &mut Findings) {
     let Some(recipients) = history.audiences.get(&audience) else {
         return findings.missing(format!("the audience {}", history.names.text(audience)));
@@ -80,8 +80,7 @@ fn account(history: &HistoryIndex, run: &Run, audience: Name, findings: &mut Fin
     }
 }
 
-/// Due items without an explanation: without an accept, and the ledger calls them neither in doubt nor
-/// anything else that is an end without a mail and has a cause.
+/// Number of lost items: due, not accepted, not in doubt, and in no final state that has a cause.
 pub fn lost(history: &HistoryIndex) -> u64 {
     let by_instant = runs_by_instant(history);
     let mut lost = 0;
@@ -112,7 +111,7 @@ fn is_lost(history: &HistoryIndex, item: Item) -> bool {
     !history.arrived(item) && !history.final_state(item).is_some_and(ends)
 }
 
-/// How many (run, recipient) there were to be: those of instants that opened, and those of triggers.
+/// Number of due items: recipients of instants that opened or are not explained, and of triggered runs.
 pub fn expected(history: &HistoryIndex) -> u64 {
     let by_instant = runs_by_instant(history);
     let of = |audience: &Name| history.audiences.get(audience).map_or(0, |recipients| recipients.len() as u64);
@@ -122,7 +121,7 @@ pub fn expected(history: &HistoryIndex) -> u64 {
         + triggered(history).map(|(_, audience)| of(&audience)).sum::<u64>()
 }
 
-/// Runs of instants, so not triggered ones.
+/// Runs by instant, without triggered runs.
 pub fn runs_by_instant(history: &HistoryIndex) -> BTreeMap<Instant, Vec<&Run>> {
     let mut by_instant: BTreeMap<Instant, Vec<&Run>> = BTreeMap::new();
     let own = history.runs.values().filter(|run| !matches!(run.cause, RunCause::Trigger | RunCause::Test));
@@ -134,7 +133,7 @@ pub fn runs_by_instant(history: &HistoryIndex) -> BTreeMap<Instant, Vec<&Run>> {
     by_instant
 }
 
-/// Runs that were answered to triggers, each once, and their audiences.
+/// Runs that triggers returned, with their audiences.
 pub fn triggered(history: &HistoryIndex) -> impl Iterator<Item = (Name, Name)> {
     let mut runs = BTreeMap::new();
     for call in &history.calls {
@@ -148,24 +147,24 @@ pub fn triggered(history: &HistoryIndex) -> impl Iterator<Item = (Name, Name)> {
     runs.into_iter()
 }
 
-/// Does the ledger say why this instant did not open?
+/// Whether the ledger explains why this instant did not open.
 pub fn is_explained(history: &HistoryIndex, instant: &Instant) -> bool {
     explanation(history, instant).is_some_and(|told| told.outcome != PassedOver::Waiting)
 }
 
-/// What the ledger says of an instant that did not open.
+/// The ledger's explanation of an instant that did not open.
 pub fn explanation<'a>(history: &'a HistoryIndex, instant: &Instant) -> Option<&'a Explained> {
     let told = history.explained.get(&(instant.tenant, instant.schedule))?;
     told.iter().find(|told| (told.first_unix_ms..=told.last_unix_ms).contains(&instant.due_unix_ms))
 }
 
-/// For people.
+/// Text for people.
 pub fn describe(history: &HistoryIndex, instant: &Instant) -> String {
     let Instant { tenant, schedule, due_unix_ms } = *instant;
     format!("{}/{} of {due_unix_ms} ms", history.names.text(tenant), history.names.text(schedule))
 }
 
-/// When everything has to be done: so long after the last healing, or after the beginning where nothing was broken.
+/// The deadline for draining: after the last healing, or after the beginning if there were no faults.
 fn deadline_ns(history: &HistoryIndex) -> Option<u64> {
     let from = if history.faults_from_ns.is_some() { history.healed_ns? } else { history.healed_ns.unwrap_or(0) };
     Some(from.saturating_add(history.header.drain_within_ms.saturating_mul(MS)))
@@ -191,7 +190,7 @@ pub fn drains(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// A run is paused by an operator, whatever the answer was, or because relays refused: by a guard (P6).
+/// Whether an operator may have paused the run, whatever the answer, or a guard because relays refused (P6).
 fn may_be_paused(history: &HistoryIndex, run: &str) -> bool {
     let asked = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(of) } if of == run);
     let refused = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();

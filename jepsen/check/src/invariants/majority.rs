@@ -1,25 +1,24 @@
 //! When a majority of the nodes was up and undisturbed.
 //!
-//! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
-//! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost data may have to catch up with a
-//! leader before it votes, since its log may be torn. It counts again when a leader has stood for five seconds since its
-//! start, or when a process of it has waited a minute for one. A process that ends earlier begins that minute again at its
-//! next start.
+//! A node counts from the start of its process to its end, except while a fault affects it. While any link is cut or
+//! bad, no majority counts. A node whose disk failed or lost data may have a torn log, and must catch up with a leader
+//! before it votes: it counts again when a leader has existed for five seconds after its start, or when its process has
+//! waited a minute for a leader. A process that ends earlier starts that minute again.
 
 use crate::history::{Fault, FaultKind};
 use crate::history_index::HistoryIndex;
 use crate::time::MS;
 
-/// A node with a torn log waits so long for a leader.
+/// How long a node with a torn log waits for a leader.
 const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
-/// A node has caught up with a leader that has stood for so long. A process that starts waits some seconds for the promises
-/// of its predecessor, before it follows a leader.
+/// Time in which a node catches up with a leader. A new process first waits some seconds for the vote promises of its
+/// predecessor.
 const CATCHES_UP_NS: u64 = 5_000 * MS;
 
 /// An interval, its end excluded.
 pub(super) type Interval = (u64, u64);
 
-/// When a majority was up and undisturbed: in order, and none touches the next.
+/// Intervals in which a majority was up and undisturbed: sorted and disjoint.
 pub fn majorities(history: &HistoryIndex) -> Vec<Interval> {
     let mut changes: Vec<(u64, i32)> = Vec::new();
     let of_all: Vec<Interval> =
@@ -35,7 +34,7 @@ pub fn majorities(history: &HistoryIndex) -> Vec<Interval> {
             }
         }
     }
-    // At one instant a node that goes is counted before one that comes.
+    // At the same instant an end is counted before a start.
     changes.sort_unstable();
     let needed = history.header.nodes.len() as i32 / 2 + 1;
     let (mut up, mut since, mut found) = (0, None, Vec::new());
@@ -54,7 +53,7 @@ pub fn majorities(history: &HistoryIndex) -> Vec<Interval> {
     found
 }
 
-/// What is left of an interval without these, which are sorted.
+/// The parts of an interval outside of these sorted intervals.
 pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -> Vec<Interval> {
     let mut left = Vec::new();
     for (first, last) in without {
@@ -73,16 +72,16 @@ fn is_network(fault: &Fault) -> bool {
     fault.may_have_struck() && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
 }
 
-/// Can it keep the nodes that it names from leading and voting?
+/// Whether it can keep the affected nodes from leading and voting.
 fn disturbs(fault: &Fault) -> bool {
     let not_the_node = matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer);
     fault.may_have_struck() && !not_the_node
 }
 
-/// While it is in force, and until what it struck can vote again.
+/// From the fault until the affected nodes can vote again.
 pub(super) fn in_force(history: &HistoryIndex, fault: &Fault) -> Interval {
     let until_ns = fault.until_ns.unwrap_or(match fault.kind {
-        // The end of a process is in the lives.
+        // The end of a process is in its lifetime.
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::CrashPoint => fault.from_ns,
         FaultKind::PowerCut => starts_again(history, fault),
         _ => u64::MAX,
@@ -97,7 +96,7 @@ pub(super) fn in_force(history: &HistoryIndex, fault: &Fault) -> Interval {
     (fault.from_ns, led_ns.min(waited_ns))
 }
 
-/// The first instant since this one at which a leader has stood for as long as a node needs to catch up.
+/// The first instant at which a leader has existed long enough for a node to catch up.
 fn caught_up(history: &HistoryIndex, since_ns: u64) -> u64 {
     let mut outages: Vec<Interval> = history.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
     outages.sort_unstable();
@@ -108,7 +107,7 @@ fn caught_up(history: &HistoryIndex, since_ns: u64) -> u64 {
     led_ns.saturating_add(CATCHES_UP_NS)
 }
 
-/// When a process of this node has run for the minute that a torn log makes it wait for a leader.
+/// When a process of this node has run for the minute that a node with a torn log waits for a leader.
 fn has_waited(history: &HistoryIndex, node: &str, since_ns: u64) -> u64 {
     let own = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
     let waits =
@@ -117,7 +116,7 @@ fn has_waited(history: &HistoryIndex, node: &str, since_ns: u64) -> u64 {
     waited.map(|(waited_ns, _)| waited_ns).min().unwrap_or(u64::MAX)
 }
 
-/// When the last of the nodes that a fault struck was started again; the beginning of the fault for one that was not.
+/// When the last of the affected nodes was restarted; the start of the fault if none was.
 fn starts_again(history: &HistoryIndex, fault: &Fault) -> u64 {
     let starts = fault.nodes.iter().filter_map(|node| history.next_start(node, fault.from_ns));
     starts.max().unwrap_or(fault.from_ns)

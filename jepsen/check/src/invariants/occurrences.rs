@@ -1,6 +1,6 @@
-//! I10: each occurrence once, by the zone's rules. Never early; late, or passed over, only where no quorum could act or
-//! the clock was moved over it. A run that nothing was due for is a failure, and so is a mail to an address outside its
-//! audience.
+//! I10: each instant opens once, by the zone's rules, and never early. It is late or skipped only if no quorum could
+//! act or the clock was moved over it. A run without a due instant is a violation, and so is an email to an address
+//! outside the run's audience.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
 
-/// A local time may come again so much later: wider than any change of the clocks. Milliseconds.
+/// Longest time after which a local time can occur again, in milliseconds: longer than any change of the clocks.
 const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10.
@@ -46,7 +46,7 @@ fn once_each(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// A trigger opens one run for each request id, and what was answered is one of them. A test run has no call here.
+/// A trigger opens one run for each request id.
 fn as_many_as_triggers(history: &HistoryIndex, findings: &mut Findings) {
     let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for (place, call) in history.calls.iter().enumerate() {
@@ -69,8 +69,8 @@ fn as_many_as_triggers(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// A backfilled run lies in a range that an operator had asked for before any email of it. (`once_each` checks that
-/// it is no second run of its instant. Its opening is recorded in ledger time, which may be behind.)
+/// A backfilled run lies in a range that an operator requested before its first email. (`once_each` checks that it is
+/// not a second run of its instant. Its opening is recorded in ledger time, which may be behind.)
 fn backfilled(history: &HistoryIndex, findings: &mut Findings) {
     for (name, own) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
         let first_ns =
@@ -105,13 +105,13 @@ fn on_time(history: &HistoryIndex, run: &Run, findings: &mut Findings) {
     }
 }
 
-/// It was paused, or another run of it had to finish first.
+/// Whether the schedule was paused, or another of its runs had to finish first.
 fn is_excused(history: &HistoryIndex, run: &Run, from_ms: i64, to_ms: i64) -> bool {
     was_stopped(history, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(history, run)
 }
 
-/// Does the ledger name a run of the same schedule, opened before, for which this one waited; and was that one still at
-/// work when this one was due?
+/// Whether the ledger names an earlier run of the same schedule for which this one waited, and that run was not
+/// finished when this one was due.
 fn had_to_wait(history: &HistoryIndex, run: &Run) -> bool {
     let of = run.waited_for.as_ref().and_then(|of| history.names.find(of));
     let Some((name, of)) = of.and_then(|name| Some((name, history.runs.get(&name)?))) else { return false };
@@ -119,8 +119,8 @@ fn had_to_wait(history: &HistoryIndex, run: &Run) -> bool {
     is_earlier && was_at_work(history, name, run.due_unix_ms)
 }
 
-/// Did a mail of the run come after this instant, or a step of it that may have been after it: after the last entry of
-/// which it is known that it was before?
+/// Whether an email of the run arrived after this instant, or a step of it may be later: after the last entry that is
+/// known to be earlier.
 fn was_at_work(history: &HistoryIndex, run: Name, at_ms: i64) -> bool {
     let before = history.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
     let steps = entries_of_run(&history.outcomes, run).iter();
@@ -131,8 +131,8 @@ fn was_at_work(history: &HistoryIndex, run: Name, at_ms: i64) -> bool {
         || steps.map(|outcome| outcome.index).max() > before
 }
 
-/// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused
-/// before and not resumed yet, resumed or written since?
+/// Whether operators may have kept a schedule from opening between `from_ms` and `to_ms`: it was paused before and not
+/// resumed, or was resumed or changed since.
 pub(super) fn was_stopped(history: &HistoryIndex, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
     let is_own = |of: &str, name: &str| (of, name) == (tenant, schedule);
     let resumes = |call: &Call, after_ns: u64| {
@@ -154,14 +154,14 @@ pub(super) fn was_stopped(history: &HistoryIndex, tenant: &str, schedule: &str, 
     })
 }
 
-/// An instant that was explained away instead of opened needs a reason that the judge has seen too.
+/// An instant that did not open needs a reason that the history confirms.
 fn passed_over(history: &HistoryIndex, findings: &mut Findings) {
     let by_instant = loss::runs_by_instant(history);
     for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
         let Some(told) = loss::explanation(history, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(history.header.late_ms));
         let (tenant, schedule) = (&told.tenant, &told.schedule);
-        // What opened while the instant still could, outages taken off.
+        // Runs that opened while the instant still could, not counting outages.
         let before = |run: &Run, within_ms| {
             (&run.tenant, &run.schedule) == (tenant, schedule)
                 && run.opened_unix_ms >= from - within_ms
@@ -169,7 +169,7 @@ fn passed_over(history: &HistoryIndex, findings: &mut Findings) {
         };
         let has_run = |within_ms| history.runs.values().any(|run| before(run, within_ms));
         let (is_so, but) = match told.outcome {
-            // Nothing opened since is I4's affair.
+            // I4 judges instants that wait.
             PassedOver::Waiting => continue,
             PassedOver::Coalesced | PassedOver::Expired => {
                 let hindered = history.was_hindered(from, to) || was_stopped(history, tenant, schedule, from, to);
@@ -188,7 +188,7 @@ fn passed_over(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// No mail before its instant, of an unknown run, or to an address outside the run's audience.
+/// Reports emails before their instant, of an unknown run, or to an address outside the run's audience.
 fn emails(history: &HistoryIndex, findings: &mut Findings) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(history).collect();
     for handoff in history.accepts() {

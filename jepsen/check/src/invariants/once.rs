@@ -1,10 +1,10 @@
-//! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence gets
-//! past the gate without a definite refusal.
+//! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence passes
+//! the gate without a definite refusal.
 //!
-//! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of
-//! its own. Under `verdict` and `assume_sent` only an operator decides, so only their calls count and the ledger's own word
-//! does not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, nor
-//! does what came when the recipient was not in doubt: a dead letter that was requeued had no mail to be doubled.
+//! A duplicate is allowed if the history has a separate decision between the two hand-offs. Under `hold` and
+//! `assume_sent` only operators decide, so only their calls count, and not the ledger's record; under `resend` the
+//! ledger's record counts. A decision before the first or after the second hand-off does not count, nor one about a
+//! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
 use crate::history::{Answer, Answered, Call, InDoubt, Part, Step};
 use crate::history_index::{Handoff, HistoryIndex, Item, ItemOutcome, entries_of_item};
@@ -49,14 +49,14 @@ pub fn one_fence_past_the_gate(history: &HistoryIndex, findings: &mut Findings) 
 /// Emails beyond the first of their items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
-    /// Under `verdict` and `assume_sent` those without a decision: they break the promise. Under `resend` all of them:
-    /// which of them an operator wanted and which the policy did, the ledger's word does not say.
+    /// Under `hold` and `assume_sent`: duplicates without a decision, which break the promise. Under `resend`: all,
+    /// since the ledger does not record whether an operator or the policy decided.
     pub undecided: u64,
-    /// Those that an operator decided for, under any other policy than `resend`.
+    /// Duplicates that an operator decided for, under another policy than `resend`.
     pub decided: u64,
 }
 
-/// Over all items.
+/// Counts the duplicates of all items.
 pub fn duplicates(history: &HistoryIndex) -> Duplicates {
     let by_policy = history.header.in_doubt == InDoubt::Resend;
     let mut all = Duplicates::default();
@@ -87,22 +87,22 @@ fn needs_outcomes(history: &HistoryIndex, findings: &mut Findings) {
 /// A decision to send to a recipient again.
 #[derive(Clone, Copy, Debug)]
 struct Decision {
-    /// Where it stands in the log, if that is known.
+    /// Its log index, if it is known.
     index: Option<u64>,
     invoked_ns: u64,
-    /// `u64::MAX`: it may have been done at any time since.
+    /// `u64::MAX`: it may have been done at any time after it was invoked.
     answered_ns: u64,
     /// The ledger recorded that the recipient is sent again. The policy `resend` does so in the entry that puts the
     /// recipient in doubt, so no step before it says that it is.
     is_step: bool,
 }
 
-/// Does a decision of its own lie between each two of these, by their fences?
+/// Whether a separate decision lies between each two consecutive hand-offs, in the order of their fences.
 fn were_decided(history: &HistoryIndex, item: Item, handoffs: Vec<&Handoff>) -> bool {
     undecided(history, item, handoffs) == 0
 }
 
-/// Between how many of these and the next one, by their fences, lies no decision of its own?
+/// Number of consecutive pairs of hand-offs, in the order of their fences, without a separate decision between them.
 fn undecided(history: &HistoryIndex, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
     if handoffs.len() < 2 {
         return 0;
@@ -120,7 +120,7 @@ fn undecided(history: &HistoryIndex, item: Item, mut handoffs: Vec<&Handoff>) ->
     handoffs.windows(2).filter(is_undecided).count()
 }
 
-/// Those about this item.
+/// The decisions about this item.
 fn decisions(history: &HistoryIndex, item: Item) -> Vec<Decision> {
     if history.header.in_doubt == InDoubt::Resend {
         // Operators' decisions are steps too.
@@ -147,8 +147,9 @@ fn decisions(history: &HistoryIndex, item: Item) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// By the log. Where its place there is not known, by time: who is decided about has had its DATA before, since
-    /// that comes before the gate, and gets the next one after an operator asked.
+    /// Whether this decision lies between two hand-offs: by the log, or by time if its index is unknown. DATA comes
+    /// before the gate, so the first hand-off's DATA precedes the decision, and the second's follows the operator's
+    /// call.
     fn is_between(&self, history: &HistoryIndex, first: &Handoff, second: &Handoff) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
@@ -157,13 +158,13 @@ impl Decision {
             }
             _ => first.data_ns < self.answered_ns && self.invoked_ns < second.data_ns,
         };
-        // Who is not in doubt is not sent again, whatever is asked for. (A dead letter had no mail.)
+        // Only a recipient in doubt is sent to again, whatever was asked. (A dead letter had no accepted email.)
         let until = self.index.or(second.fence.map(|fence| fence.index));
         in_time && (self.is_step || was_in_doubt(history, first, until))
     }
 }
 
-/// Was it in doubt after this hand-off, and before this entry? Where steps were not read it may have been.
+/// Whether the item was in doubt after this hand-off and before this entry. True if steps were not observed.
 fn was_in_doubt(history: &HistoryIndex, handoff: &Handoff, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
     let mut steps =

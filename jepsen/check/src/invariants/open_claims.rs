@@ -1,18 +1,18 @@
-//! I15: no row without a live lease holder stays claimed longer than lease + margin + 1 s.
+//! I15: no claim stays open longer than lease + margin + 1 s after its owner ended.
 //!
 //! A leader must be able to revoke it, so the time counts from the latest of five instants: the owner's process ended;
-//! a leader began to act, which waits as long itself, since it does not know what its predecessor granted; a quorum
-//! could act again, as the nodes report; a majority of the processes ran again, since nodes notice a short outage only
-//! when it is over; links were cut, after which the quorum may be another one, of nodes that first catch up. Time with lost or late messages counts half: a leader proposes a lost revocation again. While a
-//! clock is wrong, lease and margin may last a ninth longer: the leader measures them on CLOCK_BOOTTIME, which has to be
-//! right within one part in ten (P9).
+//! a leader began to act, which first waits for the leases of its predecessor; a quorum could act again, as the nodes
+//! report; a majority of the processes ran again, since nodes notice a short outage only at its end; links were cut,
+//! after which the nodes of a new quorum may first have to catch up. Time with lost or late messages counts half, since
+//! a lost revocation is proposed again. While a clock is wrong, lease and margin may last a ninth longer: the leader
+//! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
 use crate::history::{FaultKind, FaultStatus, OpenClaim, Part};
 use crate::history_index::HistoryIndex;
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// What a row may stay open beyond lease and margin: for the revocation to be committed.
+/// Time for the revocation to be committed, beyond lease and margin.
 const REVOKED_WITHIN_MS: u64 = 1_000;
 
 /// I15.
@@ -39,7 +39,7 @@ pub fn revoked(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-/// How much of an interval passed while links were slow or lost messages.
+/// The length of the part of an interval in which links were slow or lost messages.
 fn disturbed(history: &HistoryIndex, from_ns: u64, to_ns: u64) -> u64 {
     let (mut reached, mut passed) = (from_ns, 0);
     // Sorted by their beginnings.
@@ -53,7 +53,7 @@ fn disturbed(history: &HistoryIndex, from_ns: u64, to_ns: u64) -> u64 {
     passed
 }
 
-/// When the holder's process ended; none if it may still run.
+/// When the owner's process ended; `None` if it may still run.
 fn owner_ended_ns(history: &HistoryIndex, claim: &OpenClaim) -> Option<u64> {
     let own = history
         .lifetimes
@@ -62,12 +62,12 @@ fn owner_ended_ns(history: &HistoryIndex, claim: &OpenClaim) -> Option<u64> {
     own.filter_map(|lifetime| lifetime.ended_ns).max().filter(|ended| *ended < claim.at_ns)
 }
 
-/// When processes began with which a majority of the nodes ran again, in order.
+/// When processes started that completed a majority of running nodes, in order.
 fn majorities_began(history: &HistoryIndex) -> Vec<u64> {
     let ended = history.lifetimes.iter().filter_map(|lifetime| lifetime.ended_ns).map(|at_ns| (at_ns, -1));
     let mut changes: Vec<(u64, i32)> =
         history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, 1)).chain(ended).collect();
-    // At one instant a process that ends is counted before one that begins.
+    // At the same instant an end is counted before a start.
     changes.sort_unstable();
     let needed = history.header.nodes.len() as i32 / 2 + 1;
     let mut running = 0;
@@ -78,7 +78,7 @@ fn majorities_began(history: &HistoryIndex) -> Vec<u64> {
     began.collect()
 }
 
-/// Since when one leader could act without a break.
+/// Since when one leader could act without interruption.
 fn able_since(history: &HistoryIndex, at_ns: u64) -> u64 {
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
     let outages = history.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);

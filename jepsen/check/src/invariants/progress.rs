@@ -1,18 +1,18 @@
-//! The second half of I17: while a majority of the nodes is up and nothing is disturbed, and recipients wait that could be
-//! sent to, an email arrives at the sink within the bound; and each recipient that is claimed is begun, or given back.
+//! The second half of I17: while a majority of the nodes is up and undisturbed and recipients wait, an email arrives at
+//! the sink within the bound, and each claimed recipient is handed off or released.
 //!
-//! The bound is the sum of what the rules allow after the last strike: a leader within ten seconds (`availability.rs`), a
-//! lease and a margin until the claims of a dead node are given up (P9), and [`CLAIM_TO_EMAIL_NS`]. A crash back-off (P12)
-//! needs no more: of nodes that all rest one keeps an eighth of its cap, so something is claimed. The clock starts again
-//! where a process starts or ends, a leadership begins, or a fault begins or ends. It stands while a fault lasts, and after
-//! a fault of the relay until the first accepted email, but no longer than the circuits may stay open.
+//! The bound is the sum of the times that the rules allow after a disturbance: a leader within ten seconds
+//! (`availability.rs`), a lease and a margin until the claims of an ended process are revoked (P9), and
+//! [`CLAIM_TO_EMAIL_NS`]. A crash back-off (P12) adds nothing: one of the nodes always keeps an eighth of its cap. The
+//! time restarts when a process starts or ends, a leadership begins, or a fault begins or ends. It does not count
+//! during a fault, and after a fault of the relay until the first accepted email or until its circuits must have
+//! closed.
 //!
-//! Recipients count as waiting where nothing else can have held them back: of a run that opened and that no operator and
-//! no guard paused, which is not under a warm-up cap or a `min_gap`, they were claimed once, and were sent at once or not
-//! at all.
+//! A recipient counts as waiting if nothing but the product can have delayed it: its run opened, was not paused, and
+//! has no warm-up cap or `min_gap`; the recipient was claimed once, and was sent to at the first attempt or not at all.
 //!
-//! A claim needs no such excuse. Whatever keeps a recipient from its relay (a pause, a rate, a circuit, a want of sessions),
-//! its node gives it back within ten seconds (P12). Only a broken relay may hold up a dialogue, for a minute.
+//! Every claim is judged: whatever keeps a recipient from its relay (a pause, a rate, a circuit, too few sessions), its
+//! node releases it within ten seconds (P12). Only a faulty relay may delay a dialogue, for a minute.
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
@@ -21,17 +21,17 @@ use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item, entries_o
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// From a leader that may claim to the email: the question for a lease (each second), the claim, its commit, a session, the
-/// dialogue; on a busy machine.
+/// Time from a leader that may claim to an email, on a busy machine: lease request (each second), claim, commit,
+/// session and dialogue.
 const CLAIM_TO_EMAIL_NS: u64 = 5_000 * MS;
-/// An open circuit is tried again after as long as the relay failed, at most, and this.
+/// An open circuit is tried again after at most the length of the relay's failure, and this.
 const CIRCUIT_NS: u64 = 10_000 * MS;
-/// A recipient that has no session so long after its claim is given back (P12).
+/// Time after its claim at which a recipient without a session is released (P12).
 const SESSION_WITHIN_NS: u64 = 10_000 * MS;
-/// A dialogue that a relay holds up before DATA ends after this.
+/// Time after which a dialogue that the relay delays before DATA ends.
 const PREPARED_WITHIN_NS: u64 = 60_000 * MS;
 
-/// Judges it over these intervals with a majority; a leader has to be there within the first bound.
+/// Judges these intervals with a majority, in which a leader must exist within `led_within_ns`.
 pub fn sends(history: &HistoryIndex, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
     let bound_ns = led_within_ns + (history.header.lease_ms + history.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
     let mut emails: Vec<u64> = history.accepts().map(|handoff| handoff.at_ns).collect();
@@ -59,7 +59,7 @@ pub fn sends(history: &HistoryIndex, majorities: &[Interval], led_within_ns: u64
     }
 }
 
-/// No recipient stays claimed for longer than this without a hand-off, or an entry that gives it back.
+/// Reports recipients that stay claimed longer than this without a hand-off or an entry that releases them.
 fn begins(history: &HistoryIndex, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
     let relay = history.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.may_have_struck());
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
@@ -81,7 +81,7 @@ fn begins(history: &HistoryIndex, quiet: &[Interval], within_ns: u64, findings: 
     }
 }
 
-/// From a claim to the DATA of its email, or the entry that ended it; None where one of these has no instant.
+/// The interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no time.
 fn unbegun(history: &HistoryIndex, grant: &Grant) -> Option<Interval> {
     let Grant { item, fence, .. } = *grant;
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
@@ -100,7 +100,7 @@ fn unbegun(history: &HistoryIndex, grant: &Grant) -> Option<Interval> {
     Some((claimed(grant)?, begun.chain(next_ns).chain([over_ns?]).min()?))
 }
 
-/// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault lasts.
+/// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault is in force.
 fn quiet(history: &HistoryIndex, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
     let mut breaks: Vec<Interval> = Vec::new();
     let starts = history.lifetimes.iter().flat_map(|lifetime| [Some(lifetime.started_ns), lifetime.ended_ns]).flatten();
@@ -109,7 +109,7 @@ fn quiet(history: &HistoryIndex, majorities: &[Interval], emails: &[u64]) -> Vec
     let faults = history.faults.iter().filter(|fault| fault.may_have_struck());
     for fault in faults.clone().filter(|fault| !matches!(fault.kind, FaultKind::Relay | FaultKind::Operator)) {
         let (from_ns, until_ns) = in_force(history, fault);
-        // What a node that never comes back leaves undone others do.
+        // Other nodes take over the work of a node that never restarts.
         breaks.push((from_ns, if until_ns == u64::MAX { from_ns } else { until_ns }));
     }
     breaks.extend(relay_disturbed(faults.filter(|fault| fault.kind == FaultKind::Relay), emails));
@@ -131,13 +131,13 @@ fn quiet(history: &HistoryIndex, majorities: &[Interval], emails: &[u64]) -> Vec
     quiet
 }
 
-/// While the relay is broken, and until its circuits are closed again.
+/// Intervals in which the relay has a fault, until its circuits are closed again.
 fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) -> Vec<Interval> {
     let mut disturbed: Vec<Interval> = Vec::new();
     let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
     struck.sort_unstable();
     for (from_ns, until_ns) in struck {
-        // Where no email came between two faults, the circuits know of no end of the first.
+        // Without an email between two faults, the circuits treat them as one.
         let from_ns = match disturbed.last() {
             Some((former, over)) if from_ns <= *over => *former,
             _ => from_ns,
@@ -149,7 +149,7 @@ fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) 
     disturbed
 }
 
-/// When there were recipients that nothing but the product kept waiting; sorted, and none touches the next.
+/// Intervals in which recipients waited that only the product can have delayed; sorted and disjoint.
 fn waiting(history: &HistoryIndex) -> Vec<Interval> {
     let of_run = |run: &Run| {
         let name = history.names.find(&run.run)?;
@@ -171,7 +171,8 @@ fn waiting(history: &HistoryIndex) -> Vec<Interval> {
     waiting
 }
 
-/// Until when a recipient waited: for its email, or to the end. None where a refusal, a doubt or a loss came between.
+/// When a recipient stopped waiting: at its email or at the end. `None` if a refusal, a doubt or a release came
+/// between.
 fn waited_until(history: &HistoryIndex, item: Item, state: RecipientState) -> Option<u64> {
     let handoffs = entries_of_item(&history.handoffs, item);
     let is_plain = entries_of_item(&history.outcomes, item).iter().all(|outcome| outcome.step == Step::Sent);
@@ -182,7 +183,7 @@ fn waited_until(history: &HistoryIndex, item: Item, state: RecipientState) -> Op
     }
 }
 
-/// Nothing that was asked for can have kept the run back.
+/// Whether no pause, guard or limit can have delayed the run.
 fn may_go_on(history: &HistoryIndex, run: &Run) -> bool {
     let pauses = |operation: &Operation| match operation {
         Operation::Pause { target: Target::Run(of) } => *of == run.run,

@@ -1,15 +1,15 @@
 //! Each object as a register (I7): which values a read may return, and which value may remain at the end.
 //!
-//! A write takes effect once, between its start and its answer. A write without an answer takes effect at any time after
-//! its start, or never. Two calls with one request id are one write. A value that a read returned was written by then.
-//! Where two writes wrote the same value, a read may have seen either.
+//! A write takes effect once, between its start and its answer. A write without an answer takes effect at any time
+//! after its start, or never. Two calls with one request id are one write. A value that a read returned was written by
+//! then. Where two writes wrote the same value, a read may have seen either.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Answer, Call, OPTED_OUT, ObjectKind, Operation};
 use crate::history_index::HistoryIndex;
 
-/// What it is, whose, and its name.
+/// Kind, tenant and name of an object.
 pub type Key<'a> = (ObjectKind, &'a str, &'a str);
 
 /// One object.
@@ -22,7 +22,7 @@ pub struct Register<'a> {
 struct Write<'a> {
     request_id: Option<&'a str>,
     invoked_ns: u64,
-    /// By then it surely was done. `None`: it may have happened, at any time since.
+    /// The write was done by then. `None`: it may have been done at any later time, or never.
     done_ns: Option<u64>,
     value: Option<&'a str>,
 }
@@ -30,22 +30,22 @@ struct Write<'a> {
 /// A client's read.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
-    /// Who.
+    /// Name of the client.
     pub client: &'a str,
-    /// When it was invoked.
+    /// When the call began.
     pub invoked_ns: u64,
     /// When it was answered.
     pub answered_ns: u64,
-    /// What it held.
+    /// The value that it returned.
     pub value: Option<&'a str>,
 }
 
-/// What is wrong with a read.
+/// Why a read is a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// That value was not written by then.
     NeverWritten,
-    /// It was written over, or not there yet, before the read began.
+    /// The value was overwritten, or another one written, before the read began.
     Stale,
     /// A later read shows what this read should have shown already: the value went away and came back.
     WentBack,
@@ -97,7 +97,7 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// Who was seen is done.
+    /// A write whose value was read is done.
     fn learn(&mut self) {
         for place in 0..self.writes.len() {
             if let Some(value) = self.writes[place].value.filter(|value| self.is_one_write(value)) {
@@ -113,17 +113,17 @@ impl<'a> Register<'a> {
         self.writes.iter().filter(|write| write.value == Some(value)).count() == 1
     }
 
-    /// Was it written, or may it have been?
+    /// Whether it was, or may have been, written.
     pub fn is_written(&self) -> bool {
         !self.writes.is_empty()
     }
 
-    /// What the last one wrote of those who were answered.
+    /// The value of the last answered write.
     pub fn told(&self) -> Option<&'a str> {
         self.writes.iter().rev().find(|write| write.done_ns.is_some()).and_then(|write| write.value)
     }
 
-    /// May it hold this when all is over, and every read too?
+    /// Whether this value is possible at the end, after all reads.
     pub fn may_hold(&self, held: Option<&str>) -> bool {
         let replaced =
             |write: &Write| self.is_held_alone(write) && self.reads.iter().any(|read| write.gives_way_to(read));
@@ -131,7 +131,7 @@ impl<'a> Register<'a> {
         self.may_show(held, u64::MAX, u64::MAX) && !came_back
     }
 
-    /// Each read that could not be, and why.
+    /// The impossible reads, with the reason.
     pub fn wrong_reads(&self) -> impl Iterator<Item = (Read<'a>, ReadError)> + '_ {
         self.reads.iter().filter_map(|read| Some((*read, self.wrong(read)?)))
     }
@@ -147,7 +147,8 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// A write may be seen unless another one that was done before `from_ns` began only when it was over.
+    /// Whether a read in this interval may return the value: its write is not followed by another write that was done
+    /// before `from_ns`.
     fn may_show(&self, value: Option<&str>, from_ns: u64, until_ns: u64) -> bool {
         let was_done = |write: &Write| write.done_ns.is_some_and(|done_ns| done_ns < from_ns);
         let is_over = |write: &Write| {
@@ -159,7 +160,7 @@ impl<'a> Register<'a> {
         is_untouched || self.writes.iter().any(by)
     }
 
-    /// Does it lie wholly between the only write of another value and a read that still shows that value?
+    /// Whether this read lies between the only write of another value and a later read of that value.
     fn went_back(&self, read: &Read) -> bool {
         let later = |write: &Write| {
             let is_later = |later: &Read| later.value == write.value && later.invoked_ns > read.answered_ns;
@@ -168,14 +169,14 @@ impl<'a> Register<'a> {
         self.writes.iter().any(|write| write.gives_way_to(read) && self.is_held_alone(write) && later(write))
     }
 
-    /// Is there no other write of its value?
+    /// Whether no other write has the same value.
     fn is_held_alone(&self, write: &Write) -> bool {
         write.value.is_some_and(|value| self.is_one_write(value))
     }
 }
 
 impl Write<'_> {
-    /// Does a read show something else that began when this was done?
+    /// Whether a read that began after this write returned another value.
     fn gives_way_to(&self, read: &Read) -> bool {
         self.value != read.value && self.done_ns.is_some_and(|done_ns| done_ns < read.invoked_ns)
     }

@@ -1,6 +1,5 @@
-//! I12: one tenant's overload does not move another's start beyond its bound. A run has started when one of its
-//! recipients was granted, as far as that has an instant, or when the sink saw the first of its hand-offs, whatever it
-//! answered.
+//! I12: one tenant's overload does not delay the start of another tenant's run beyond a bound. A run starts with its
+//! first claim, if that has a time, or its first hand-off at the sink.
 
 use std::collections::HashMap;
 
@@ -30,10 +29,10 @@ pub fn apart(history: &HistoryIndex, findings: &mut Findings) {
         if !beside || overloaded_itself || waits || wants_no_mail(history, *name) || may_be_paused(history, run) {
             continue;
         }
-        // If no recipient was tried until the end, it is as late as that.
+        // A run without any claim is late by the whole time until the end.
         let first_ns = first.get(name).copied();
         if first_ns.is_none() && !entries_of_run(&history.grants, *name).is_empty() {
-            // Its holders died before the sink saw anything of them, and when they were granted it is unknown.
+            // Its claims have no times, and their owners ended before the first hand-off.
             continue;
         }
         judged += 1;
@@ -60,7 +59,7 @@ fn starts(history: &HistoryIndex) -> HashMap<Name, u64> {
     first
 }
 
-/// The run, or its schedule over its instant, was paused or may have been: then it starts when that is resumed.
+/// Whether the run, or its schedule at its instant, was or may have been paused: then it starts when it is resumed.
 fn may_be_paused(history: &HistoryIndex, run: &Run) -> bool {
     if occurrences::was_stopped(history, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
         return true;
@@ -71,7 +70,7 @@ fn may_be_paused(history: &HistoryIndex, run: &Run) -> bool {
         .any(|operation| matches!(operation, Operation::Pause { target: Target::Run(of) } if *of == run.run))
 }
 
-/// No recipient of the run was to get a mail in the end: all have opted out, or it was cancelled.
+/// Whether no recipient of the run was to get an email: all opted out, or the run was cancelled.
 fn wants_no_mail(history: &HistoryIndex, run: Name) -> bool {
     let own = entries_of_run(&history.final_states, run);
     !own.is_empty()

@@ -1,9 +1,9 @@
-//! I7: what was answered to an administrator is so at the end, whatever died meanwhile, and what was removed is not
-//! there again. Also: the same request id has one answer.
+//! I7: acknowledged writes of administrators remain, and deleted objects do not come back. Repeated calls with one
+//! request id have one answer.
 //!
-//! Each object is a register (`registers.rs`). At its end it may hold what a write put there that was answered, or may
-//! have happened, unless another write that was done began only after it was over. A read shows the same meanwhile:
-//! what was done when it began, or what was under way, and never a value that an earlier read saw replaced.
+//! Each object is a register (`registers.rs`). Its final value must be that of a write that was, or may have been, done
+//! and that no later write replaced. A read must return the value of a write that was done or in progress, and never a
+//! value that an earlier read showed as replaced.
 
 use std::collections::HashMap;
 
@@ -54,7 +54,7 @@ fn words(value: Option<&str>) -> String {
     value.map_or("nothing".to_owned(), |value| format!("'{value}'"))
 }
 
-/// Answers to one request id are equal, and to another body there is none.
+/// Calls with one request id must have equal answers, and the same body.
 fn same_answer(history: &HistoryIndex, findings: &mut Findings) {
     let mut first: HashMap<&str, &Call> = HashMap::new();
     for call in history.calls.iter().filter(|call| matches!(call.answer, Answer::Ok { .. })) {

@@ -1,4 +1,4 @@
-//! Claims (P4), and their end when the holder's lease is over (P9).
+//! Claims (P4), and their end when the owner's lease is over (P9).
 
 use super::Refusal;
 use crate::broken::{BrokenRule, Rules};
@@ -42,7 +42,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the lost holder had claimed is in doubt until its journal or an operator says otherwise.
+    /// What the lost owner had claimed is in doubt until its journal or an operator says otherwise.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
         if rules.keep(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;

@@ -43,7 +43,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The row that holds the recipient in doubt.
+    /// The claim that holds the recipient in doubt.
     fn doubt(&self, rules: Rules, recipient: Recipient) -> Option<usize> {
         let is_in_state = |recipient_state| self.is_in_state(recipient, recipient_state);
         let is_meant = |claim: &Claim| match rules.broken {

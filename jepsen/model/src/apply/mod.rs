@@ -24,7 +24,7 @@ pub enum Refusal {
     OtherIncarnation,
     /// None of those asked for is pending, or the run does not send (P4).
     NothingPending,
-    /// The row does not exist, or does not hold the recipient in a state that this evidence moves.
+    /// The claim does not exist, or does not hold the recipient in a state that this evidence moves.
     NotInClaim,
     /// The same was known before.
     NothingNew,

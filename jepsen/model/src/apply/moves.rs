@@ -5,7 +5,7 @@ use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
-    /// Out of wherever it stands, and out of its row.
+    /// Out of wherever it stands, and out of its claim.
     pub(super) fn moves_to(&mut self, recipient: Recipient, to: RecipientState) {
         for set in &mut self.sets {
             set.remove(recipient);
@@ -16,7 +16,7 @@ impl Ledger {
         self.set_mut(to).insert(recipient);
     }
 
-    /// From claimed to in doubt, in the same row. Answers whether it was claimed.
+    /// From claimed to in doubt, in the same claim. Answers whether it was claimed.
     pub(super) fn falls_in_doubt(&mut self, recipient: Recipient) -> bool {
         let was_claimed = self.set_mut(RecipientState::Claimed).remove(recipient);
         if was_claimed {

@@ -24,8 +24,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// What is pending is cancelled now, what is claimed when its lane gives it back, and what is in doubt if it turns
-    /// out not to have been handed off.
+    /// What is pending is cancelled now, what is claimed when its worker gives it back, and what is in doubt if it
+    /// turns out not to have been handed off.
     pub(super) fn run_cancel(&mut self) -> Result<(), Refusal> {
         if self.run.state != RunState::Cancelled {
             self.is_stoppable()?;
@@ -70,7 +70,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The list is changed at once; a recipient that is claimed stays in its row, where the gate refuses
+    /// The list is changed at once; a recipient that is claimed stays in its claim, where the gate refuses
     /// it. Claims are not refused here, so that the model rests on the gate alone.
     pub(super) fn opt_out(&mut self, recipient: Recipient) {
         self.opted_out.insert(recipient);

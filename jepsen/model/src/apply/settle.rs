@@ -8,8 +8,8 @@ use crate::names::{Fence, Recipient};
 use crate::run::RunState;
 
 impl Ledger {
-    /// A negative outcome moves only who is still in that row, or was assumed in it; for all others it is evidence and
-    /// changes nothing.
+    /// A negative outcome moves only who is still in that claim, or was assumed in it; for all others it is evidence
+    /// and changes nothing.
     pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
         let Settle { claim, recipient, outcome } = settle;
         if outcome == Outcome::Accepted {
@@ -46,7 +46,7 @@ impl Ledger {
         }
     }
 
-    /// A recipient who was assumed in this row was not handed off after all: it comes back, and that is counted.
+    /// A recipient who was assumed in this claim was not handed off after all: it comes back, and that is counted.
     fn comes_too_late(
         &mut self,
         rules: Rules,
@@ -74,7 +74,7 @@ impl Ledger {
     }
 
     /// True for ever, from whatever fence: moves out of every state that is not terminal, and is counted
-    /// once for each row and recipient.
+    /// once for each claim and recipient.
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
         let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
         let is_new = claim.sent.insert(recipient);

@@ -16,14 +16,14 @@ use crate::state::ModelState;
 
 /// What the recipient sees. Without `resend` and without operators no recipient is sent again.
 pub const ONE_ACCEPT: &str = "I1 at most one accept for each recipient, but for each counted resend";
-/// No process sends by a row that is not in the log, or that is another's.
+/// No process sends by a claim that is not in the log, or that is another's.
 pub const COVERED: &str = "I2 each accept is covered by a committed claim of its sender";
 /// I1 before the relay has decided: what is past the gate may arrive.
 pub const ONE_PAST_THE_GATE: &str =
     "I3 at most one attempt past the gate without a refusal, but for each counted resend";
 /// A gate decides by an old state; leases and revocations must make that good. What the ledger
 /// calls in doubt, pending or ended passes no gate any more (P5, P9). But for who was sent again, and was sent by the
-/// former row after all: a gate that does not know yet makes the duplicate that was counted.
+/// former claim after all: a gate that does not know yet makes the duplicate that was counted.
 pub const IN_CLAIM: &str = "P5 a gate passes only what the log still holds claimed in that row";
 /// Of the state by which it decides. How much later the log may be, the lease bounds.
 pub const IN_TIME: &str = "P5 no gate passes by a state in which the deadline has come";
@@ -33,9 +33,9 @@ pub const SILENCE_AFTER_ANSWER: &str = "I6 no gate pass after the answer, until 
 pub const ARRIVALS_ARE_NAMED: &str = "I6 an accept after the answer was named in it";
 /// And of a run past its deadline.
 pub const NO_LATER_CLAIM: &str = "I8 no recipient is claimed of a run that is paused or ended";
-/// Sent was accepted; what was accepted and is not sent is still held by a row, assumed, or was sent again.
+/// Sent was accepted; what was accepted and is not sent is still held by a claim, assumed, or was sent again.
 pub const LEDGER_AND_RELAY: &str = "I9 ledger and relay agree";
-/// The sum over the states is the audience; rows and states tell the same.
+/// The sum over the states is the audience; claims and states tell the same.
 pub const CLOSED_ACCOUNTING: &str = "P1 each recipient is in one state and at most one open row";
 /// A living process, or the next one of the node, will settle it.
 pub const OWNED: &str = "P1 each open row has an owner";
@@ -43,7 +43,7 @@ pub const OWNED: &str = "P1 each open row has an owner";
 pub const TERMINAL: &str = "P1 a terminal state stays";
 /// Proposals time out and are made again; a time-out means unknown.
 pub const REPEATS: &str = "P4 a settle applied again changes nothing more";
-/// A later row has a higher fence, across elections too.
+/// A later claim has a higher fence, across elections too.
 pub const FENCES_GROW: &str = "P4 fences only grow";
 /// By the relay's refusals, and by the decisions that count as one.
 pub const ATTEMPTS: &str = "P4 an attempt is counted once";
@@ -157,7 +157,7 @@ fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
         && claims.iter().all(|claim| claim.open.without(claim.granted).is_empty())
 }
 
-/// An open row belongs to the current life of its node, or was there when that life began: then its
+/// An open claim belongs to the current life of its node, or was there when that life began: then its
 /// journal settles it.
 fn owned(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();

@@ -17,13 +17,13 @@ pub const SENT: &str = "a recipient is sent";
 pub const TWO_LEADERS: &str = "two processes lead at once";
 /// A mail arrives from a process that has not applied what is committed.
 pub const LATE_SENDER: &str = "a lagging process passes its gate";
-/// The holder's lease was over and its row was revoked.
+/// The owner's lease was over and its claim was revoked.
 pub const REVOKED: &str = "a row is revoked";
 /// A mail arrived and the ledger holds it in doubt.
 pub const ARRIVED_IN_DOUBT: &str = "an accepted mail is in doubt";
 /// Evidence from an earlier life's journal moved a recipient out of doubt.
 pub const RESOLVED: &str = "a later life resolves a doubt";
-/// A recipient got its second row after the first was given back or refused.
+/// A recipient got its second claim after the first was given back or refused.
 pub const SECOND_ROW: &str = "a recipient is sent by its second row";
 /// An opt-out kept a mail from going out.
 pub const SUPPRESSED: &str = "a claimed recipient is suppressed";

@@ -1,4 +1,4 @@
-//! One connection of the relay: the dialogue, and what it decides at the dot.
+//! One connection of the relay: the SMTP dialogue, and the relay's decision at the final dot.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(super) struct RelaySession {
     mail: Option<String>,
 }
 
-/// What a line comes to.
+/// What follows a command.
 enum AfterCommand {
     Continue,
     Close,
@@ -28,7 +28,7 @@ impl RelaySession {
         RelaySession { relay, process, connection, wire: BufReader::new(stream), mail: None }
     }
 
-    /// Until one of the two ends it.
+    /// Serves the connection until either side closes it.
     pub async fn serve(mut self) {
         self.relay.delay().await;
         if self.say("220 relay.simulation ESMTP").await.is_err() {
@@ -131,7 +131,7 @@ impl RelaySession {
                 }
             }
         }
-        // The sender has let go of it: the gate is behind it, and the way before it.
+        // The sender has written the email: it is past its gate, and may still be delayed.
         *self.relay.state.lock().waiting.entry(self.process).or_default() += 1;
         self.relay.delay().await;
         let judged = self.judge(arrival).await;
@@ -141,7 +141,7 @@ impl RelaySession {
         judged
     }
 
-    /// At the dot: the decision and its record come first, then time passes, then the answer.
+    /// Decides and records at the final dot; the answer follows after a delay.
     async fn judge(&mut self, mut arrival: Arrival) -> io::Result<AfterCommand> {
         let (defers, loses, kills) = self.relay.draw(|behavior, random| {
             (random.percent(behavior.defers), random.percent(behavior.loses_answers), random.percent(behavior.kills))
