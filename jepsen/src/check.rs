@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use reveille_check::{HistoryIndex, Judgement};
+use reveille_check::{History, Judgement};
 use reveille_harness::Report;
 
 /// Options of `check`.
@@ -27,7 +27,7 @@ pub fn judge(history: &Path) -> Result<Judgement> {
     let path = history.display();
     let file = File::open(history).with_context(|| format!("the history {path} cannot be opened"))?;
     let history =
-        HistoryIndex::read(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("the history {path}"))?;
+        History::read(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("the history {path}"))?;
     eprintln!("{} at {}", history.header.command, history.header.commit);
     let judgement = history.judge();
     eprintln!("{}", judgement.table());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::history::{Fault, FaultKind, FaultStatus, Part};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::verdict::Findings;
 
 /// Counts of the faults of one kind.
@@ -27,7 +27,7 @@ pub struct FaultCounts {
 }
 
 /// Faults by kind.
-pub fn fault_counts(history: &HistoryIndex) -> BTreeMap<FaultKind, FaultCounts> {
+pub fn fault_counts(history: &History) -> BTreeMap<FaultKind, FaultCounts> {
     let mut fault_counts: BTreeMap<FaultKind, FaultCounts> = BTreeMap::new();
     for fault in &history.faults {
         let counts = fault_counts.entry(fault.kind).or_default();
@@ -45,7 +45,7 @@ pub fn fault_counts(history: &HistoryIndex) -> BTreeMap<FaultKind, FaultCounts> 
 }
 
 /// How often each fault had an observed effect, by its name.
-pub fn by_name(history: &HistoryIndex) -> BTreeMap<String, u32> {
+pub fn by_name(history: &History) -> BTreeMap<String, u32> {
     let mut seen = BTreeMap::new();
     let installed = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
     for fault in installed.filter(|fault| fault.observed == Some(true)) {
@@ -58,7 +58,7 @@ pub fn by_name(history: &HistoryIndex) -> BTreeMap<String, u32> {
 ///
 /// A kind of fault that this machine cannot inject is reported and ignored, as long as another requested kind was
 /// installed. A requested kind that found no target makes the run invalid.
-pub fn exercised(history: &HistoryIndex, findings: &mut Findings) {
+pub fn exercised(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Faults, Part::Accepts]);
     let fault_counts = fault_counts(history);
     let asked = &history.header.coverage;
@@ -88,7 +88,7 @@ pub fn exercised(history: &HistoryIndex, findings: &mut Findings) {
     emails(history, findings);
 }
 
-fn kills_inside(history: &HistoryIndex, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
+fn kills_inside(history: &History, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
     let wanted = history.header.coverage.kills_inside_data;
     // A paused process, and one that was asked to stop, loses no hand-off.
     let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
@@ -98,7 +98,7 @@ fn kills_inside(history: &HistoryIndex, fault_counts: &BTreeMap<FaultKind, Fault
     }
 }
 
-fn emails(history: &HistoryIndex, findings: &mut Findings) {
+fn emails(history: &History, findings: &mut Findings) {
     let wanted = f64::from(history.header.coverage.mails_per_second);
     if wanted == 0.0 {
         return;

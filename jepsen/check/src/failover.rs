@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::history::FaultStatus;
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::invariants::majority::majorities;
 
 /// The fail-overs of a run.
@@ -45,7 +45,7 @@ impl Times {
 }
 
 /// Measures the fail-overs of a run.
-pub fn failovers(history: &HistoryIndex) -> Failovers {
+pub fn failovers(history: &History) -> Failovers {
     let majorities = majorities(history);
     // For each epoch with a successor: its last fault, and when the successor began.
     let mut ended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();

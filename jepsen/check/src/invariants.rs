@@ -1,6 +1,6 @@
 //! The invariants of docs/protocol.md, one function each, from a history to a verdict.
 
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::verdict::Findings;
 
 pub mod accounts;
@@ -33,7 +33,7 @@ pub struct Invariant {
     /// One line for people.
     pub title: &'static str,
     /// The function that judges it.
-    pub judge: fn(&HistoryIndex, &mut Findings),
+    pub judge: fn(&History, &mut Findings),
 }
 
 /// Invariants that are always judged.
@@ -62,6 +62,6 @@ pub const ALL: [Invariant; 19] = [
     invariant(19, "gaps and attempts are kept to", limits::gaps_and_attempts),
 ];
 
-const fn invariant(number: u8, title: &'static str, judge: fn(&HistoryIndex, &mut Findings)) -> Invariant {
+const fn invariant(number: u8, title: &'static str, judge: fn(&History, &mut Findings)) -> Invariant {
     Invariant { number, title, judge }
 }

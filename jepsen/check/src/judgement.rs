@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::coverage::{self, FaultCounts};
 use crate::failover::{Failovers, failovers};
 use crate::history::{FaultKind, Part};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::invariants::{ALL, ALWAYS, doubt, loss, once};
 use crate::verdict::{Findings, Verdict};
 
@@ -62,7 +62,7 @@ impl Serialize for Name {
     }
 }
 
-impl HistoryIndex {
+impl History {
     /// Judges the history.
     pub fn judge(&self) -> Judgement {
         let asked = |number: &u8| ALWAYS.contains(number) || self.header.asks.contains(number);

@@ -1,12 +1,12 @@
 //! Converts between the clock of the history and civil time, and finds intervals in which the cluster could not act.
 
 use crate::history::FaultKind;
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
-impl HistoryIndex {
+impl History {
     /// Civil time of the cluster at an instant of the history.
     pub fn civil_ms(&self, at_ns: u64) -> i64 {
         let moves = self.clock_moves.partition_point(|(moved_ns, _)| *moved_ns <= at_ns);

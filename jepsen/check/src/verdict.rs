@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::history::Part;
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 
 /// Violations that are listed; all are counted.
 const LISTED_MAX: usize = 10;
@@ -65,7 +65,7 @@ pub struct Findings {
 
 impl Findings {
     /// The verdict of this judge.
-    pub fn verdict(history: &HistoryIndex, judge: fn(&HistoryIndex, &mut Findings)) -> Verdict {
+    pub fn verdict(history: &History, judge: fn(&History, &mut Findings)) -> Verdict {
         let mut findings = Findings::default();
         judge(history, &mut findings);
         match findings {
@@ -76,7 +76,7 @@ impl Findings {
     }
 
     /// Records which of these parts were not observed completely; true if all were.
-    pub fn requires(&mut self, history: &HistoryIndex, parts: &[Part]) -> bool {
+    pub fn requires(&mut self, history: &History, parts: &[Part]) -> bool {
         let mut whole = true;
         for part in parts.iter().filter(|part| !history.is_whole(**part)) {
             whole = false;

@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use reveille_check::HistoryIndex;
+use reveille_check::History;
 use reveille_check::history::{Clock, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer};
 use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
@@ -55,14 +55,14 @@ const WHOLE: [Part; 16] = [
 ];
 
 /// A complete history in memory.
-pub struct History {
+pub struct CompleteHistory {
     header: Header,
     events: Vec<Event>,
     ended: Ended,
 }
 
 /// The history of these events.
-pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> History {
+pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> CompleteHistory {
     let phase = Phase { at_ns: FAULTS_AFTER.as_nanos() as u64, phase: PhaseName::Faults };
     events.push(Event::Phase(phase));
     let limited = Limited::of(options.seed);
@@ -96,19 +96,19 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),
         ..Header::default()
     };
-    History { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }
+    CompleteHistory { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }
 }
 
 /// The index that the checker judges.
-pub fn index(history: History) -> HistoryIndex {
-    let mut index = HistoryIndex::new(history.header);
+pub fn index(history: CompleteHistory) -> History {
+    let mut index = History::new(history.header);
     history.events.into_iter().for_each(|event| index.note(event));
     index.note(Event::Ended(history.ended));
     index.close()
 }
 
 /// Writes the history to a file.
-pub fn write(path: &Path, history: &History) -> Result<()> {
+pub fn write(path: &Path, history: &CompleteHistory) -> Result<()> {
     let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
     let mut writer = Writer::begin(BufWriter::new(file), &history.header).context("the history")?;
     for event in &history.events {

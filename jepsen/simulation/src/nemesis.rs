@@ -62,7 +62,7 @@ impl World {
             }
             Fault::KillBeforeAnswer(emails, end) => {
                 self.count("armed strike");
-                self.environment.relay.arm(emails, end);
+                self.env.relay.arm(emails, end);
             }
             Fault::Bounce(absence) => {
                 self.count("bounce of all");
@@ -84,7 +84,7 @@ impl World {
                 }
                 self.count("freeze");
                 self.fault_began((FaultScope::Process(place), FaultKind::Pause), word, &[place]);
-                self.environment.network.freeze(self.nodes[place].id);
+                self.env.network.freeze(self.nodes[place].id);
                 self.after(stay, AgendaStep::Thaw(place));
             }
             Fault::Isolate(place, stay) => {
@@ -92,21 +92,21 @@ impl World {
                 let alone = self.nodes[target(place)].id;
                 self.fault_began((FaultScope::Network, FaultKind::Partition), word, &[target(place)]);
                 for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
-                    self.environment.network.cut(alone, other);
-                    self.environment.network.cut(other, alone);
+                    self.env.network.cut(alone, other);
+                    self.env.network.cut(other, alone);
                 }
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::OneWay(from, to, stay) => {
                 self.count("one way cut");
                 self.fault_began((FaultScope::Network, FaultKind::Partition), word, &[from, to]);
-                self.environment.network.cut(self.nodes[from].id, self.nodes[to].id);
+                self.env.network.cut(self.nodes[from].id, self.nodes[to].id);
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Disturb(lossy, slow_ms, stay) => {
                 self.count("disturbed network");
                 self.fault_began((FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
-                self.environment.network.disturb(lossy, slow_ms);
+                self.env.network.disturb(lossy, slow_ms);
                 self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Jump(place, by_ms, stay) => {
@@ -138,7 +138,7 @@ impl World {
             Fault::Relay(behavior, stay) => {
                 self.count("relay");
                 self.fault_began((FaultScope::Relay, FaultKind::Relay), word, &[]);
-                self.environment.relay.set_behavior(behavior);
+                self.env.relay.set_behavior(behavior);
                 self.after(stay, AgendaStep::RelayBehavior(RelayBehavior::default()));
             }
         }
@@ -147,13 +147,13 @@ impl World {
 
     fn fault_began(&mut self, (scope, kind): (FaultScope, FaultKind), word: String, places: &[NodeIndex]) {
         let nodes: Vec<_> = places.iter().map(|place| self.nodes[*place].id).collect();
-        let broken = self.environment.recorder.fault_began(kind, word, &nodes);
+        let broken = self.env.recorder.fault_began(kind, word, &nodes);
         self.broken.entry(scope).or_default().push(broken);
     }
 
     pub(crate) fn fault_over(&mut self, scope: FaultScope) {
         for broken in self.broken.remove(&scope).unwrap_or_default() {
-            self.environment.recorder.fault_ended(broken);
+            self.env.recorder.fault_ended(broken);
         }
     }
 
@@ -167,15 +167,15 @@ impl World {
     /// Records the end of a process, with its hand-offs past the gate.
     fn ends(&self, place: NodeIndex, kind: FaultKind) {
         let node = &self.nodes[place];
-        let past_gate = node.process().map(|process| self.environment.relay.past_gate(process));
+        let past_gate = node.process().map(|process| self.env.relay.past_gate(process));
         // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
         let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.context().and_then(|context| context.leadership());
-        self.environment.recorder.record_fault(FaultRecord {
+        self.env.recorder.record_fault(FaultRecord {
             kind,
             name: format!("{kind:?} of n{}", node.id.0),
             nodes: vec![name(node.id)],
-            from_ns: self.environment.recorder.now_ns(),
+            from_ns: self.env.recorder.now_ns(),
             until_ns: None,
             status: if kills { FaultStatus::Installed } else { FaultStatus::Skipped },
             cannot: false,
@@ -212,10 +212,10 @@ impl World {
     /// Ends all faults, except that one node may stay down, or unreachable in one direction, until the end.
     pub(crate) fn heal(&mut self) {
         self.trace().say("faults end; a quorum is whole from here on");
-        let at_ns = self.environment.recorder.now_ns();
-        self.environment.recorder.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
+        let at_ns = self.env.recorder.now_ns();
+        self.env.recorder.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
         if let Some(command) = self.limited.lift() {
-            self.environment.recorder.note(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
+            self.env.recorder.note(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
             self.clients.set(command);
         }
         self.agenda.retain(|_, step| {
@@ -225,10 +225,10 @@ impl World {
                 NextFault | InstallFault(_) | HealNetwork | Thaw(_) | Start(_) | RelayBehavior(_) | SetClock(_)
             )
         });
-        self.environment.network.heal();
-        self.nodes.iter().for_each(|node| self.environment.network.thaw(node.id));
-        self.environment.relay.set_behavior(RelayBehavior::default());
-        self.environment.relay.disarm();
+        self.env.network.heal();
+        self.nodes.iter().for_each(|node| self.env.network.thaw(node.id));
+        self.env.relay.set_behavior(RelayBehavior::default());
+        self.env.relay.disarm();
         self.nodes.iter().filter_map(|node| node.disk()).for_each(LogDisk::disarm);
         let right = self.true_time();
         self.nodes.iter().for_each(|node| node.clock.set(right));
@@ -249,7 +249,7 @@ impl World {
                 let ends = [place, (place + 1) % 3];
                 self.fault_began((FaultScope::Network, FaultKind::Partition), "one way for good".to_owned(), &ends);
                 self.trace().say(format_args!("what n{} says to n{} is lost for good", from.0, to.0));
-                self.environment.network.cut(from, to);
+                self.env.network.cut(from, to);
             }
         }
         for place in 0..self.nodes.len() {

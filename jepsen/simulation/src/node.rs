@@ -66,7 +66,7 @@ pub struct SimulatedNode {
     pub clock: NodeClock,
     /// The highest ledger level of the installed release (P23).
     pub level: u32,
-    environment: SimulatedEnvironment,
+    env: SimulatedEnvironment,
     processes: u64,
     log: MemoryDisk,
     running: Option<Running>,
@@ -92,8 +92,8 @@ pub enum Death {
 
 impl SimulatedNode {
     /// A new machine without data.
-    pub fn new(id: NodeId, clock: NodeClock, environment: SimulatedEnvironment) -> SimulatedNode {
-        SimulatedNode { id, clock, level: LEVEL, environment, processes: 0, log: MemoryDisk::new(), running: None }
+    pub fn new(id: NodeId, clock: NodeClock, env: SimulatedEnvironment) -> SimulatedNode {
+        SimulatedNode { id, clock, level: LEVEL, env, processes: 0, log: MemoryDisk::new(), running: None }
     }
 
     /// The process that runs here.
@@ -117,26 +117,26 @@ impl SimulatedNode {
     }
 
     fn folder(&self, process: u64) -> PathBuf {
-        self.environment.root.join(format!("{}-{process}", self.id.0))
+        self.env.root.join(format!("{}-{process}", self.id.0))
     }
 
     /// A process starts here, on what former ones left.
     pub fn start(&mut self) {
         self.processes += 1;
         let process = ProcessId { node: self.id, number: self.processes };
-        self.environment.trace.say(format_args!("n{} starts process {}", self.id.0, self.processes));
-        let disk = LogDisk::new(self.log.clone(), process, self.environment.trace.clone());
+        self.env.trace.say(format_args!("n{} starts process {}", self.id.0, self.processes));
+        let disk = LogDisk::new(self.log.clone(), process, self.env.trace.clone());
         let me = ClaimOwner { node: self.id, incarnation: Incarnation(self.processes) };
         let mut options = ReplicaOptions::new(
             self.folder(self.processes).join("data"),
             me,
-            self.environment.network.process_started(process),
+            self.env.network.process_started(process),
         );
-        let heartbeat_ms = self.environment.heartbeat_ms;
+        let heartbeat_ms = self.env.heartbeat_ms;
         options.heartbeat_ms = heartbeat_ms;
         options.election_ms = heartbeat_ms * ELECTION.start..heartbeat_ms * ELECTION.end;
         options.startup_delay = Duration::from_millis(heartbeat_ms * ELECTION.end);
-        options.snapshot_every = self.environment.snapshot_every;
+        options.snapshot_every = self.env.snapshot_every;
         options.log_disk = Some(Arc::new(disk.clone()));
         options.execution = Execution::Inline;
         options.highest_level = self.level;
@@ -148,10 +148,10 @@ impl SimulatedNode {
             credentials: reveille_cluster::smtp::CredentialStore::default(),
             reply_rules: reveille_cluster::smtp::RelayRules::default(),
             journal_dir: self.folder(self.processes).join("journal"),
-            dialer: self.environment.relay.dialer(process),
+            dialer: self.env.relay.dialer(process),
         };
-        self.environment.recorder.process_started(process);
-        let recorder = self.environment.recorder.clone();
+        self.env.recorder.process_started(process);
+        let recorder = self.env.recorder.clone();
         let clock = Arc::new(self.clock.of_process());
         let task = run_process(options, runtime_options, process, clock, recorder, Arc::clone(&context), stop.clone());
         self.running = Some(Running { process, disk, context, work: tokio::spawn(task), stop });
@@ -160,8 +160,8 @@ impl SimulatedNode {
     /// Ends the process now.
     pub fn die(&mut self, death: Death) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
-        self.environment.network.process_ended(running.process);
-        self.environment.recorder.process_ended(running.process);
+        self.env.network.process_ended(running.process);
+        self.env.recorder.process_ended(running.process);
         self.log = match death {
             Death::Kill => running.disk.kill(),
             Death::PowerCut(seed) => running.disk.lose_power(seed),
@@ -173,7 +173,7 @@ impl SimulatedNode {
         } else {
             self.clock.reboot();
         }
-        self.environment.trace.say(format_args!("n{} dies: {death:?}", self.id.0));
+        self.env.trace.say(format_args!("n{} dies: {death:?}", self.id.0));
         running.stop.cancel();
         Ok(())
     }

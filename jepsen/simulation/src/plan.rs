@@ -13,41 +13,29 @@ use crate::schedule::{AddressLists, CalendarScenario, LAST_MS, LaunchKind, Plann
 /// Changes of the clocks in both hemispheres, by two hours, one hour and half an hour, at night and at midnight; ends
 /// of months, years and leap days; and two ordinary days.
 pub const SCENARIOS: [CalendarScenario; 18] = [
-    CalendarScenario { name: "clocks go forward", begins: "2026-03-08T06:50:00Z", zone: Tz::America__New_York },
-    CalendarScenario { name: "clocks go back", begins: "2026-11-01T05:50:00Z", zone: Tz::America__New_York },
-    CalendarScenario { name: "clocks go forward", begins: "2026-03-29T00:50:00Z", zone: Tz::Europe__Berlin },
-    CalendarScenario { name: "clocks go back", begins: "2026-10-25T00:50:00Z", zone: Tz::Europe__Berlin },
-    CalendarScenario {
-        name: "clocks go back by half an hour",
-        begins: "2026-04-04T14:50:00Z",
-        zone: Tz::Australia__Lord_Howe,
-    },
-    CalendarScenario {
-        name: "clocks go forward by half an hour",
-        begins: "2026-10-03T15:20:00Z",
-        zone: Tz::Australia__Lord_Howe,
-    },
-    CalendarScenario {
-        name: "clocks go forward by two hours",
-        begins: "2026-03-29T00:50:00Z",
-        zone: Tz::Antarctica__Troll,
-    },
-    CalendarScenario {
-        name: "clocks go back by two hours",
-        begins: "2026-10-25T00:50:00Z",
-        zone: Tz::Antarctica__Troll,
-    },
-    CalendarScenario { name: "clocks go forward at midnight", begins: "2026-04-23T21:50:00Z", zone: Tz::Africa__Cairo },
-    CalendarScenario { name: "clocks go back at midnight", begins: "2026-10-29T20:50:00Z", zone: Tz::Africa__Cairo },
-    CalendarScenario { name: "leap day begins", begins: "2028-02-28T23:50:00Z", zone: Tz::UTC },
-    CalendarScenario { name: "leap day ends", begins: "2028-02-29T18:05:00Z", zone: Tz::Asia__Kathmandu },
-    CalendarScenario { name: "month ends", begins: "2026-01-31T14:50:00Z", zone: Tz::Asia__Tokyo },
-    CalendarScenario { name: "february ends", begins: "2027-02-28T18:05:00Z", zone: Tz::Asia__Kathmandu },
-    CalendarScenario { name: "april ends", begins: "2026-05-01T03:50:00Z", zone: Tz::America__New_York },
-    CalendarScenario { name: "year ends", begins: "2026-12-31T23:50:00Z", zone: Tz::Europe__London },
-    CalendarScenario { name: "a day like any other", begins: "2026-06-17T08:50:00Z", zone: Tz::America__Sao_Paulo },
-    CalendarScenario { name: "a night like any other", begins: "2026-08-20T18:20:00Z", zone: Tz::Asia__Kolkata },
+    scenario("clocks go forward", "2026-03-08T06:50:00Z", Tz::America__New_York),
+    scenario("clocks go back", "2026-11-01T05:50:00Z", Tz::America__New_York),
+    scenario("clocks go forward", "2026-03-29T00:50:00Z", Tz::Europe__Berlin),
+    scenario("clocks go back", "2026-10-25T00:50:00Z", Tz::Europe__Berlin),
+    scenario("clocks go back by half an hour", "2026-04-04T14:50:00Z", Tz::Australia__Lord_Howe),
+    scenario("clocks go forward by half an hour", "2026-10-03T15:20:00Z", Tz::Australia__Lord_Howe),
+    scenario("clocks go forward by two hours", "2026-03-29T00:50:00Z", Tz::Antarctica__Troll),
+    scenario("clocks go back by two hours", "2026-10-25T00:50:00Z", Tz::Antarctica__Troll),
+    scenario("clocks go forward at midnight", "2026-04-23T21:50:00Z", Tz::Africa__Cairo),
+    scenario("clocks go back at midnight", "2026-10-29T20:50:00Z", Tz::Africa__Cairo),
+    scenario("leap day begins", "2028-02-28T23:50:00Z", Tz::UTC),
+    scenario("leap day ends", "2028-02-29T18:05:00Z", Tz::Asia__Kathmandu),
+    scenario("month ends", "2026-01-31T14:50:00Z", Tz::Asia__Tokyo),
+    scenario("february ends", "2027-02-28T18:05:00Z", Tz::Asia__Kathmandu),
+    scenario("april ends", "2026-05-01T03:50:00Z", Tz::America__New_York),
+    scenario("year ends", "2026-12-31T23:50:00Z", Tz::Europe__London),
+    scenario("a day like any other", "2026-06-17T08:50:00Z", Tz::America__Sao_Paulo),
+    scenario("a night like any other", "2026-08-20T18:20:00Z", Tz::Asia__Kolkata),
 ];
+
+const fn scenario(name: &'static str, begins: &'static str, zone: Tz) -> CalendarScenario {
+    CalendarScenario { name, begins, zone }
+}
 
 /// The number of the first campaign; schedules have smaller ones.
 const FIRST_CAMPAIGN: u64 = 100;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reveille_check::history::{Event, LifetimeEnd, StateHash};
-use reveille_check::{HistoryIndex, Judgement};
+use reveille_check::{History, Judgement};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::check::{CheckedState, check_again};
 use reveille_ledger::ids::NodeId;
@@ -73,7 +73,7 @@ impl LedgerWatch {
     }
 
     /// All violations, with those of the checker.
-    pub fn judge(mut self, history: &HistoryIndex) -> Verdict {
+    pub fn judge(mut self, history: &History) -> Verdict {
         let judgement = history.judge();
         for what in failed_invariants(&judgement) {
             self.record_violation(what);

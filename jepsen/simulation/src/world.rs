@@ -46,7 +46,7 @@ pub struct World {
     pub(crate) plan: SeedPlan,
     pub(crate) limited: Limited,
     pub(crate) nodes: Vec<SimulatedNode>,
-    pub(crate) environment: SimulatedEnvironment,
+    pub(crate) env: SimulatedEnvironment,
     pub(crate) clients: Clients,
     pub(crate) agenda: BTreeMap<(Instant, u64), AgendaStep>,
     steps: u64,
@@ -95,7 +95,7 @@ impl World {
         relay.refuse_recipients(plan.unknown.iter().cloned());
         let mut sizes = of(Purpose::Disk);
         let recorder = HistoryRecorder::new(trace.clone());
-        let environment = SimulatedEnvironment {
+        let env = SimulatedEnvironment {
             network,
             relay,
             trace: trace.clone(),
@@ -108,7 +108,7 @@ impl World {
         let nodes = (1..=3).map(|number| {
             let error_ms = clocks.within(0..400) as i64 - 200;
             let up = Duration::from_secs(clocks.within(100..1_000_000));
-            SimulatedNode::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), environment.clone())
+            SimulatedNode::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), env.clone())
         });
         let contexts: NodeContexts = Arc::new(Mutex::new(vec![None, None, None]));
         let world = World {
@@ -125,7 +125,7 @@ impl World {
             broken: BTreeMap::new(),
             contexts,
             tally: BTreeMap::new(),
-            environment,
+            env,
             plan,
             limited,
             options,
@@ -143,7 +143,7 @@ impl World {
     }
 
     pub(crate) fn trace(&self) -> &Trace {
-        &self.environment.trace
+        &self.env.trace
     }
 
     /// Initializes the cluster of three nodes and its relays.
@@ -244,17 +244,17 @@ impl World {
             }
             AgendaStep::HealNetwork => {
                 self.trace().say("the network is whole");
-                self.environment.network.heal();
+                self.env.network.heal();
                 self.fault_over(FaultScope::Network);
             }
             AgendaStep::Thaw(place) => {
                 self.trace().say(format_args!("n{} goes on", place + 1));
-                self.environment.network.thaw(self.nodes[place].id);
+                self.env.network.thaw(self.nodes[place].id);
                 self.fault_over(FaultScope::Process(place));
             }
             AgendaStep::RelayBehavior(behavior) => {
                 self.trace().say(format_args!("relay: {behavior:?}"));
-                self.environment.relay.set_behavior(behavior);
+                self.env.relay.set_behavior(behavior);
                 self.fault_over(FaultScope::Relay);
             }
             AgendaStep::SetClock(place) => {
@@ -287,7 +287,7 @@ impl World {
             AgendaStep::StaleEntry => {
                 #[cfg(feature = "injected-bugs")]
                 if let Some(place) = self.leader() {
-                    crate::stale_entry::propose(self.nodes[place].context(), self.environment.network.clone());
+                    crate::stale_entry::propose(self.nodes[place].context(), self.env.network.clone());
                 }
                 self.after(STALE_ENTRY_EVERY, AgendaStep::StaleEntry);
             }
@@ -321,7 +321,7 @@ impl World {
                 self.ledger_watch.ended_by_itself(node.id);
             }
         }
-        for broken in self.environment.network.broken_promises() {
+        for broken in self.env.network.broken_promises() {
             self.ledger_watch.record_violation(broken);
         }
         let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
@@ -354,14 +354,14 @@ impl World {
             self.ledger_watch.record_violation(format!("{} schedules were never created", planned - created.1));
         }
         // The records of the relay and the ledger are read at one instant, since emails are sent until a node answers.
-        let recorder = &self.environment.recorder;
-        final_records::emails(recorder, &self.environment.relay.arrivals());
+        let recorder = &self.env.recorder;
+        final_records::emails(recorder, &self.env.relay.arrivals());
         contexts[newest].replica.read(|ledger| {
             final_records::due(recorder, &self.plan, &created.0, ledger);
             final_records::runs(recorder, &self.plan, ledger);
             final_records::objects(recorder, ledger);
         });
-        let history = history::whole(&self.options, &self.plan, self.environment.recorder.events(), recorder.now_ns());
+        let history = history::whole(&self.options, &self.plan, self.env.recorder.events(), recorder.now_ns());
         if let Some(path) = &self.options.history {
             history::write(path, &history)?;
         }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Event, FORMAT, Header};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -54,12 +54,12 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl HistoryIndex {
+impl History {
     /// Reads a whole file. An incomplete last line is ignored: such a history has no [`Ended`] and cannot be judged.
     ///
     /// # Errors
     /// The file cannot be read, or a line is damaged (`InvalidData`).
-    pub fn read(mut from: impl BufRead) -> io::Result<HistoryIndex> {
+    pub fn read(mut from: impl BufRead) -> io::Result<History> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let (mut bytes, mut history) = (Vec::new(), None);
         for line in 1_u64.. {
@@ -75,15 +75,15 @@ impl HistoryIndex {
                     if header.format != FORMAT {
                         return Err(invalid(format!("the history has format {}, not {FORMAT}", header.format)));
                     }
-                    history = Some(HistoryIndex::new(header));
+                    history = Some(History::new(header));
                 }
-                Some(HistoryIndex { ended: Some(_), .. }) => {
+                Some(History { ended: Some(_), .. }) => {
                     return Err(invalid(format!("line {line} of the history follows its end")));
                 }
                 Some(history) => history.note(serde_json::from_slice(&bytes).map_err(damaged)?),
             }
         }
-        history.map(HistoryIndex::close).ok_or_else(|| invalid("the history has no header".to_owned()))
+        history.map(History::close).ok_or_else(|| invalid("the history has no header".to_owned()))
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn error(bytes: &[u8]) -> String {
-        HistoryIndex::read(bytes).unwrap_err().to_string()
+        History::read(bytes).unwrap_err().to_string()
     }
 
     #[test]
@@ -102,9 +102,9 @@ mod tests {
         let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
         writer.event(&Event::Drained { at_ns: 5 }).unwrap();
         let bytes = writer.end(&ended).unwrap();
-        let history = HistoryIndex::read(bytes.as_slice()).unwrap();
+        let history = History::read(bytes.as_slice()).unwrap();
         assert_eq!((history.header, history.drained_ns, history.ended), (header(), Some(5), Some(ended)));
-        let torn = HistoryIndex::read(&bytes[..bytes.len() - 3]).unwrap();
+        let torn = History::read(&bytes[..bytes.len() - 3]).unwrap();
         assert_eq!((torn.drained_ns, torn.ended), (Some(5), None));
     }
 

@@ -6,11 +6,11 @@
 
 use super::identity;
 use crate::history::{Call, InDoubt, Part, RecipientState, Step};
-use crate::history_index::{HistoryIndex, Item, entries_of_item};
+use crate::index::{History, Item, of_item};
 use crate::verdict::Findings;
 
 /// I9.
-pub fn agree(history: &HistoryIndex, findings: &mut Findings) {
+pub fn agree(history: &History, findings: &mut Findings) {
     let accepts_whole = findings.requires(history, &[Part::Accepts]);
     let states_whole = findings.requires(history, &[Part::FinalStates]);
     if accepts_whole {
@@ -25,7 +25,7 @@ pub fn agree(history: &HistoryIndex, findings: &mut Findings) {
         history.handoffs_by_item().filter(|(_, handoffs)| handoffs.iter().any(|handoff| handoff.answer.is_accepted()))
     {
         // After a decision to send again, the outcome of that later attempt counts.
-        let decided = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
+        let decided = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
         let decided = decided.map(|outcome| outcome.index).max();
         let accepts = handoffs.iter().filter(|handoff| handoff.answer.is_accepted());
         let last = accepts.filter_map(|handoff| handoff.fence).map(|fence| fence.index).max();
@@ -54,7 +54,7 @@ pub fn agree(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Reports resend steps beyond those that operators asked for.
-fn by_itself(history: &HistoryIndex, findings: &mut Findings) {
+fn by_itself(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|outcome| outcome.item).filter(|_| resent > 0) else { continue };
@@ -67,7 +67,7 @@ fn by_itself(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Reports recipients that were closed as assumed without an operator's request.
-fn closed_by_itself(history: &HistoryIndex, findings: &mut Findings) {
+fn closed_by_itself(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
         if asked_for(history, item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
             findings
@@ -77,7 +77,7 @@ fn closed_by_itself(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Number of such operator calls about this item that may have succeeded.
-fn asked_for(history: &HistoryIndex, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
+fn asked_for(history: &History, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
     let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
     history.calls.iter().filter(|call| call.may_be_done() && asks(call, run, recipient)).count()
 }

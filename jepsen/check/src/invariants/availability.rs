@@ -4,7 +4,7 @@
 use super::majority::{Interval, majorities};
 use super::progress;
 use crate::history::Part;
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -12,7 +12,7 @@ use crate::verdict::Findings;
 /// busy machine.
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// I17.
-pub fn available(history: &HistoryIndex, findings: &mut Findings) {
+pub fn available(history: &History, findings: &mut Findings) {
     if !findings.requires(history, &[Part::Lifetimes, Part::Faults, Part::Outages]) {
         return;
     }
@@ -25,7 +25,7 @@ pub fn available(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-fn led(history: &HistoryIndex, majorities: &[Interval], within_ns: u64, findings: &mut Findings) {
+fn led(history: &History, majorities: &[Interval], within_ns: u64, findings: &mut Findings) {
     for outage in &history.outages {
         for (from_ns, until_ns) in majorities {
             let (first, last) = ((*from_ns).max(outage.from_ns), (*until_ns).min(outage.until_ns));

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
-use crate::history_index::{Grant, Handoff, HistoryIndex, Item, entries_of_item, entries_of_run};
+use crate::index::{Grant, Handoff, History, Item, of_item, of_run};
 use crate::names::Name;
 use crate::verdict::Findings;
 
@@ -32,7 +32,7 @@ impl<'a> Barrier<'a> {
     }
 
     /// Whether it forbids this hand-off. `None`: it is unknown whether the claim was earlier.
-    fn forbids(&self, history: &HistoryIndex, handoff: &Handoff) -> Option<bool> {
+    fn forbids(&self, history: &History, handoff: &Handoff) -> Option<bool> {
         // A message without its final dot may not have passed the gate.
         let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
         let within = handoff.at_ns > self.answered_ns && handoff.at_ns < self.lifted_ns && has_dot;
@@ -53,7 +53,7 @@ impl<'a> Barrier<'a> {
         Some(handoff.fence?.index > self.index?)
     }
 
-    fn names(&self, history: &HistoryIndex, handoff: &Handoff) -> bool {
+    fn names(&self, history: &History, handoff: &Handoff) -> bool {
         self.crossed.iter().any(|crossing| {
             Some(crossing.fence) == handoff.fence
                 && crossing.run == history.names.text(handoff.item.run)
@@ -63,15 +63,12 @@ impl<'a> Barrier<'a> {
 }
 
 /// Whether this is the recipient's number. True if the number was not read: then the fence decides.
-fn is_number(history: &HistoryIndex, item: Item, number: u32) -> bool {
-    entries_of_item(&history.final_states, item)
-        .last()
-        .and_then(|item_state| item_state.number)
-        .is_none_or(|own| own == number)
+fn is_number(history: &History, item: Item, number: u32) -> bool {
+    of_item(&history.final_states, item).last().and_then(|item_state| item_state.number).is_none_or(|own| own == number)
 }
 
 /// The start of the first call that may have undone `barrier`.
-fn lifted_by(history: &HistoryIndex, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
+fn lifted_by(history: &History, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
     let mut later = history.calls.iter().filter(|call| lifts(&call.operation) && may_follow(call, barrier));
     later.next().map(|call| call.invoked_ns)
 }
@@ -88,7 +85,7 @@ pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
 }
 
 /// I6.
-pub fn opted_out(history: &HistoryIndex, findings: &mut Findings) {
+pub fn opted_out(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Calls, Part::Runs]);
     let mut barriers: HashMap<(Name, Name), Vec<Barrier>> = HashMap::new();
     for call in &history.calls {
@@ -112,7 +109,7 @@ pub fn opted_out(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// I8.
-pub fn paused_or_cancelled(history: &HistoryIndex, findings: &mut Findings) {
+pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Calls, Part::Claims, Part::Runs]);
     let mut barriers: HashMap<Name, Vec<Barrier>> = HashMap::new();
     for call in &history.calls {
@@ -173,7 +170,7 @@ impl Stop {
     }
 }
 
-fn resumed(history: &HistoryIndex, pause: &Call, target: &Target) -> Until {
+fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
     let resumes = |call: &&Call| matches!(&call.operation, Operation::Resume { target: of } if of == target);
     let mut until = Until::default();
     for call in history.calls.iter().filter(resumes).filter(|call| may_follow(call, pause)) {
@@ -196,8 +193,8 @@ fn resumed(history: &HistoryIndex, pause: &Call, target: &Target) -> Until {
     until
 }
 
-fn no_claim(history: &HistoryIndex, run: Name, stops: &Stop, findings: &mut Findings) {
-    for grant in entries_of_run(&history.grants, run) {
+fn no_claim(history: &History, run: Name, stops: &Stop, findings: &mut Findings) {
+    for grant in of_run(&history.grants, run) {
         let (item, fence) = (history.describe(grant.item), grant.fence);
         let there_by_ns = there_by(history, grant);
         match stops.holds_at(grant.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {
@@ -212,13 +209,12 @@ fn no_claim(history: &HistoryIndex, run: Name, stops: &Stop, findings: &mut Find
 
 /// A time at which the claim existed: its commit or the first DATA under it, whichever is earlier. `None`: neither was
 /// observed.
-fn there_by(history: &HistoryIndex, grant: &Grant) -> Option<u64> {
-    let own =
-        entries_of_item(&history.handoffs, grant.item).iter().filter(|handoff| handoff.fence == Some(grant.fence));
+fn there_by(history: &History, grant: &Grant) -> Option<u64> {
+    let own = of_item(&history.handoffs, grant.item).iter().filter(|handoff| handoff.fence == Some(grant.fence));
     grant.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
 }
 
-fn no_run(history: &HistoryIndex, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
+fn no_run(history: &History, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
     let own = history.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
     // Openings are recorded in ledger time.
     let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms);
@@ -235,7 +231,7 @@ fn no_run(history: &HistoryIndex, (tenant, schedule): (&String, &String), stops:
     }
 }
 
-fn judge(history: &HistoryIndex, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
+fn judge(history: &History, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
     for barrier in barriers {
         match barrier.forbids(history, handoff) {
             Some(false) => {}
@@ -245,7 +241,7 @@ fn judge(history: &HistoryIndex, handoff: &Handoff, barriers: &[Barrier], what: 
     }
 }
 
-fn late(history: &HistoryIndex, handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
+fn late(history: &History, handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
     let after_ms = (handoff.at_ns - barrier.answered_ns) as f64 / 1e6;
     let (item, node) = (history.describe(handoff.item), history.names.text(handoff.node));
     format!("{item} came from {node} {after_ms:.3} ms after the answer to {what}, which did not name it")

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Answered, Fault};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::names::Name;
 use crate::time::MS;
 
@@ -21,7 +21,7 @@ const FLOWS: u64 = 10;
 const SETTLED_WITHIN_NS: u64 = 10_000 * MS;
 
 /// The maximum number of recipients that a node can have claimed.
-pub fn claim_cap(history: &HistoryIndex) -> u64 {
+pub fn claim_cap(history: &History) -> u64 {
     let mut began: BTreeMap<Name, Vec<u64>> = BTreeMap::new();
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer != Answered::Malformed) {
         began.entry(handoff.node).or_default().push(handoff.data_ns);
@@ -50,7 +50,7 @@ pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
 
 /// Number of processes of a node whose claims may be open when a fault begins: the affected process, and earlier ones
 /// whose claims no later process had time to settle. At least one.
-pub fn unsettled_processes(history: &HistoryIndex, fault: &Fault, node: &str) -> u64 {
+pub fn unsettled_processes(history: &History, fault: &Fault, node: &str) -> u64 {
     let begun =
         history.lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns <= fault.from_ns);
     let mut lifetimes: Vec<(u64, u64)> =

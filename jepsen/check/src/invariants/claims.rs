@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::history::{self, GateReading, Part};
-use crate::history_index::{Grant, Handoff, HistoryIndex, entries_of_item};
+use crate::index::{Grant, Handoff, History, of_item};
 use crate::verdict::Findings;
 
 /// I2.
-pub fn covered(history: &HistoryIndex, findings: &mut Findings) {
+pub fn covered(history: &History, findings: &mut Findings) {
     let claims_whole = findings.requires(history, &[Part::Accepts, Part::Claims]);
     for handoff in history.accepts() {
         let told = || format!("{} at {:.3} s", history.describe(handoff.item), handoff.at_ns as f64 / 1e9);
@@ -32,15 +32,15 @@ pub fn covered(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// The claim of a hand-off.
-pub fn grant_of<'a>(history: &'a HistoryIndex, handoff: &Handoff) -> Option<&'a Grant> {
-    entries_of_item(&history.grants, handoff.item).iter().find(|grant| Some(grant.fence) == handoff.fence)
+pub fn grant_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a Grant> {
+    of_item(&history.grants, handoff.item).iter().find(|grant| Some(grant.fence) == handoff.fence)
 }
 
 /// A process: its node and its incarnation.
 type ProcessKey<'a> = (&'a str, u64);
 
 /// I14.
-pub fn passed_the_gate(history: &HistoryIndex, findings: &mut Findings) {
+pub fn passed_the_gate(history: &History, findings: &mut Findings) {
     if !findings.requires(history, &[Part::Accepts, Part::Gates, Part::Faults]) {
         return;
     }
@@ -78,7 +78,7 @@ pub fn passed_the_gate(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// When the accepts of each process arrived, in order.
-fn accepts_by_process<'a>(history: &'a HistoryIndex, findings: &mut Findings) -> BTreeMap<ProcessKey<'a>, Vec<u64>> {
+fn accepts_by_process<'a>(history: &'a History, findings: &mut Findings) -> BTreeMap<ProcessKey<'a>, Vec<u64>> {
     let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
     for handoff in history.accepts() {
         match grant_of(history, handoff).map(|grant| grant.incarnation) {
@@ -95,7 +95,7 @@ fn accepts_by_process<'a>(history: &'a HistoryIndex, findings: &mut Findings) ->
 }
 
 /// Whether the process ended: then its last counter may be lost.
-fn is_over(history: &HistoryIndex, (node, incarnation): ProcessKey) -> bool {
+fn is_over(history: &History, (node, incarnation): ProcessKey) -> bool {
     let own = |known: &&history::Lifetime| (known.node.as_str(), known.incarnation) == (node, Some(incarnation));
     history.lifetimes.iter().find(own).is_some_and(|known| known.ended_ns.is_some())
 }

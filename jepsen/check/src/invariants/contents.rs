@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::history::Part;
-use crate::history_index::{Handoff, HistoryIndex, ReceivedContent};
+use crate::index::{Handoff, History, ReceivedContent};
 use crate::names::Name;
 use crate::verdict::Findings;
 
@@ -12,7 +12,7 @@ use super::identity::{is_whole, told};
 use super::loss::triggered;
 
 /// I16.
-pub fn own(history: &HistoryIndex, findings: &mut Findings) {
+pub fn own(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Runs]);
     let all_read = findings.requires(history, &[Part::Contents]);
     let audiences = audiences(history);
@@ -35,7 +35,7 @@ pub fn own(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// The audience of each run: by its instant, or by the call that triggered it.
-fn audiences(history: &HistoryIndex) -> BTreeMap<Name, Name> {
+fn audiences(history: &History) -> BTreeMap<Name, Name> {
     let by_instant = history.runs.iter().filter_map(|(run, told)| {
         let audience = history.due.get(&history.instant_of(told)?)?;
         Some((*run, *audience))
@@ -44,7 +44,7 @@ fn audiences(history: &HistoryIndex) -> BTreeMap<Name, Name> {
 }
 
 fn compare(
-    history: &HistoryIndex,
+    history: &History,
     audiences: &BTreeMap<Name, Name>,
     (handoff, content): (&Handoff, ReceivedContent),
     findings: &mut Findings,
@@ -78,6 +78,6 @@ fn compare(
     }
 }
 
-fn item(history: &HistoryIndex, handoff: &Handoff) -> String {
+fn item(history: &History, handoff: &Handoff) -> String {
     history.describe(handoff.item)
 }

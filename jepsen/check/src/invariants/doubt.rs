@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{claim_cap, unsettled_processes};
 use crate::history::{Answered, Fault, FaultKind, Fence, InDoubt, Part, RecipientState};
-use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item};
+use crate::index::{Grant, History, Item, of_item};
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -39,7 +39,7 @@ pub struct Doubt {
 }
 
 /// I5.
-pub fn bounded(history: &HistoryIndex, findings: &mut Findings) {
+pub fn bounded(history: &History, findings: &mut Findings) {
     let mut whole =
         findings.requires(history, &[Part::FinalStates, Part::Faults, Part::Accepts, Part::Claims, Part::Lifetimes]);
     // A relay without faults answers every final dot.
@@ -48,7 +48,7 @@ pub fn bounded(history: &HistoryIndex, findings: &mut Findings) {
         whole &= findings.requires(history, &[Part::Handoffs]);
     }
     if whole {
-        for item in doubted(history).filter(|item| entries_of_item(&history.grants, *item).is_empty()) {
+        for item in doubted(history).filter(|item| of_item(&history.grants, *item).is_empty()) {
             findings.violation(|| format!("{} is in doubt and no claim ever held it", history.describe(item)));
         }
         for grant in unexplained(history) {
@@ -60,7 +60,7 @@ pub fn bounded(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Counts recipients in doubt.
-pub fn doubt(history: &HistoryIndex) -> Doubt {
+pub fn doubt(history: &History) -> Doubt {
     let in_doubt = doubted(history).count() as u64;
     let arrived = doubted(history).filter(|item| history.arrived(*item)).count() as u64;
     let by_relay =
@@ -71,14 +71,14 @@ pub fn doubt(history: &HistoryIndex) -> Doubt {
 }
 
 /// The last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
-fn unexplained(history: &HistoryIndex) -> Vec<&Grant> {
+fn unexplained(history: &History) -> Vec<&Grant> {
     let cap = claim_cap(history);
     let mut capacities: Vec<u64> = history.faults.iter().map(|fault| allowed_by(history, fault, cap)).collect();
     let unnamed = capacities.len();
     capacities.push(without_run(history));
     let mut classes: BTreeMap<CandidateFaults, Vec<&Grant>> = BTreeMap::new();
     let held = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
-    for grant in held.filter_map(|item| entries_of_item(&history.grants, item).last()) {
+    for grant in held.filter_map(|item| of_item(&history.grants, item).last()) {
         let candidates = history.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(history, fault, grant));
         let candidates = candidates.map(|(place, _)| place).chain([unnamed]).filter(|place| capacities[*place] > 0);
         classes.entry(candidates.collect()).or_default().push(grant);
@@ -93,7 +93,7 @@ fn unexplained(history: &HistoryIndex) -> Vec<&Grant> {
 /// Whether this fault can have left a hand-off under this claim in doubt: it affected the process that owned the claim
 /// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
 /// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
-fn may_have_struck(history: &HistoryIndex, fault: &Fault, grant: &Grant) -> bool {
+fn may_have_struck(history: &History, fault: &Fault, grant: &Grant) -> bool {
     let owner = history.names.text(grant.node);
     if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == owner) {
         return false;
@@ -164,13 +164,13 @@ fn never_ends(fault: &Fault) -> bool {
 
 /// Whether the journals of the affected nodes are not read in time: they are lost, or behind a permanent cut, or too
 /// late, since the policy `assume_sent` closes a doubt when its run ends, possibly before the node is back.
-fn hides_journals(history: &HistoryIndex, fault: &Fault) -> bool {
+fn hides_journals(history: &History, fault: &Fault) -> bool {
     let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
     let comes_late = history.header.in_doubt == InDoubt::AssumeSent && effect_on_doubt(fault.kind) != Effect::None;
     fault.journals_lost || with_its_node || never_ends(fault) || comes_late
 }
 
-fn doubted(history: &HistoryIndex) -> impl Iterator<Item = Item> {
+fn doubted(history: &History) -> impl Iterator<Item = Item> {
     let doubted = history
         .final_states
         .iter()
@@ -183,7 +183,7 @@ const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
 /// Hand-offs of the affected nodes that the sink read shortly before the fault, or after it and before the nodes
 /// continued or restarted.
-fn under_way(history: &HistoryIndex, fault: &Fault) -> u64 {
+fn under_way(history: &History, fault: &Fault) -> u64 {
     let of_node = |node: &String| {
         let next_start_ns = history.next_start(node, fault.from_ns);
         let goes_on = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
@@ -198,23 +198,21 @@ fn under_way(history: &HistoryIndex, fault: &Fault) -> u64 {
 }
 
 /// Whether an injected fault of the relay left the last hand-off without an answer.
-fn left_unanswered_by_relay(history: &HistoryIndex, item: Item) -> bool {
-    let last = entries_of_item(&history.grants, item).last().map(|grant| grant.fence);
+fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
+    let last = of_item(&history.grants, item).last().map(|grant| grant.fence);
     // The fence of a message that was cut off may not have been read.
     let is_last = |fence: Option<Fence>| fence.is_none() || fence == last;
-    entries_of_item(&history.handoffs, item)
-        .iter()
-        .any(|handoff| handoff.answer.leaves_doubt() && is_last(handoff.fence))
+    of_item(&history.handoffs, item).iter().any(|handoff| handoff.answer.leaves_doubt() && is_last(handoff.fence))
 }
 
 /// Messages that were cut off before their run was read.
-fn without_run(history: &HistoryIndex) -> u64 {
+fn without_run(history: &History) -> u64 {
     let Some(none) = history.names.find("") else { return 0 };
     history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Cut && handoff.item.run == none).count() as u64
 }
 
 /// How many recipients a fault explains; `cap` is the measured claim cap of a node.
-fn allowed_by(history: &HistoryIndex, fault: &Fault, cap: u64) -> u64 {
+fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
     if !fault.may_have_struck() {
         return 0;
     }

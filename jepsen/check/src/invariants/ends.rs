@@ -7,7 +7,7 @@ use super::limits;
 use crate::history::{
     Answer, Answered, Call, Lifetime, LifetimeEnd, Operation, Part, RecipientState, Run, Step, Target,
 };
-use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item};
+use crate::index::{Grant, History, Item, of_item};
 use crate::time::MS;
 
 /// Whether a final state has a cause.
@@ -22,7 +22,7 @@ pub enum Cause {
 }
 
 /// Whether the final state of a recipient without an email has a cause.
-pub fn cause(history: &HistoryIndex, item: Item, state: RecipientState) -> Cause {
+pub fn cause(history: &History, item: Item, state: RecipientState) -> Cause {
     let Some(run) = history.run_of(item) else { return Cause::None };
     let (is_seen, rests_on) = match state {
         RecipientState::Suppressed => {
@@ -47,7 +47,7 @@ pub fn cause(history: &HistoryIndex, item: Item, state: RecipientState) -> Cause
 }
 
 /// Whether the recipient had opted out of this tenant's emails and not taken it back before the run opened.
-fn opted_out(history: &HistoryIndex, item: Item, run: &Run) -> bool {
+fn opted_out(history: &History, item: Item, run: &Run) -> bool {
     let recipient = history.names.text(item.recipient);
     let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
     let opts_out = |call: &Call| {
@@ -65,7 +65,7 @@ fn opted_out(history: &HistoryIndex, item: Item, run: &Run) -> bool {
 }
 
 /// Whether the run was cancelled, or its schedule deleted.
-fn was_cancelled(history: &HistoryIndex, run: &Run) -> bool {
+fn was_cancelled(history: &History, run: &Run) -> bool {
     let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
     may_be_so.map(|call| &call.operation).any(|operation| match operation {
         Operation::Cancel { target: Target::Run(of) } => *of == run.run,
@@ -79,7 +79,7 @@ fn was_cancelled(history: &HistoryIndex, run: &Run) -> bool {
 
 /// Whether its deadline or its schedule's next instant came before the history ended, and it had been open for the
 /// minimum time.
-fn is_over(history: &HistoryIndex, run: &Run) -> bool {
+fn is_over(history: &History, run: &Run) -> bool {
     let end_ms = history.civil_ms(history.ended_ns()).saturating_add_unsigned(history.header.clock_error_ms);
     let within = history.header.policies.finish_within_ms;
     let deadline_ms = within.map(|within| run.due_unix_ms.saturating_add_unsigned(within));
@@ -95,18 +95,18 @@ fn is_over(history: &HistoryIndex, run: &Run) -> bool {
 }
 
 /// Whether the relay refused it, by the sink's record or a step in the ledger.
-fn was_refused(history: &HistoryIndex, item: Item) -> bool {
-    entries_of_item(&history.handoffs, item)
+fn was_refused(history: &History, item: Item) -> bool {
+    of_item(&history.handoffs, item)
         .iter()
         .any(|handoff| matches!(handoff.answer, Answered::Refused | Answered::Malformed))
-        || entries_of_item(&history.outcomes, item).iter().any(|outcome| outcome.step == Step::Refused)
+        || of_item(&history.outcomes, item).iter().any(|outcome| outcome.step == Step::Refused)
 }
 
 /// At least two processes died while they owned a claim of this recipient, and each of these claims was released.
 /// Composing the email may have killed them (P12).
-fn killed_its_owners(history: &HistoryIndex, item: Item) -> bool {
-    let grants = entries_of_item(&history.grants, item);
-    let released = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
+fn killed_its_owners(history: &History, item: Item) -> bool {
+    let grants = of_item(&history.grants, item);
+    let released = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
     let released: Vec<u64> = released.map(|outcome| outcome.index).collect();
     let died_of_it = |(place, grant): &(usize, &Grant)| {
         let next = grants.get(place + 1).map_or(u64::MAX, |next| next.fence.index);
@@ -126,7 +126,7 @@ fn killed_its_owners(history: &HistoryIndex, item: Item) -> bool {
 
 /// Whether this process may have owned a claim whose incarnation is unknown, by the epochs of the claim and of the
 /// entry that released it. An ended process may get claims until its lease expires.
-fn may_have_held(history: &HistoryIndex, lifetime: &Lifetime, grant: &Grant, given_back: u64) -> bool {
+fn may_have_held(history: &History, lifetime: &Lifetime, grant: &Grant, given_back: u64) -> bool {
     let slack_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
     let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
     // The first epoch after an entry began later than the entry.

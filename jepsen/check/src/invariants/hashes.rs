@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Part, StateHash};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::verdict::Findings;
 
 /// I11.
-pub fn equal(history: &HistoryIndex, findings: &mut Findings) {
+pub fn equal(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::StateHashes]);
     let mut by_index: BTreeMap<u64, Vec<&StateHash>> = BTreeMap::new();
     for hash in &history.hashes {

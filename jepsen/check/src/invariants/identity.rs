@@ -6,11 +6,11 @@
 //! Messages that were cut off are not judged.
 
 use crate::history::Answered;
-use crate::history_index::{Handoff, HistoryIndex};
+use crate::index::{Handoff, History};
 use crate::verdict::Findings;
 
 /// Reports violations of the emails.
-pub fn of_emails(history: &HistoryIndex, findings: &mut Findings) {
+pub fn of_emails(history: &History, findings: &mut Findings) {
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Malformed) {
         findings.violation(|| format!("{} was no message: {}", history.describe(handoff.item), told(history, handoff)));
     }
@@ -48,6 +48,6 @@ pub(super) fn is_whole(handoff: &Handoff) -> bool {
     !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }
 
-pub(super) fn told(history: &HistoryIndex, handoff: &Handoff) -> String {
+pub(super) fn told(history: &History, handoff: &Handoff) -> String {
     format!("from {} at {:.3} s", history.names.text(handoff.node), handoff.at_ns as f64 / 1e9)
 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Answered, Bound, Limit, Part, RecipientState, Run};
-use crate::history_index::{Handoff, HistoryIndex, Item, entries_of_item};
+use crate::index::{Handoff, History, Item, of_item};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -25,7 +25,7 @@ const UNDER_WAY_NS: u64 = 1_000 * MS;
 const DAY_MS: i64 = 86_400_000;
 
 /// I18.
-pub fn within_budgets(history: &HistoryIndex, findings: &mut Findings) {
+pub fn within_budgets(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Handoffs, Part::Runs, Part::Lifetimes, Part::Faults]);
     let mut judged = 0_u32;
     for limit in &history.limits {
@@ -55,7 +55,7 @@ pub fn within_budgets(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// I19.
-pub fn gaps_and_attempts(history: &HistoryIndex, findings: &mut Findings) {
+pub fn gaps_and_attempts(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Handoffs, Part::Runs, Part::Calls]);
     let mut judged = 0_u32;
     for limit in &history.limits {
@@ -77,13 +77,13 @@ fn concerns(limit: &Limit, run: &Run) -> bool {
 }
 
 /// Whether a recipient of this run may have to wait for another day or another run.
-pub fn holds_back(history: &HistoryIndex, run: &Run) -> bool {
+pub fn holds_back(history: &History, run: &Run) -> bool {
     let waits = |limit: &&Limit| matches!(limit.bound, Bound::WarmUp { .. } | Bound::MinGap { .. });
     history.limits.iter().filter(waits).any(|limit| concerns(limit, run))
 }
 
 /// Whether another run within the `min_gap` explains that this recipient got no email of this run.
-pub fn another_is_near(history: &HistoryIndex, item: Item, run: &Run) -> bool {
+pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
     let gap_ms = history.limits.iter().filter(|limit| concerns(limit, run)).filter_map(|limit| match limit.bound {
         Bound::MinGap { gap_ms } => Some(gap_ms),
         _ => None,
@@ -102,7 +102,7 @@ pub fn another_is_near(history: &HistoryIndex, item: Item, run: &Run) -> bool {
 }
 
 /// Hand-offs of the runs that `limit` concerns, with DATA while it was in force.
-fn handoffs_under<'a>(history: &'a HistoryIndex, limit: &Limit) -> Vec<&'a Handoff> {
+fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
     let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();
     let in_force = limit.from_ns..limit.until_ns.unwrap_or(u64::MAX);
@@ -117,7 +117,7 @@ fn handoffs_under<'a>(history: &'a HistoryIndex, limit: &Limit) -> Vec<&'a Hando
 type Rate = (&'static str, u64, u32, u64, u64);
 
 fn keeps_rate(
-    history: &HistoryIndex,
+    history: &History,
     limit: &Limit,
     (what, per_second_milli, sessions, longer_ns, burst): Rate,
     findings: &mut Findings,
@@ -148,7 +148,7 @@ fn keeps_rate(
 }
 
 /// Number of processes that can have sent emails in an interval.
-fn processes(history: &HistoryIndex, from_ns: u64, until_ns: u64) -> u64 {
+fn processes(history: &History, from_ns: u64, until_ns: u64) -> u64 {
     let ran = history.lifetimes.iter().filter(|lifetime| {
         let over_ns = lifetime.ended_ns.unwrap_or(u64::MAX).saturating_add(UNDER_WAY_NS);
         lifetime.started_ns < until_ns && from_ns <= over_ns
@@ -156,7 +156,7 @@ fn processes(history: &HistoryIndex, from_ns: u64, until_ns: u64) -> u64 {
     ran.count() as u64
 }
 
-fn warms_up(history: &HistoryIndex, limit: &Limit, (first_day, caps): (i64, &[u32]), findings: &mut Findings) {
+fn warms_up(history: &History, limit: &Limit, (first_day, caps): (i64, &[u32]), findings: &mut Findings) {
     let mut arrived: Vec<u64> = handoffs_under(history, limit)
         .into_iter()
         .filter(|handoff| handoff.answer.is_accepted())
@@ -178,7 +178,7 @@ fn warms_up(history: &HistoryIndex, limit: &Limit, (first_day, caps): (i64, &[u3
     }
 }
 
-fn keeps_gap(history: &HistoryIndex, limit: &Limit, gap_ms: u64, findings: &mut Findings) {
+fn keeps_gap(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Findings) {
     // Instants of runs by schedule and recipient.
     let mut got: BTreeMap<_, Vec<(i64, Name)>> = BTreeMap::new();
     for handoff in handoffs_under(history, limit).into_iter().filter(|handoff| handoff.answer.is_accepted()) {
@@ -198,13 +198,13 @@ fn keeps_gap(history: &HistoryIndex, limit: &Limit, gap_ms: u64, findings: &mut 
     }
 }
 
-fn gives_up(history: &HistoryIndex, limit: &Limit, attempts: u32, findings: &mut Findings) {
+fn gives_up(history: &History, limit: &Limit, attempts: u32, findings: &mut Findings) {
     let items: BTreeSet<Item> = handoffs_under(history, limit).iter().map(|handoff| handoff.item).collect();
     for item in items {
         // Definite refusals and dialogues that were cut off before the final dot allow no further hand-offs, so they
         // are not counted.
         let passed = |handoff: &&Handoff| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
-        let tried = entries_of_item(&history.handoffs, item).iter().filter(passed).count() as u64;
+        let tried = of_item(&history.handoffs, item).iter().filter(passed).count() as u64;
         let most = u64::from(attempts) * (1 + sent_again(history, item));
         if tried > most {
             findings
@@ -214,7 +214,7 @@ fn gives_up(history: &HistoryIndex, limit: &Limit, attempts: u32, findings: &mut
 }
 
 /// Number of operator calls that may have sent it again.
-fn sent_again(history: &HistoryIndex, item: Item) -> u64 {
+fn sent_again(history: &History, item: Item) -> u64 {
     let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
     history.calls.iter().filter(|call| call.may_be_done() && call.resends(run, recipient)).count() as u64
 }

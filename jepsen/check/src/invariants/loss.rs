@@ -10,13 +10,13 @@ use super::ends::{self, Cause};
 use crate::history::{
     Answer, Call, Explained, Fault, FaultKind, Operation, Part, PassedOver, RecipientState, Run, RunCause, Target,
 };
-use crate::history_index::{HistoryIndex, Instant, Item};
+use crate::index::{History, Instant, Item};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
 
 /// I4.
-pub fn nothing_lost(history: &HistoryIndex, findings: &mut Findings) {
+pub fn nothing_lost(history: &History, findings: &mut Findings) {
     let parts = [Part::Due, Part::Calls, Part::Runs, Part::Instants, Part::FinalStates];
     if !findings.requires(history, &parts) {
         return;
@@ -51,7 +51,7 @@ pub fn nothing_lost(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Checks that each recipient of a due run has a final state with a cause.
-fn account(history: &HistoryIndex, run: &Run, audience: Name, findings: &mut Findings) {
+fn account(history: &History, run: &Run, audience: Name, findings: &mut Findings) {
     let Some(recipients) = history.audiences.get(&audience) else {
         return findings.missing(format!("the audience {}", history.names.text(audience)));
     };
@@ -81,7 +81,7 @@ fn account(history: &HistoryIndex, run: &Run, audience: Name, findings: &mut Fin
 }
 
 /// Number of lost items: due, not accepted, not in doubt, and in no final state that has a cause.
-pub fn lost(history: &HistoryIndex) -> u64 {
+pub fn lost(history: &History) -> u64 {
     let by_instant = runs_by_instant(history);
     let mut lost = 0;
     let mut count = |run: Option<Name>, recipients: &[Name]| {
@@ -103,7 +103,7 @@ pub fn lost(history: &HistoryIndex) -> u64 {
     lost
 }
 
-fn is_lost(history: &HistoryIndex, item: Item) -> bool {
+fn is_lost(history: &History, item: Item) -> bool {
     let ends = |state| {
         let is_end = !matches!(state, RecipientState::Pending | RecipientState::Claimed | RecipientState::Sent);
         is_end && ends::cause(history, item, state) != Cause::None
@@ -112,7 +112,7 @@ fn is_lost(history: &HistoryIndex, item: Item) -> bool {
 }
 
 /// Number of due items: recipients of instants that opened or are not explained, and of triggered runs.
-pub fn expected(history: &HistoryIndex) -> u64 {
+pub fn expected(history: &History) -> u64 {
     let by_instant = runs_by_instant(history);
     let of = |audience: &Name| history.audiences.get(audience).map_or(0, |recipients| recipients.len() as u64);
     let not_explained = |instant: &Instant| by_instant.contains_key(instant) || !is_explained(history, instant);
@@ -122,7 +122,7 @@ pub fn expected(history: &HistoryIndex) -> u64 {
 }
 
 /// Runs by instant, without triggered runs.
-pub fn runs_by_instant(history: &HistoryIndex) -> BTreeMap<Instant, Vec<&Run>> {
+pub fn runs_by_instant(history: &History) -> BTreeMap<Instant, Vec<&Run>> {
     let mut by_instant: BTreeMap<Instant, Vec<&Run>> = BTreeMap::new();
     let own = history.runs.values().filter(|run| !matches!(run.cause, RunCause::Trigger | RunCause::Test));
     for run in own {
@@ -134,7 +134,7 @@ pub fn runs_by_instant(history: &HistoryIndex) -> BTreeMap<Instant, Vec<&Run>> {
 }
 
 /// Runs that triggers returned, with their audiences.
-pub fn triggered(history: &HistoryIndex) -> impl Iterator<Item = (Name, Name)> {
+pub fn triggered(history: &History) -> impl Iterator<Item = (Name, Name)> {
     let mut runs = BTreeMap::new();
     for call in &history.calls {
         if let (Operation::Trigger { audience, .. }, Answer::Ok { run: Some(run), .. }) =
@@ -148,30 +148,30 @@ pub fn triggered(history: &HistoryIndex) -> impl Iterator<Item = (Name, Name)> {
 }
 
 /// Whether the ledger explains why this instant did not open.
-pub fn is_explained(history: &HistoryIndex, instant: &Instant) -> bool {
+pub fn is_explained(history: &History, instant: &Instant) -> bool {
     explanation(history, instant).is_some_and(|told| told.outcome != PassedOver::Waiting)
 }
 
 /// The ledger's explanation of an instant that did not open.
-pub fn explanation<'a>(history: &'a HistoryIndex, instant: &Instant) -> Option<&'a Explained> {
+pub fn explanation<'a>(history: &'a History, instant: &Instant) -> Option<&'a Explained> {
     let told = history.explained.get(&(instant.tenant, instant.schedule))?;
     told.iter().find(|told| (told.first_unix_ms..=told.last_unix_ms).contains(&instant.due_unix_ms))
 }
 
 /// Text for people.
-pub fn describe(history: &HistoryIndex, instant: &Instant) -> String {
+pub fn describe(history: &History, instant: &Instant) -> String {
     let Instant { tenant, schedule, due_unix_ms } = *instant;
     format!("{}/{} of {due_unix_ms} ms", history.names.text(tenant), history.names.text(schedule))
 }
 
 /// The deadline for draining: after the last healing, or after the beginning if there were no faults.
-fn deadline_ns(history: &HistoryIndex) -> Option<u64> {
+fn deadline_ns(history: &History) -> Option<u64> {
     let from = if history.faults_from_ns.is_some() { history.healed_ns? } else { history.healed_ns.unwrap_or(0) };
     Some(from.saturating_add(history.header.drain_within_ms.saturating_mul(MS)))
 }
 
 /// I13.
-pub fn drains(history: &HistoryIndex, findings: &mut Findings) {
+pub fn drains(history: &History, findings: &mut Findings) {
     match (deadline_ns(history), history.drained_ns) {
         _ if history.ended.is_none() => findings.missing("the end of the history"),
         (None, _) => findings.missing("a healing"),
@@ -191,7 +191,7 @@ pub fn drains(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Whether an operator may have paused the run, whatever the answer, or a guard because relays refused (P6).
-fn may_be_paused(history: &HistoryIndex, run: &str) -> bool {
+fn may_be_paused(history: &History, run: &str) -> bool {
     let asked = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(of) } if of == run);
     let refused = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();
     history.calls.iter().any(asked) || history.faults.iter().any(refused)

@@ -6,7 +6,7 @@
 //! waited a minute for a leader. A process that ends earlier starts that minute again.
 
 use crate::history::{Fault, FaultKind};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::time::MS;
 
 /// How long a node with a torn log waits for a leader.
@@ -19,7 +19,7 @@ const CATCHES_UP_NS: u64 = 5_000 * MS;
 pub(super) type Interval = (u64, u64);
 
 /// Intervals in which a majority was up and undisturbed: sorted and disjoint.
-pub fn majorities(history: &HistoryIndex) -> Vec<Interval> {
+pub fn majorities(history: &History) -> Vec<Interval> {
     let mut changes: Vec<(u64, i32)> = Vec::new();
     let of_all: Vec<Interval> =
         history.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(history, fault)).collect();
@@ -79,7 +79,7 @@ fn disturbs(fault: &Fault) -> bool {
 }
 
 /// From the fault until the affected nodes can vote again.
-pub(super) fn in_force(history: &HistoryIndex, fault: &Fault) -> Interval {
+pub(super) fn in_force(history: &History, fault: &Fault) -> Interval {
     let until_ns = fault.until_ns.unwrap_or(match fault.kind {
         // The end of a process is in its lifetime.
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::CrashPoint => fault.from_ns,
@@ -97,7 +97,7 @@ pub(super) fn in_force(history: &HistoryIndex, fault: &Fault) -> Interval {
 }
 
 /// The first instant at which a leader has existed long enough for a node to catch up.
-fn caught_up(history: &HistoryIndex, since_ns: u64) -> u64 {
+fn caught_up(history: &History, since_ns: u64) -> u64 {
     let mut outages: Vec<Interval> = history.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
     outages.sort_unstable();
     let led_ns = outages.into_iter().fold(since_ns, |led_ns, (from_ns, until_ns)| {
@@ -108,7 +108,7 @@ fn caught_up(history: &HistoryIndex, since_ns: u64) -> u64 {
 }
 
 /// When a process of this node has run for the minute that a node with a torn log waits for a leader.
-fn has_waited(history: &HistoryIndex, node: &str, since_ns: u64) -> u64 {
+fn has_waited(history: &History, node: &str, since_ns: u64) -> u64 {
     let own = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
     let waits =
         own.map(|lifetime| (lifetime.started_ns.max(since_ns).saturating_add(WITHOUT_LEADER_NS), lifetime.ended_ns));
@@ -117,7 +117,7 @@ fn has_waited(history: &HistoryIndex, node: &str, since_ns: u64) -> u64 {
 }
 
 /// When the last of the affected nodes was restarted; the start of the fault if none was.
-fn starts_again(history: &HistoryIndex, fault: &Fault) -> u64 {
+fn starts_again(history: &History, fault: &Fault) -> u64 {
     let starts = fault.nodes.iter().filter_map(|node| history.next_start(node, fault.from_ns));
     starts.max().unwrap_or(fault.from_ns)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
 use crate::history::{Answer, Call, Operation, Part, PassedOver, Run, RunCause, Target};
-use crate::history_index::{HistoryIndex, Instant, entries_of_run};
+use crate::index::{History, Instant, of_run};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
@@ -15,7 +15,7 @@ use crate::verdict::Findings;
 const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10.
-pub fn kept(history: &HistoryIndex, findings: &mut Findings) {
+pub fn kept(history: &History, findings: &mut Findings) {
     let parts = [Part::Due, Part::Runs, Part::Instants, Part::Calls, Part::Accepts, Part::Outages];
     if !findings.requires(history, &parts) {
         return;
@@ -30,7 +30,7 @@ pub fn kept(history: &HistoryIndex, findings: &mut Findings) {
     emails(history, findings);
 }
 
-fn once_each(history: &HistoryIndex, findings: &mut Findings) {
+fn once_each(history: &History, findings: &mut Findings) {
     for run in history.runs.values() {
         let by_schedule = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
         let is_due = history.instant_of(run).is_some_and(|instant| history.due.contains_key(&instant));
@@ -47,7 +47,7 @@ fn once_each(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// A trigger opens one run for each request id.
-fn as_many_as_triggers(history: &HistoryIndex, findings: &mut Findings) {
+fn as_many_as_triggers(history: &History, findings: &mut Findings) {
     let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for (place, call) in history.calls.iter().enumerate() {
         if let Operation::Trigger { tenant, schedule, .. } = &call.operation
@@ -71,10 +71,9 @@ fn as_many_as_triggers(history: &HistoryIndex, findings: &mut Findings) {
 
 /// A backfilled run lies in a range that an operator requested before its first email. (`once_each` checks that it is
 /// not a second run of its instant. Its opening is recorded in ledger time, which may be behind.)
-fn backfilled(history: &HistoryIndex, findings: &mut Findings) {
+fn backfilled(history: &History, findings: &mut Findings) {
     for (name, own) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
-        let first_ns =
-            entries_of_run(&history.handoffs, *name).iter().map(|handoff| handoff.data_ns).min().unwrap_or(u64::MAX);
+        let first_ns = of_run(&history.handoffs, *name).iter().map(|handoff| handoff.data_ns).min().unwrap_or(u64::MAX);
         let is_asked = history.calls.iter().any(|call| {
             let may_be_so = call.may_be_done() && call.invoked_ns < first_ns;
             may_be_so
@@ -88,7 +87,7 @@ fn backfilled(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-fn on_time(history: &HistoryIndex, run: &Run, findings: &mut Findings) {
+fn on_time(history: &History, run: &Run, findings: &mut Findings) {
     let Run { due_unix_ms: due, opened_unix_ms: opened, .. } = *run;
     let late = opened.saturating_sub(due);
     match run.cause {
@@ -106,13 +105,13 @@ fn on_time(history: &HistoryIndex, run: &Run, findings: &mut Findings) {
 }
 
 /// Whether the schedule was paused, or another of its runs had to finish first.
-fn is_excused(history: &HistoryIndex, run: &Run, from_ms: i64, to_ms: i64) -> bool {
+fn is_excused(history: &History, run: &Run, from_ms: i64, to_ms: i64) -> bool {
     was_stopped(history, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(history, run)
 }
 
 /// Whether the ledger names an earlier run of the same schedule for which this one waited, and that run was not
 /// finished when this one was due.
-fn had_to_wait(history: &HistoryIndex, run: &Run) -> bool {
+fn had_to_wait(history: &History, run: &Run) -> bool {
     let of = run.waited_for.as_ref().and_then(|of| history.names.find(of));
     let Some((name, of)) = of.and_then(|name| Some((name, history.runs.get(&name)?))) else { return false };
     let is_earlier = (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index;
@@ -121,19 +120,16 @@ fn had_to_wait(history: &HistoryIndex, run: &Run) -> bool {
 
 /// Whether an email of the run arrived after this instant, or a step of it may be later: after the last entry that is
 /// known to be earlier.
-fn was_at_work(history: &HistoryIndex, run: Name, at_ms: i64) -> bool {
+fn was_at_work(history: &History, run: Name, at_ms: i64) -> bool {
     let before = history.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
-    let steps = entries_of_run(&history.outcomes, run).iter();
-    entries_of_run(&history.handoffs, run)
-        .iter()
-        .map(|handoff| handoff.at_ns)
-        .any(|at_ns| history.civil_ms(at_ns) >= at_ms)
+    let steps = of_run(&history.outcomes, run).iter();
+    of_run(&history.handoffs, run).iter().map(|handoff| handoff.at_ns).any(|at_ns| history.civil_ms(at_ns) >= at_ms)
         || steps.map(|outcome| outcome.index).max() > before
 }
 
 /// Whether operators may have kept a schedule from opening between `from_ms` and `to_ms`: it was paused before and not
 /// resumed, or was resumed or changed since.
-pub(super) fn was_stopped(history: &HistoryIndex, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
+pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
     let is_own = |of: &str, name: &str| (of, name) == (tenant, schedule);
     let resumes = |call: &Call, after_ns: u64| {
         let is_so = matches!(&call.operation,
@@ -155,7 +151,7 @@ pub(super) fn was_stopped(history: &HistoryIndex, tenant: &str, schedule: &str, 
 }
 
 /// An instant that did not open needs a reason that the history confirms.
-fn passed_over(history: &HistoryIndex, findings: &mut Findings) {
+fn passed_over(history: &History, findings: &mut Findings) {
     let by_instant = loss::runs_by_instant(history);
     for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
         let Some(told) = loss::explanation(history, instant) else { continue };
@@ -189,7 +185,7 @@ fn passed_over(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// Reports emails before their instant, of an unknown run, or to an address outside the run's audience.
-fn emails(history: &HistoryIndex, findings: &mut Findings) {
+fn emails(history: &History, findings: &mut Findings) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(history).collect();
     for handoff in history.accepts() {
         let told = || format!("{} at {:.3} s", history.describe(handoff.item), handoff.at_ns as f64 / 1e9);

@@ -7,11 +7,11 @@
 //! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
 use crate::history::{Answer, Answered, Call, InDoubt, Part, Step};
-use crate::history_index::{Handoff, HistoryIndex, Item, ItemOutcome, entries_of_item};
+use crate::index::{Handoff, History, Item, ItemOutcome, of_item};
 use crate::verdict::Findings;
 
 /// I1.
-pub fn accepted_once(history: &HistoryIndex, findings: &mut Findings) {
+pub fn accepted_once(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts]);
     needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
@@ -25,7 +25,7 @@ pub fn accepted_once(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// I3.
-pub fn one_fence_past_the_gate(history: &HistoryIndex, findings: &mut Findings) {
+pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Handoffs]);
     needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
@@ -57,7 +57,7 @@ pub struct Duplicates {
 }
 
 /// Counts the duplicates of all items.
-pub fn duplicates(history: &HistoryIndex) -> Duplicates {
+pub fn duplicates(history: &History) -> Duplicates {
     let by_policy = history.header.in_doubt == InDoubt::Resend;
     let mut all = Duplicates::default();
     for (item, handoffs) in history.handoffs_by_item() {
@@ -78,7 +78,7 @@ fn fences(handoffs: &[Handoff]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-fn needs_outcomes(history: &HistoryIndex, findings: &mut Findings) {
+fn needs_outcomes(history: &History, findings: &mut Findings) {
     if history.header.in_doubt == InDoubt::Resend {
         findings.requires(history, &[Part::Outcomes]);
     }
@@ -98,12 +98,12 @@ struct Decision {
 }
 
 /// Whether a separate decision lies between each two consecutive hand-offs, in the order of their fences.
-fn were_decided(history: &HistoryIndex, item: Item, handoffs: Vec<&Handoff>) -> bool {
+fn were_decided(history: &History, item: Item, handoffs: Vec<&Handoff>) -> bool {
     undecided(history, item, handoffs) == 0
 }
 
 /// Number of consecutive pairs of hand-offs, in the order of their fences, without a separate decision between them.
-fn undecided(history: &HistoryIndex, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
+fn undecided(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
     if handoffs.len() < 2 {
         return 0;
     }
@@ -121,10 +121,10 @@ fn undecided(history: &HistoryIndex, item: Item, mut handoffs: Vec<&Handoff>) ->
 }
 
 /// The decisions about this item.
-fn decisions(history: &HistoryIndex, item: Item) -> Vec<Decision> {
+fn decisions(history: &History, item: Item) -> Vec<Decision> {
     if history.header.in_doubt == InDoubt::Resend {
         // Operators' decisions are steps too.
-        let resent = entries_of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
+        let resent = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
         let decision = |outcome: &ItemOutcome| Decision {
             index: Some(outcome.index),
             invoked_ns: 0,
@@ -150,7 +150,7 @@ impl Decision {
     /// Whether this decision lies between two hand-offs: by the log, or by time if its index is unknown. DATA comes
     /// before the gate, so the first hand-off's DATA precedes the decision, and the second's follows the operator's
     /// call.
-    fn is_between(&self, history: &HistoryIndex, first: &Handoff, second: &Handoff) -> bool {
+    fn is_between(&self, history: &History, first: &Handoff, second: &Handoff) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
             (Some(first), Some(second)) if self.index.is_some() => {
@@ -165,10 +165,9 @@ impl Decision {
 }
 
 /// Whether the item was in doubt after this hand-off and before this entry. True if steps were not observed.
-fn was_in_doubt(history: &HistoryIndex, handoff: &Handoff, until: Option<u64>) -> bool {
+fn was_in_doubt(history: &History, handoff: &Handoff, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
-    let mut steps =
-        entries_of_item(&history.outcomes, handoff.item).iter().filter(|outcome| outcome.step == Step::InDoubt);
+    let mut steps = of_item(&history.outcomes, handoff.item).iter().filter(|outcome| outcome.step == Step::InDoubt);
     !history.is_whole(Part::Outcomes)
         || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
 }

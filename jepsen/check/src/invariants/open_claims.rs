@@ -8,7 +8,7 @@
 //! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
 use crate::history::{FaultKind, FaultStatus, OpenClaim, Part};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -16,7 +16,7 @@ use crate::verdict::Findings;
 const REVOKED_WITHIN_MS: u64 = 1_000;
 
 /// I15.
-pub fn revoked(history: &HistoryIndex, findings: &mut Findings) {
+pub fn revoked(history: &History, findings: &mut Findings) {
     if !findings.requires(history, &[Part::OpenClaims, Part::Lifetimes, Part::Outages]) {
         return;
     }
@@ -40,7 +40,7 @@ pub fn revoked(history: &HistoryIndex, findings: &mut Findings) {
 }
 
 /// The length of the part of an interval in which links were slow or lost messages.
-fn disturbed(history: &HistoryIndex, from_ns: u64, to_ns: u64) -> u64 {
+fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
     let (mut reached, mut passed) = (from_ns, 0);
     // Sorted by their beginnings.
     for fault in &history.faults {
@@ -54,7 +54,7 @@ fn disturbed(history: &HistoryIndex, from_ns: u64, to_ns: u64) -> u64 {
 }
 
 /// When the owner's process ended; `None` if it may still run.
-fn owner_ended_ns(history: &HistoryIndex, claim: &OpenClaim) -> Option<u64> {
+fn owner_ended_ns(history: &History, claim: &OpenClaim) -> Option<u64> {
     let own = history
         .lifetimes
         .iter()
@@ -63,7 +63,7 @@ fn owner_ended_ns(history: &HistoryIndex, claim: &OpenClaim) -> Option<u64> {
 }
 
 /// When processes started that completed a majority of running nodes, in order.
-fn majorities_began(history: &HistoryIndex) -> Vec<u64> {
+fn majorities_began(history: &History) -> Vec<u64> {
     let ended = history.lifetimes.iter().filter_map(|lifetime| lifetime.ended_ns).map(|at_ns| (at_ns, -1));
     let mut changes: Vec<(u64, i32)> =
         history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, 1)).chain(ended).collect();
@@ -79,7 +79,7 @@ fn majorities_began(history: &HistoryIndex) -> Vec<u64> {
 }
 
 /// Since when one leader could act without interruption.
-fn able_since(history: &HistoryIndex, at_ns: u64) -> u64 {
+fn able_since(history: &History, at_ns: u64) -> u64 {
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
     let outages = history.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
     let cuts = history.faults.iter().filter(|fault| {

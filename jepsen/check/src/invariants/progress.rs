@@ -17,7 +17,7 @@
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
 use crate::history::{Answered, Fault, FaultKind, Operation, RecipientState, Run, Step, Target};
-use crate::history_index::{Grant, HistoryIndex, Item, entries_of_item, entries_of_run};
+use crate::index::{Grant, History, Item, of_item, of_run};
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -32,7 +32,7 @@ const SESSION_WITHIN_NS: u64 = 10_000 * MS;
 const PREPARED_WITHIN_NS: u64 = 60_000 * MS;
 
 /// Judges these intervals with a majority, in which a leader must exist within `led_within_ns`.
-pub fn sends(history: &HistoryIndex, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
+pub fn sends(history: &History, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
     let bound_ns = led_within_ns + (history.header.lease_ms + history.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
     let mut emails: Vec<u64> = history.accepts().map(|handoff| handoff.at_ns).collect();
     emails.sort_unstable();
@@ -60,7 +60,7 @@ pub fn sends(history: &HistoryIndex, majorities: &[Interval], led_within_ns: u64
 }
 
 /// Reports recipients that stay claimed longer than this without a hand-off or an entry that releases them.
-fn begins(history: &HistoryIndex, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
+fn begins(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
     let relay = history.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.may_have_struck());
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.
@@ -82,17 +82,17 @@ fn begins(history: &HistoryIndex, quiet: &[Interval], within_ns: u64, findings: 
 }
 
 /// The interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no time.
-fn unbegun(history: &HistoryIndex, grant: &Grant) -> Option<Interval> {
+fn unbegun(history: &History, grant: &Grant) -> Option<Interval> {
     let Grant { item, fence, .. } = *grant;
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
     let claimed = |grant: &Grant| grant.committed_ns.or(grant.proposed_ns.map(|at_ns| at_ns + error_ns));
-    let begun = entries_of_item(&history.handoffs, item)
+    let begun = of_item(&history.handoffs, item)
         .iter()
         .filter(|handoff| handoff.fence == Some(fence))
         .map(|handoff| handoff.data_ns);
     // Sorted by fence and by log index.
-    let next = entries_of_item(&history.grants, item).iter().find(|next| next.fence > fence);
-    let over_ns = match entries_of_item(&history.outcomes, item).iter().find(|outcome| outcome.index > fence.index) {
+    let next = of_item(&history.grants, item).iter().find(|next| next.fence > fence);
+    let over_ns = match of_item(&history.outcomes, item).iter().find(|outcome| outcome.index > fence.index) {
         Some(outcome) => outcome.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
         None => (history.final_state(item) == Some(RecipientState::Claimed)).then(|| history.ended_ns()),
     };
@@ -101,7 +101,7 @@ fn unbegun(history: &HistoryIndex, grant: &Grant) -> Option<Interval> {
 }
 
 /// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault is in force.
-fn quiet(history: &HistoryIndex, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
+fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
     let mut breaks: Vec<Interval> = Vec::new();
     let starts = history.lifetimes.iter().flat_map(|lifetime| [Some(lifetime.started_ns), lifetime.ended_ns]).flatten();
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns);
@@ -150,16 +150,16 @@ fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) 
 }
 
 /// Intervals in which recipients waited that only the product can have delayed; sorted and disjoint.
-fn waiting(history: &HistoryIndex) -> Vec<Interval> {
-    let of_run = |run: &Run| {
+fn waiting(history: &History) -> Vec<Interval> {
+    let interval = |run: &Run| {
         let name = history.names.find(&run.run)?;
-        let own = entries_of_run(&history.final_states, name).iter();
+        let own = of_run(&history.final_states, name).iter();
         let last_ns = own.filter_map(|item_state| waited_until(history, item_state.item, item_state.state)).max()?;
         let opened_ns = history.ns_of(run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms));
         (opened_ns < last_ns).then_some((opened_ns, last_ns))
     };
     let mut each: Vec<Interval> =
-        history.runs.values().filter(|run| may_go_on(history, run)).filter_map(of_run).collect();
+        history.runs.values().filter(|run| may_go_on(history, run)).filter_map(interval).collect();
     each.sort_unstable();
     let mut waiting: Vec<Interval> = Vec::new();
     for (first, last) in each {
@@ -173,10 +173,10 @@ fn waiting(history: &HistoryIndex) -> Vec<Interval> {
 
 /// When a recipient stopped waiting: at its email or at the end. `None` if a refusal, a doubt or a release came
 /// between.
-fn waited_until(history: &HistoryIndex, item: Item, state: RecipientState) -> Option<u64> {
-    let handoffs = entries_of_item(&history.handoffs, item);
-    let is_plain = entries_of_item(&history.outcomes, item).iter().all(|outcome| outcome.step == Step::Sent);
-    match (state, entries_of_item(&history.grants, item).len(), handoffs) {
+fn waited_until(history: &History, item: Item, state: RecipientState) -> Option<u64> {
+    let handoffs = of_item(&history.handoffs, item);
+    let is_plain = of_item(&history.outcomes, item).iter().all(|outcome| outcome.step == Step::Sent);
+    match (state, of_item(&history.grants, item).len(), handoffs) {
         (RecipientState::Sent, 1, [handoff]) if is_plain && handoff.answer == Answered::Accepted => Some(handoff.at_ns),
         (RecipientState::Pending, 0, []) if is_plain => Some(history.ended_ns()),
         _ => None,
@@ -184,7 +184,7 @@ fn waited_until(history: &HistoryIndex, item: Item, state: RecipientState) -> Op
 }
 
 /// Whether no pause, guard or limit can have delayed the run.
-fn may_go_on(history: &HistoryIndex, run: &Run) -> bool {
+fn may_go_on(history: &History, run: &Run) -> bool {
     let pauses = |operation: &Operation| match operation {
         Operation::Pause { target: Target::Run(of) } => *of == run.run,
         Operation::Pause { target: Target::Schedule { tenant, schedule } } => {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Answer, Call, OPTED_OUT, ObjectKind, Operation};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 
 /// Kind, tenant and name of an object.
 pub type Key<'a> = (ObjectKind, &'a str, &'a str);
@@ -52,7 +52,7 @@ pub enum ReadError {
 }
 
 /// All objects that were written or read.
-pub fn registers(history: &HistoryIndex) -> BTreeMap<Key<'_>, Register<'_>> {
+pub fn registers(history: &History) -> BTreeMap<Key<'_>, Register<'_>> {
     let mut registers: BTreeMap<Key, Register> = BTreeMap::new();
     for call in &history.calls {
         match &call.operation {

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use super::{limits, occurrences};
 use crate::history::{Operation, Part, RecipientState, Run, RunCause, Target};
-use crate::history_index::{HistoryIndex, entries_of_run};
+use crate::index::{History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
 
 /// I12.
-pub fn apart(history: &HistoryIndex, findings: &mut Findings) {
+pub fn apart(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Calls, Part::Runs, Part::Outages]);
     let Some(bound) = history.header.start_bound_ms else {
         findings.missing("a bound");
@@ -31,7 +31,7 @@ pub fn apart(history: &HistoryIndex, findings: &mut Findings) {
         }
         // A run without any claim is late by the whole time until the end.
         let first_ns = first.get(name).copied();
-        if first_ns.is_none() && !entries_of_run(&history.grants, *name).is_empty() {
+        if first_ns.is_none() && !of_run(&history.grants, *name).is_empty() {
             // Its claims have no times, and their owners ended before the first hand-off.
             continue;
         }
@@ -49,7 +49,7 @@ pub fn apart(history: &HistoryIndex, findings: &mut Findings) {
     }
 }
 
-fn starts(history: &HistoryIndex) -> HashMap<Name, u64> {
+fn starts(history: &History) -> HashMap<Name, u64> {
     let by_handoffs = history.handoffs.iter().map(|handoff| (handoff.item.run, handoff.at_ns));
     let by_grants = history.grants.iter().filter_map(|grant| Some((grant.item.run, grant.committed_ns?)));
     let mut first: HashMap<Name, u64> = HashMap::new();
@@ -60,7 +60,7 @@ fn starts(history: &HistoryIndex) -> HashMap<Name, u64> {
 }
 
 /// Whether the run, or its schedule at its instant, was or may have been paused: then it starts when it is resumed.
-fn may_be_paused(history: &HistoryIndex, run: &Run) -> bool {
+fn may_be_paused(history: &History, run: &Run) -> bool {
     if occurrences::was_stopped(history, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
         return true;
     }
@@ -71,8 +71,8 @@ fn may_be_paused(history: &HistoryIndex, run: &Run) -> bool {
 }
 
 /// Whether no recipient of the run was to get an email: all opted out, or the run was cancelled.
-fn wants_no_mail(history: &HistoryIndex, run: Name) -> bool {
-    let own = entries_of_run(&history.final_states, run);
+fn wants_no_mail(history: &History, run: Name) -> bool {
+    let own = of_run(&history.final_states, run);
     !own.is_empty()
         && own
             .iter()

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use super::registers::{Key, Read, ReadError, Register, registers};
 use crate::history::{Answer, Call, Part};
-use crate::history_index::HistoryIndex;
+use crate::index::History;
 use crate::verdict::Findings;
 
 /// I7.
-pub fn survive(history: &HistoryIndex, findings: &mut Findings) {
+pub fn survive(history: &History, findings: &mut Findings) {
     same_answer(history, findings);
     let calls_whole = findings.requires(history, &[Part::Calls]);
     let objects_whole = findings.requires(history, &[Part::Objects]);
@@ -55,7 +55,7 @@ fn words(value: Option<&str>) -> String {
 }
 
 /// Calls with one request id must have equal answers, and the same body.
-fn same_answer(history: &HistoryIndex, findings: &mut Findings) {
+fn same_answer(history: &History, findings: &mut Findings) {
     let mut first: HashMap<&str, &Call> = HashMap::new();
     for call in history.calls.iter().filter(|call| matches!(call.answer, Answer::Ok { .. })) {
         let Some(id) = call.request_id.as_deref() else { continue };

@@ -2,10 +2,10 @@
 
 use reveille_check::history::*;
 
-use crate::good::{History, backfill, code_of, fence, good, ms, ns, ok, opened, read, shows, trigger, write};
+use crate::good::{TestHistory, backfill, code_of, fence, good, ms, ns, ok, opened, read, shows, trigger, write};
 use crate::{rejected, with};
 
-impl History {
+impl TestHistory {
     /// Changes the first event for which this says that it did.
     #[track_caller]
     pub fn alter(&mut self, change: impl FnMut(&mut Event) -> bool) {
@@ -62,7 +62,7 @@ fn is_mail(event: &Event, run: &str, who: &str) -> bool {
 
 #[test]
 fn i1_second_accept_under_another_claim() {
-    let again = |history: &mut History| {
+    let again = |history: &mut TestHistory| {
         history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
         history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Accepted);
     };
@@ -79,7 +79,7 @@ fn i1_second_accept_under_another_claim() {
 
 #[test]
 fn i1_under_resend_ledger_has_to_own_up_to_it() {
-    let again = |history: &mut History| {
+    let again = |history: &mut TestHistory| {
         history.header.in_doubt = InDoubt::Resend;
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
         history.handoff("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
@@ -147,7 +147,7 @@ fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
     });
     rejected(&more, &[5]);
     rejected(&with(|history| history.alter_standing("r310.0", "d", RecipientState::InDoubt)), &[5]);
-    let journal = |history: &mut History| {
+    let journal = |history: &mut TestHistory| {
         history.alter(|event| match event {
             Event::Fault(fault) if fault.kind == FaultKind::Kill => {
                 fault.journals_lost = true;
@@ -169,7 +169,7 @@ fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
 }
 
 /// The campaign takes twice as long, so that no node begins two emails within a tenth of a second.
-fn slow_campaign(history: &mut History) {
+fn slow_campaign(history: &mut TestHistory) {
     for number in 0..90 {
         history.alter_mail("r120.0", &format!("m{number}"), |mail| {
             mail.data_ns += ns(0.02) * number;
@@ -208,7 +208,7 @@ fn i5_power_cut_excuses_no_more_than_measured_claim_cap() {
 
 #[test]
 fn i5_claims_of_process_that_did_not_live_to_settle_them_may_be_open_too() {
-    let doubts = |history: &mut History| {
+    let doubts = |history: &mut TestHistory| {
         slow_campaign(history);
         history.header.sessions = 3;
         (0..30).for_each(|place| {
@@ -217,7 +217,7 @@ fn i5_claims_of_process_that_did_not_live_to_settle_them_may_be_open_too() {
         history.fault(FaultKind::PowerCut, &["n2"], 21.0).journals_lost = true;
     };
     let started = |at_s: f64| {
-        move |history: &mut History| {
+        move |history: &mut TestHistory| {
             doubts(history);
             let is_own = |lifetime: &Lifetime| lifetime.node == "n2" && lifetime.ended_ns == Some(ns(21.0));
             history.alter(|event| match event {
@@ -265,7 +265,7 @@ fn i5_permanent_partition_hides_journals_of_both_sides() {
     rejected(&cut("n3"), &[5]);
 }
 
-fn answer_of(history: &mut History, who: &str, change: impl Fn(&mut Vec<Crossing>, &mut Vec<String>)) {
+fn answer_of(history: &mut TestHistory, who: &str, change: impl Fn(&mut Vec<Crossing>, &mut Vec<String>)) {
     history.alter(|event| match event {
         Event::Call(Call {
             operation: Operation::OptOut { recipient, .. },
@@ -325,7 +325,7 @@ fn i7_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
 }
 
 /// One more read of a schedule.
-fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> History {
+fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> TestHistory {
     with(|history| history.call(at_s, at_s + 0.1, read(ObjectKind::Schedule, name), shows(value)))
 }
 
@@ -419,7 +419,7 @@ fn i8_claim_run_or_mail_after_pause_or_cancel() {
 
 #[test]
 fn i8_unknown_resume_lifts_nothing_before_it_was_called() {
-    let lost = |change: fn(&mut History)| {
+    let lost = |change: fn(&mut TestHistory)| {
         with(|history| {
             history.alter(|event| match event {
                 Event::Call(call) if call.operation == resume_of_r220() => {
@@ -605,7 +605,7 @@ fn i11_two_states_after_one_entry() {
 
 #[test]
 fn i12_tenant_that_waits_for_another() {
-    let mail_late = |history: &mut History| {
+    let mail_late = |history: &mut TestHistory| {
         history.alter_mail("r225.0", "d", |mail| {
             mail.at_ns += ns(2.0);
             mail.data_ns += ns(2.0);
@@ -782,7 +782,7 @@ fn i15_claim_of_ended_process_that_stays_open() {
 }
 
 /// The content of one email of the good history.
-fn with_content(change: impl Fn(&mut Content)) -> History {
+fn with_content(change: impl Fn(&mut Content)) -> TestHistory {
     with(|history| history.alter_mail("r100.0", "a", |mail| change(mail.content.as_mut().unwrap())))
 }
 
@@ -828,7 +828,7 @@ fn i9_identity_header_that_comes_twice_is_rejected() {
 }
 
 /// No leader from 44 s on, for so long; every node is up since 24 s.
-fn without_a_leader(seconds: f64, change: impl FnOnce(&mut History)) -> History {
+fn without_a_leader(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {
         history.events.push(Event::Outage(Outage { from_ns: ns(44.0), until_ns: ns(44.0 + seconds) }));
         change(history);
@@ -922,7 +922,7 @@ fn i17_outage_while_any_link_is_cut_is_excused() {
 }
 
 /// The relay works again before the minute is over.
-fn mend_relay(history: &mut History) {
+fn mend_relay(history: &mut TestHistory) {
     history.alter(|event| match event {
         Event::Fault(fault) if fault.kind == FaultKind::Relay => {
             fault.until_ns = Some(ns(36.0));
@@ -933,7 +933,7 @@ fn mend_relay(history: &mut History) {
 }
 
 /// After a minute of its own, one more recipient is due at 70 s and gets its email after so many seconds.
-fn waiting_until(seconds: f64, change: impl FnOnce(&mut History)) -> History {
+fn waiting_until(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {
         history.ended.at_ns = ns(130.0);
         mend_relay(history);
@@ -1029,7 +1029,7 @@ fn i17_recipients_that_wait_for_another_reason_are_accepted() {
 
 /// After a minute of its own, `d` is claimed at 100 s by a node that lives, which gives it back after so many seconds
 /// without a hand-off. It is sent under its next claim, at once. Other emails come each ten seconds.
-fn held_for(seconds: f64, change: impl FnOnce(&mut History)) -> History {
+fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {
         history.ended.at_ns = ns(230.0);
         mend_relay(history);

@@ -3,10 +3,10 @@
 use reveille_check::Verdict;
 use reveille_check::history::*;
 
-use crate::good::{History, good};
+use crate::good::{TestHistory, good};
 use crate::{broken, with};
 
-fn fault(history: &mut History, kind: FaultKind, change: impl Fn(&mut Fault)) {
+fn fault(history: &mut TestHistory, kind: FaultKind, change: impl Fn(&mut Fault)) {
     for event in &mut history.events {
         match event {
             Event::Fault(fault) if fault.kind == kind => change(fault),
@@ -16,7 +16,7 @@ fn fault(history: &mut History, kind: FaultKind, change: impl Fn(&mut Fault)) {
 }
 
 #[track_caller]
-fn does_not_count(history: &History) -> Verdict {
+fn does_not_count(history: &TestHistory) -> Verdict {
     let judgement = history.judge();
     assert!(broken(&judgement).is_empty() && !judgement.valid, "\n{}", judgement.table());
     judgement.coverage

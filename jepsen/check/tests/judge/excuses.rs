@@ -4,11 +4,11 @@
 use reveille_check::Verdict;
 use reveille_check::history::*;
 
-use crate::good::{History, fence, ms, ns, ok};
+use crate::good::{TestHistory, fence, ms, ns, ok};
 use crate::{rejected, with};
 
 /// `m7` of the campaign is never granted and never sent, and the ledger calls that an end.
-fn ends(history: &mut History, state: RecipientState) {
+fn ends(history: &mut TestHistory, state: RecipientState) {
     let own = |run: &str, who: &str| run == "r120.0" && who == "m7";
     history.events.retain(|event| match event {
         Event::Mail(mail) => !own(mail.run.as_deref().unwrap_or_default(), &mail.recipient),
@@ -19,7 +19,7 @@ fn ends(history: &mut History, state: RecipientState) {
     history.alter_standing("r120.0", "m7", state);
 }
 
-fn without_a_mail(state: RecipientState, change: impl Fn(&mut History)) -> History {
+fn without_a_mail(state: RecipientState, change: impl Fn(&mut TestHistory)) -> TestHistory {
     with(|history| {
         ends(history, state);
         change(history);
@@ -41,7 +41,7 @@ fn i4_end_by_client_or_relay_is_explained() {
     let tenant = || "default".to_owned();
     let opt_out = || Operation::OptOut { tenant: tenant(), recipient: "m7".to_owned() };
     let take_back = || Operation::TakeBack { tenant: tenant(), recipient: "m7".to_owned() };
-    let asks = |history: &mut History, at_s: f64, operation: Operation, answer| {
+    let asks = |history: &mut TestHistory, at_s: f64, operation: Operation, answer| {
         history.call(at_s, at_s + 0.1, operation, answer);
     };
     let left = without_a_mail(RecipientState::Suppressed, |history| {
@@ -170,17 +170,17 @@ fn i1_who_was_not_in_doubt_is_not_sent_again_by_decision() {
 }
 
 /// A recipient that is sent again was in doubt.
-fn again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
+fn again(history: &mut TestHistory, run: &str, who: &str, index: u64, at_s: f64) {
     history.step(run, who, index - 30, Step::InDoubt);
     accepted_again(history, run, who, index, at_s);
 }
 
-fn accepted_again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
+fn accepted_again(history: &mut TestHistory, run: &str, who: &str, index: u64, at_s: f64) {
     history.claim(run, who, fence(10, index), ("n1", 1), at_s - 0.05);
     history.handoff(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
 }
 
-fn resend(history: &mut History, at_s: f64, of: (&str, Option<&str>), answer: Answer) {
+fn resend(history: &mut TestHistory, at_s: f64, of: (&str, Option<&str>), answer: Answer) {
     let (run, recipient) = (of.0.to_owned(), of.1.map(str::to_owned));
     history.call(at_s, at_s + 0.1, Operation::Resend { run, recipient }, answer);
 }
@@ -361,7 +361,7 @@ fn i4_range_explains_as_many_instants_as_it_says() {
 }
 
 /// A run of `daily`, whose instant is at 34 s, opens so many milliseconds late.
-fn late(history: &mut History, by_ms: i64) {
+fn late(history: &mut TestHistory, by_ms: i64) {
     history.alter_run("r250.0", |run| run.opened_unix_ms += by_ms);
 }
 
@@ -404,7 +404,7 @@ fn i12_tenant_that_gets_nothing_is_late() {
 }
 
 /// The resumption of `r220.0`, which was paused at 221, is answered so.
-fn resumption(history: &mut History, answer: Answer) {
+fn resumption(history: &mut TestHistory, answer: Answer) {
     history.alter(|event| match event {
         Event::Call(call) if matches!(&call.operation, Operation::Resume { target: Target::Run(_) }) => {
             call.answer = answer.clone();
@@ -442,12 +442,12 @@ fn i8_of_two_resumptions_first_in_log_counts() {
 #[test]
 fn i8_where_resumption_without_answer_was_done_ledger_tells() {
     // Claims of unknown instants: their times alone prove nothing.
-    let timeless = |history: &mut History, index: u64| {
+    let timeless = |history: &mut TestHistory, index: u64| {
         history.claim("r220.0", "d", fence(210, index), ("n1", 1), 28.5);
         let Some(Event::Claim(claim)) = history.events.last_mut() else { unreachable!() };
         claim.committed_ns = None;
     };
-    let told = |history: &mut History| {
+    let told = |history: &mut TestHistory| {
         resumption(history, Answer::Unknown);
         history.events.push(Event::Resumption(Resumption { run: "r220.0".to_owned(), index: 227 }));
     };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use reveille_check::history::*;
-use reveille_check::{HistoryIndex, Judgement};
+use reveille_check::{History, Judgement};
 
 /// Civil time at the beginning.
 pub const BEGAN: i64 = 1_780_000_000_000;
@@ -15,7 +15,7 @@ const MANY: u32 = 90;
 
 /// A history that can still be changed.
 #[derive(Clone)]
-pub struct History {
+pub struct TestHistory {
     pub header: Header,
     pub events: Vec<Event>,
     pub ended: Ended,
@@ -38,18 +38,18 @@ pub fn fence(epoch: u64, index: u64) -> Fence {
     Fence { group: 1, epoch, index, place: 0 }
 }
 
-impl History {
+impl TestHistory {
     /// Judged as it comes out of a file.
     pub fn judge(&self) -> Judgement {
         let mut writer = Writer::begin(Vec::new(), &self.header).unwrap();
         self.events.iter().for_each(|event| writer.event(event).unwrap());
         let bytes = writer.end(&self.ended).unwrap();
-        HistoryIndex::read(bytes.as_slice()).unwrap().judge()
+        History::read(bytes.as_slice()).unwrap().judge()
     }
 
     /// Judged as the simulation does it, without a file.
     pub fn judge_in_memory(&self) -> Judgement {
-        let mut history = HistoryIndex::new(self.header.clone());
+        let mut history = History::new(self.header.clone());
         self.events.iter().for_each(|event| history.note(event.clone()));
         history.note(Event::Ended(self.ended.clone()));
         history.close().judge()
@@ -275,9 +275,9 @@ pub const PARTS: [Part; 17] = [
     Part::StateHashes,
 ];
 
-pub fn good() -> History {
+pub fn good() -> TestHistory {
     let ended = Ended { at_ns: ns(60.0), whole: PARTS.to_vec() };
-    let mut history = History { header: header(), events: Vec::new(), ended };
+    let mut history = TestHistory { header: header(), events: Vec::new(), ended };
     surroundings(&mut history);
     audiences(&mut history);
     ordinary(&mut history);
@@ -291,7 +291,7 @@ pub fn good() -> History {
     history
 }
 
-fn surroundings(history: &mut History) {
+fn surroundings(history: &mut TestHistory) {
     let node = str::to_owned;
     history.events.extend([
         Event::Phase(Phase { at_ns: ns(10.0), phase: PhaseName::Faults }),
@@ -331,7 +331,7 @@ fn surroundings(history: &mut History) {
     cut.cannot = true;
 }
 
-fn audiences(history: &mut History) {
+fn audiences(history: &mut TestHistory) {
     let lists = [
         ("team", ["a", "b", "c"].map(str::to_owned).to_vec()),
         ("solo", vec!["d".to_owned()]),
@@ -345,7 +345,7 @@ fn audiences(history: &mut History) {
 
 /// A refusal and its retry, a dead letter, a campaign, another tenant beside the overload, an instant that an outage
 /// swallowed.
-fn ordinary(history: &mut History) {
+fn ordinary(history: &mut TestHistory) {
     let (daily, all) = (("default", "daily"), "team");
     history.due(daily, 5.0, all);
     history.run("r100.0", daily, 5.0, 3, 100);
@@ -375,7 +375,7 @@ fn ordinary(history: &mut History) {
 }
 
 /// Killed between dot and 250; a relay that says nothing: closed by an operator, and sent again by one.
-fn doubtful(history: &mut History) {
+fn doubtful(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 20.0, "team");
     history.run("r200.0", daily, 20.0, 3, 200);
@@ -411,7 +411,7 @@ fn doubtful(history: &mut History) {
 
 /// Opt-outs that hold, that name a crossing, that wait a node out; a run paused and resumed, one cancelled, a schedule
 /// paused over its instant.
-fn barriers(history: &mut History) {
+fn barriers(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 30.0, "team");
     history.run("r230.0", daily, 30.0, 3, 230);
@@ -450,7 +450,7 @@ fn barriers(history: &mut History) {
 }
 
 /// Writes that were answered, refused, and left without an answer; a deletion; an opt-out that was taken back.
-fn administration(history: &mut History) {
+fn administration(history: &mut TestHistory) {
     let schedule = ObjectKind::Schedule;
     history.call(1.0, 1.1, write(schedule, "daily", Some("v1")), ok(20));
     history.call(9.0, 9.1, write(schedule, "daily", Some("v2")), ok(116));
@@ -470,7 +470,7 @@ fn administration(history: &mut History) {
 
 /// Reads of all of that, before, meanwhile and afterwards. A write without an answer is seen at last, and stays; two others
 /// are under way together, and the one that is seen last is there at the end.
-fn reads(history: &mut History) {
+fn reads(history: &mut TestHistory) {
     let schedule = ObjectKind::Schedule;
     let mut saw = |kind, name: &str, at_s: f64, value: Option<&str>| {
         history.call(at_s, at_s + 0.1, read(kind, name), shows(value));
@@ -500,7 +500,7 @@ fn reads(history: &mut History) {
 }
 
 /// An instant that fell into a pause opens by a backfill.
-fn backfilled(history: &mut History) {
+fn backfilled(history: &mut TestHistory) {
     let weekly = ("default", "weekly");
     history.due(weekly, 17.0, "solo");
     history.run("r270.0", weekly, 17.0, 1, 270);
@@ -511,7 +511,7 @@ fn backfilled(history: &mut History) {
 }
 
 /// The campaign goes by a relay and a pool of its own, another tenant has a rate, a schedule has a gap.
-fn limited(history: &mut History) {
+fn limited(history: &mut TestHistory) {
     history.limit("default", &["campaign"], Bound::RelayRate { per_second_milli: 50_000, sessions: 4 });
     history.limit("default", &["campaign"], Bound::WarmUp { first_day: BEGAN / 86_400_000, caps: vec![MANY + 5] });
     history.limit("acme", &[], Bound::TenantRate { per_second_milli: 1_000, sessions: 4 });
@@ -520,7 +520,7 @@ fn limited(history: &mut History) {
 }
 
 /// Each life passed its gate as often as dots of it arrived, and some more: of those the last bytes were lost.
-fn gates(history: &mut History) {
+fn gates(history: &mut TestHistory) {
     let mut passes: BTreeMap<(String, u64), u64> = BTreeMap::new();
     for event in &history.events {
         if let Event::Mail(mail) = event {

@@ -2,11 +2,11 @@
 
 use reveille_check::history::*;
 
-use crate::good::{BEGAN, History, fence, good};
+use crate::good::{BEGAN, TestHistory, fence, good};
 use crate::{ns, rejected, unknown, with};
 
 /// The good history without its limits, and with this one.
-fn under(tenant: &str, schedules: &[&str], bound: Bound) -> History {
+fn under(tenant: &str, schedules: &[&str], bound: Bound) -> TestHistory {
     with(|history| {
         let is_last = |event: &Event| matches!(event, Event::Limit(_));
         history.events.retain(|event| !is_last(event));

@@ -12,7 +12,7 @@ mod unknown;
 
 use std::collections::BTreeSet;
 
-use good::{History, good, ns};
+use good::{TestHistory, good, ns};
 use reveille_check::history::FaultKind;
 use reveille_check::{Judgement, Verdict};
 
@@ -30,7 +30,7 @@ fn unknown(judgement: &Judgement) -> BTreeSet<u8> {
 
 /// It must be rejected by exactly these.
 #[track_caller]
-fn rejected(history: &History, by: &[u8]) {
+fn rejected(history: &TestHistory, by: &[u8]) {
     let judgement = history.judge();
     assert_eq!(broken(&judgement), by.iter().copied().collect(), "\n{}", judgement.table());
     assert!(!judgement.valid);
@@ -39,7 +39,7 @@ fn rejected(history: &History, by: &[u8]) {
 
 /// The good history, made bad by this.
 #[track_caller]
-fn with(change: impl FnOnce(&mut History)) -> History {
+fn with(change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     let mut history = good();
     change(&mut history);
     assert!(history.events != good().events || history.ended != good().ended, "nothing was changed");

@@ -5,7 +5,7 @@ use reveille_check::history::*;
 use reveille_check::judgement::Name;
 use reveille_check::{Judgement, Verdict};
 
-use crate::good::{History, good};
+use crate::good::{TestHistory, good};
 
 /// What is done to an event.
 type Change = fn(&Event) -> Vec<Event>;
@@ -59,7 +59,7 @@ fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[(Change, B
             let mut events = history.events.clone();
             events.splice(place..=place, change(event));
             let judgement =
-                History { events, header: history.header.clone(), ended: history.ended.clone() }.judge_in_memory();
+                TestHistory { events, header: history.header.clone(), ended: history.ended.clone() }.judge_in_memory();
             let told =
                 || format!("{what}, change {number}, is not rejected by {by:?}: {event:?}\n{}", judgement.table());
             assert!(!judgement.valid && by.rejects(&judgement), "{}", told());

@@ -3,11 +3,11 @@
 
 use reveille_check::history::*;
 
-use crate::good::{History, fence, ns};
+use crate::good::{TestHistory, fence, ns};
 use crate::{rejected, with};
 
 /// `m7` of the campaign, in doubt after its message was cut off instead of accepted.
-fn cut_off(history: &mut History, change: impl Fn(&mut Mail)) {
+fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Mail)) {
     for event in &mut history.events {
         match event {
             Event::Mail(mail) if mail.recipient == "m7" => {
@@ -88,7 +88,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
 }
 
 /// `b` of `r200.0` arrived and is in doubt; by a decision it goes round again, and ends so.
-fn decided(history: &mut History, at: Option<u64>, state: RecipientState) {
+fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
     history.header.in_doubt = InDoubt::Resend;
     if let Some(at) = at {
         history.step("r200.0", "b", at, Step::Resent);

@@ -58,7 +58,7 @@ fn relay_without_faults_answers_every_dot() {
     let mut history = good();
     history.ended.whole.retain(|part| *part != Part::Handoffs);
     let doubt =
-        |history: &crate::good::History| history.judge().invariants[&reveille_check::judgement::Name(5)].clone();
+        |history: &crate::good::TestHistory| history.judge().invariants[&reveille_check::judgement::Name(5)].clone();
     assert!(matches!(doubt(&history), Verdict::Unknown { .. }));
     history.events.retain(|event| !matches!(event, Event::Fault(fault) if fault.kind == FaultKind::Relay));
     assert_eq!(doubt(&history), Verdict::True);
@@ -70,7 +70,7 @@ fn history_that_was_cut_short_proves_nothing() {
     good().events.iter().for_each(|event| writer.event(event).unwrap());
     let bytes = writer.end(&good().ended).unwrap();
     let cut = bytes.len() - 2;
-    let judgement = reveille_check::HistoryIndex::read(&bytes[..cut]).unwrap().judge();
+    let judgement = reveille_check::History::read(&bytes[..cut]).unwrap().judge();
     assert!(!judgement.valid && broken(&judgement).is_empty());
     let unknown = judgement.invariants.values().filter(|verdict| matches!(verdict, Verdict::Unknown { .. }));
     assert_eq!(unknown.count(), 19);

@@ -122,14 +122,14 @@ macro_rules! of_item {
 of_item!(Handoff, Grant, ItemOutcome, ItemState);
 
 /// The entries of one run; `entries` are sorted by item.
-pub fn entries_of_run<T: OfItem>(entries: &[T], run: Name) -> &[T] {
+pub fn of_run<T: OfItem>(entries: &[T], run: Name) -> &[T] {
     let from = entries.partition_point(|entry| entry.item().run < run);
     let rest = entries.get(from..).unwrap_or_default();
     rest.get(..rest.partition_point(|entry| entry.item().run == run)).unwrap_or_default()
 }
 
 /// The entries of one item, of entries that are sorted by item.
-pub fn entries_of_item<T: OfItem>(entries: &[T], item: Item) -> &[T] {
+pub fn of_item<T: OfItem>(entries: &[T], item: Item) -> &[T] {
     let from = entries.partition_point(|entry| entry.item() < item);
     let rest = entries.get(from..).unwrap_or_default();
     rest.get(..rest.partition_point(|entry| entry.item() == item)).unwrap_or_default()
@@ -148,7 +148,7 @@ pub struct Instant {
 
 /// A whole history.
 #[derive(Debug, Default)]
-pub struct HistoryIndex {
+pub struct History {
     /// The parameters of the run.
     pub header: Header,
     /// All texts.
@@ -213,10 +213,10 @@ pub struct HistoryIndex {
     pub ended: Option<Ended>,
 }
 
-impl HistoryIndex {
-    /// An empty index: [`HistoryIndex::note`] adds events, [`HistoryIndex::close`] sorts them.
-    pub fn new(header: Header) -> HistoryIndex {
-        HistoryIndex { header, ..HistoryIndex::default() }
+impl History {
+    /// An empty index: [`History::note`] adds events, [`History::close`] sorts them.
+    pub fn new(header: Header) -> History {
+        History { header, ..History::default() }
     }
 
     /// Adds an event, in any order.
@@ -306,7 +306,7 @@ impl HistoryIndex {
     }
 
     /// Sorts all entries.
-    pub fn close(mut self) -> HistoryIndex {
+    pub fn close(mut self) -> History {
         self.handoffs.sort_unstable_by_key(|handoff| (handoff.item, handoff.at_ns));
         self.grants.sort_unstable_by_key(|grant| (grant.item, grant.fence));
         self.outcomes.sort_unstable_by_key(|outcome| (outcome.item, outcome.index));
@@ -342,12 +342,12 @@ impl HistoryIndex {
 
     /// The state of the item at the end.
     pub fn final_state(&self, item: Item) -> Option<RecipientState> {
-        entries_of_item(&self.final_states, item).last().map(|item_state| item_state.state)
+        of_item(&self.final_states, item).last().map(|item_state| item_state.state)
     }
 
     /// Whether the sink accepted it.
     pub fn arrived(&self, item: Item) -> bool {
-        entries_of_item(&self.handoffs, item).iter().any(|handoff| handoff.answer.is_accepted())
+        of_item(&self.handoffs, item).iter().any(|handoff| handoff.answer.is_accepted())
     }
 
     /// The run of an item, if it was recorded.
