@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::{Recipe, encode};
+use reveille_cluster::audience::{GeneratedAudience, encode};
 use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
@@ -266,7 +266,7 @@ impl Drop for Hanging {
 async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Vec<u8>) {
     let node = node(folder, 1).await;
     node.put(relay(sink)).await;
-    let bytes = encode(&Recipe { seed: 7, rows: 8, columns: vec!["name".to_owned()] }.part(0));
+    let bytes = encode(&GeneratedAudience { seed: 7, recipients: 8, columns: vec!["name".to_owned()] }.list());
     let part = node.context.parts.put(&bytes).expect("it is written");
     let seal = Seal { name: "all".to_owned(), columns: vec!["name".to_owned()], rows: 8, parts: vec![part] };
     let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: 8 };

@@ -135,16 +135,10 @@ impl<'a> Lines<'a> {
 
 /// Encodes a part with these recipients, at least one and at most 65,536.
 pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
-    encode_blocks(recipients.len() as u32, recipients.chunks(usize::from(BLOCK)))
-}
-
-/// Encodes a part of `rows` recipients, with only one block of them in memory at a time.
-pub(super) fn encode_blocks(rows: u32, blocks: impl Iterator<Item = impl AsRef<[Recipient]>>) -> Vec<u8> {
-    let mut head = [MAGIC.as_slice(), &rows.to_le_bytes()].concat();
+    let mut head = [MAGIC.as_slice(), &(recipients.len() as u32).to_le_bytes()].concat();
     let mut body: Vec<u8> = Vec::new();
-    for block in blocks {
+    for block in recipients.chunks(usize::from(BLOCK)) {
         let lines: Vec<Line<'_>> = block
-            .as_ref()
             .iter()
             .map(|Recipient { address, key, values }| Line { address, key: (key != address).then_some(key), values })
             .collect();

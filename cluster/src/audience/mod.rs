@@ -1,22 +1,21 @@
 //! The recipients of sealed audiences, in immutable files (parts) on each node (P20).
 //!
 //! The ledger names a part by its hash and never contains its recipients. Claim workers read a part once for each
-//! claim, the admin service reads addresses, the [`steward`] fetches missing parts from peers, and [`seal()`] makes
-//! members write parts.
+//! claim. The admin service takes uploaded parts and reads addresses. [`spread()`] makes members copy parts from each
+//! other, and the [`steward`] fetches missing parts.
 //! - **A read returns what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
 //!   and each read verifies its blocks. A difference is an error, never another recipient.
 //! - **A file with its full name is complete**: written under another name, synced, renamed, its folder synced.
 //! - **Bounded memory**: a read needs memory for one block of 256 recipients.
 //!
-//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `file`, `recipe`, `seal`, `keys`,
-//! `check`, `spread`, `steward`.
+//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `file`, `keys`, `check`, `spread`,
+//! `steward`.
 
 mod check;
 mod file;
 mod free_space;
+mod generated;
 mod keys;
-mod recipe;
-mod seal;
 mod spread;
 pub mod steward;
 
@@ -39,10 +38,9 @@ pub use check::AudienceFault;
 use file::Head;
 pub use file::{BLOCK, encode, name};
 use free_space::FreeSpace;
+pub use generated::GeneratedAudience;
 pub use keys::{Keys, Repeats};
-pub use recipe::{Recipe, recipient};
-pub use seal::{SealError, seal};
-pub use spread::spread;
+pub use spread::{SpreadError, spread};
 pub use steward::fetch;
 
 /// Maximum bytes of heads that are kept: about a hundred of the largest.

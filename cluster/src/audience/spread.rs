@@ -14,7 +14,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::SealError;
 use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, HoldParts, TakePart};
 
@@ -25,12 +24,39 @@ const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// Maximum time in which a member fetches a part.
 const TAKE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Ensures that a majority has these parts, synced, and keeps them for at least seven hours. Returns the parts that no
-/// member has.
+/// Why a majority does not have the parts of an audience, or is not known to have them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpreadError {
+    /// Too few members have a part.
+    #[error("part {part:?} is on {have} of {voters} members, which is no majority: {why}")]
+    NoMajority {
+        /// The part.
+        part: Hash,
+        /// Members that have it.
+        have: usize,
+        /// Members that vote.
+        voters: usize,
+        /// What one of the others said.
+        why: String,
+    },
+    /// Too few members answer.
+    #[error("{answered} of {voters} members say which parts they have, which is no majority: {why}")]
+    TooFew {
+        /// Members that answer.
+        answered: usize,
+        /// Members that vote.
+        voters: usize,
+        /// What one of the others said.
+        why: String,
+    },
+}
+
+/// Copies these parts between members until a majority has each of them, synced, and keeps it for seven hours at least.
+/// Returns the parts that no member has.
 ///
 /// # Errors
-/// Fails if a majority cannot be reached or does not fetch a part.
-pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Hash>, SealError> {
+/// When a majority cannot be reached, or does not take a part.
+pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Hash>, SpreadError> {
     let voters = context.voters();
     let majority = voters.len() / 2 + 1;
     let lacking = ask_all(context, &voters, majority, parts).await?;
@@ -54,7 +80,7 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
                 Some(Ok(Ok(()))) => have += 1,
                 Some(Ok(Err(error))) => why = error,
                 Some(Err(panic)) => why = panic.to_string(),
-                None => return Err(SealError::NotSpread { part: *part, have, voters: voters.len(), why }),
+                None => return Err(SpreadError::NoMajority { part: *part, have, voters: voters.len(), why }),
             }
         }
         // Members that have started continue, and none waits for a slow one. A part that has not arrived by now is
@@ -71,7 +97,7 @@ async fn ask_all(
     voters: &[NodeId],
     majority: usize,
     parts: &[Hash],
-) -> Result<BTreeMap<NodeId, BTreeSet<Hash>>, SealError> {
+) -> Result<BTreeMap<NodeId, BTreeSet<Hash>>, SpreadError> {
     let mut asking = JoinSet::new();
     for node in voters {
         let (context, node, parts) = (Arc::clone(context), *node, parts.to_vec());
@@ -95,7 +121,7 @@ async fn ask_all(
         }
     }
     let (answered, voters) = (lacking.len(), voters.len());
-    if answered >= majority { Ok(lacking) } else { Err(SealError::TooFew { answered, voters, why }) }
+    if answered >= majority { Ok(lacking) } else { Err(SpreadError::TooFew { answered, voters, why }) }
 }
 
 /// A slot for one of the few copies that are sent to a node at a time.

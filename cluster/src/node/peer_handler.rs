@@ -12,9 +12,8 @@ use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
     self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchPart, HandOver, HoldBarrier,
-    HoldParts, LeaseAnswer, LeaseRequest, MakePart, PartPiece, PeerRequest, ReadClock, TakePart, reply,
+    HoldParts, LeaseAnswer, LeaseRequest, PartPiece, PeerRequest, ReadClock, TakePart, reply,
 };
-use crate::audience::Recipe;
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::barrier;
 use crate::leader::leadership::Leadership;
@@ -86,7 +85,6 @@ impl Application for PeerHandler {
             PeerRequest::HandOver(request) => reply::<HandOver>(&hand_over(&*self.started()?, request.to, limit).await),
             PeerRequest::Clock(ReadClock) => reply::<ReadClock>(&self.clock()),
             PeerRequest::Describe(Describe) => reply::<Describe>(&self.describe(&*self.started()?)),
-            PeerRequest::MakePart(request) => reply::<MakePart>(&make_part(self.started()?, request).await),
             PeerRequest::FetchPart(request) => reply::<FetchPart>(&fetch_part(self.started()?, request).await),
             PeerRequest::HoldParts(HoldParts(parts)) => reply::<HoldParts>(&hold_parts(self.started()?, parts).await),
             PeerRequest::TakePart(request) => reply::<TakePart>(&take_part(self.started()?, request).await),
@@ -107,16 +105,6 @@ async fn hand_over(context: &NodeContext, to: NodeId, limit: Duration) -> Result
     leadership(context)?;
     let handed = context.replica.transfer_leader(to, Instant::now() + limit).await;
     handed.map_err(|error| error.to_string())
-}
-
-async fn make_part(context: Arc<NodeContext>, question: MakePart) -> Result<Hash, String> {
-    let MakePart { seed, rows, columns, number } = question;
-    let replica = context.replica.clone();
-    let made = replica.blocking(move || {
-        let bytes = Recipe { seed, rows, columns }.encoded(number);
-        context.parts.put(&bytes).map_err(|error| format!("{} cannot write it: {error}", context.introduction.name))
-    });
-    made.await.unwrap_or_else(|error| Err(format!("writing it failed: {error}")))
 }
 
 async fn fetch_part(context: Arc<NodeContext>, question: FetchPart) -> Option<PartPiece> {

@@ -57,8 +57,6 @@ requests! {
     Clock(ReadClock) -> ClockReading, bulk: false;
     /// Asks a node for its description.
     Describe(Describe) -> Description, bulk: false;
-    /// Asks a node to write a generated audience part and to answer with its hash after it is synced (P20).
-    MakePart(MakePart) -> Result<Hash, String>, bulk: false;
     /// Asks for a piece of an audience part (P20). `None`: the node does not have the part.
     FetchPart(FetchPart) -> Option<PartPiece>, bulk: true;
     /// Asks which of these audience parts the node lacks. It keeps the others for at least seven hours (P20).
@@ -245,19 +243,6 @@ pub struct Description {
     pub no_room: String,
     /// True if it is finishing its claims and then ends.
     pub stopping: bool,
-}
-
-/// Asks for an audience part that is generated from a seed (P20).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MakePart {
-    /// Seed that distinguishes generated audiences.
-    pub seed: u64,
-    /// Number of recipients of the audience.
-    pub rows: u32,
-    /// Names of their variables.
-    pub columns: Vec<String>,
-    /// Number of the part in the audience.
-    pub number: u32,
 }
 
 /// Asks for a piece of an audience part (P20).

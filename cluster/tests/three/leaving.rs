@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use reveille_cluster::audience::{Recipe, recipient};
+use reveille_cluster::audience::GeneratedAudience;
 use reveille_cluster::leader::{barrier, transfer};
 use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::context::NodeContext;
@@ -28,8 +28,8 @@ const RATE: u64 = 240;
 const ASKERS: usize = 4;
 
 /// The ledger holds none of these recipients: each node reads addresses and keys from its own file (P20).
-fn recipe() -> Recipe {
-    Recipe { seed: 11, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
+fn generated() -> GeneratedAudience {
+    GeneratedAudience { seed: 11, recipients: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
 
 /// An opt-out with its reply.
@@ -42,7 +42,7 @@ struct Answered {
 
 /// Opts out one recipient. Repeats the entry and its barrier until both are answered, each time at a random node.
 async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
-    let key = recipient(&recipe(), number).key;
+    let key = generated().recipient(number).key;
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
@@ -77,7 +77,7 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
     let mut dice = StdRng::seed_from_u64(seed);
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (_, to) = sealed(&cluster, leads, &recipe()).await;
+    let (_, to) = sealed(&cluster, leads, &generated()).await;
     cluster.put(leads, relay(&cluster, RATE)).await;
     cluster.put(leads, schedule_to(to)).await;
     until("the run is under way", || (cluster.sink.accepted_count() > 100).then_some(())).await;

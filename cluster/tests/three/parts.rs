@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::audience::{Recipe, SealError, encode, name, recipient, seal, spread};
+use reveille_cluster::audience::{GeneratedAudience, SpreadError, encode, name, spread};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
@@ -16,8 +16,8 @@ use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 600;
 
-fn recipe() -> Recipe {
-    Recipe { seed: 7, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
+fn generated() -> GeneratedAudience {
+    GeneratedAudience { seed: 7, recipients: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
 
 fn file(cluster: &Cluster, place: usize, part: Hash) -> PathBuf {
@@ -34,9 +34,9 @@ async fn all_arrive_once(cluster: &Cluster, place: usize) {
 async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (_, to) = sealed(&cluster, (leads + 1) % 3, &recipe()).await;
+    let (_, to) = sealed(&cluster, (leads + 1) % 3, &generated()).await;
     // An opted-out recipient is recognized by the key in the part (P15).
-    let key = recipient(&recipe(), 17).key;
+    let key = generated().recipient(17).key;
     let opt_out = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
     cluster.put(leads, opt_out).await;
     cluster.put(leads, relay(&cluster, 0)).await;
@@ -55,7 +55,7 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
 async fn a_node_that_lacks_a_part_fetches_it_and_nobody_is_lost_meanwhile() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (part, to) = sealed(&cluster, leads, &recipe()).await;
+    let (part, to) = sealed(&cluster, leads, &generated()).await;
     let (gone, damaged) = ((leads + 1) % 3, (leads + 2) % 3);
     let whole = std::fs::read(file(&cluster, gone, part)).expect("it was written");
     std::fs::remove_file(file(&cluster, gone, part)).expect("it is there");
@@ -76,12 +76,14 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     cluster.isolate(leads);
-    let alone = seal(cluster.nodes[leads].context(), &recipe(), |_| {}).await;
-    assert!(matches!(alone, Err(SealError::NoMajority { wrote: 1, voters: 3, .. })), "{alone:?}");
+    let context = cluster.nodes[leads].context();
+    let part = context.parts.put(&encode(&generated().list())).expect("it is kept");
+    let alone = spread(context, &[part]).await;
+    assert!(matches!(alone, Err(SpreadError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
     cluster.network.heal();
     cluster.kill(leads).await;
     let next = cluster.leader_but(Some(leads)).await;
-    let (part, to) = sealed(&cluster, next, &recipe()).await;
+    let (part, to) = sealed(&cluster, next, &generated()).await;
     cluster.put(next, relay(&cluster, 0)).await;
     cluster.put(next, schedule_to(to)).await;
     all_arrive_once(&cluster, next).await;
@@ -99,7 +101,7 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (one, other) = ((leads + 1) % 3, (leads + 2) % 3);
-    let bytes = encode(&recipe().part(0));
+    let bytes = encode(&generated().list());
     let part = name(&bytes).expect("a part");
     let unknown = Hash([7; 32]);
     // The client sent the part to a node that did not pass it on, and then repeated the upload at another node.
@@ -120,7 +122,7 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
     // A node alone cannot confirm a part.
     cluster.isolate(next);
     let alone = spread(cluster.nodes[next].context(), &[part]).await;
-    assert!(matches!(alone, Err(SealError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
+    assert!(matches!(alone, Err(SpreadError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
     cluster.network.heal();
     cluster.restart(one).await;
     cluster.end().await;
@@ -130,8 +132,8 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
 async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (needed, to) = sealed(&cluster, leads, &recipe()).await;
-    let bytes = encode(&Recipe { seed: 8, ..recipe() }.part(0));
+    let (needed, to) = sealed(&cluster, leads, &generated()).await;
+    let bytes = encode(&GeneratedAudience { seed: 8, ..generated() }.list());
     let given_up = name(&bytes).expect("a part");
     let context = cluster.nodes[leads].context();
     context.parts.admit(given_up, &bytes).expect("it is kept");
@@ -158,7 +160,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
 async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (part, to) = sealed(&cluster, leads, &recipe()).await;
+    let (part, to) = sealed(&cluster, leads, &generated()).await;
     let bytes = std::fs::read(file(&cluster, leads, part)).expect("it was written");
     let gone = |place| match std::fs::remove_file(file(&cluster, place, part)) {
         Ok(()) => false,

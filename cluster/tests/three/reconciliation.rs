@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::audience::{Recipe, seal};
+use reveille_cluster::audience::{GeneratedAudience, encode, spread};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
@@ -59,15 +59,17 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
     assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
-/// Lets this node write and seal the audience. Returns its first part, and the choice of the audience for a schedule.
-pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, AudienceChoice) {
-    let parts = seal(cluster.nodes[place].context(), recipe, |_| {}).await.expect("a majority writes");
-    let (first, rows, columns) = (parts[0], recipe.rows, recipe.columns.clone());
-    let seal = Seal { name: "all".to_owned(), columns, rows, parts };
+/// Uploads the audience to this node and seals it; returns its only part and what a schedule names.
+pub async fn sealed(cluster: &Cluster, place: usize, generated: &GeneratedAudience) -> (Hash, AudienceChoice) {
+    let context = cluster.nodes[place].context();
+    let part = context.parts.put(&encode(&generated.list())).expect("it is kept");
+    assert_eq!(spread(context, &[part]).await, Ok(Vec::new()), "a majority has it");
+    let (rows, columns) = (generated.recipients, generated.columns.clone());
+    let seal = Seal { name: "all".to_owned(), columns, rows, parts: vec![part] };
     let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows };
     let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
     assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, CommandOutcome::Done);
-    (first, AudienceChoice::Sealed(named))
+    (part, AudienceChoice::Sealed(named))
 }
 
 /// Returns the number of open and closed claims that were revoked.

@@ -64,7 +64,8 @@ impl Cluster {
             .map(|(name, ports)| NodeProcess::new(name, ports, (&binary, &data, &journals), &environment))
             .collect();
         nodes.iter_mut().try_for_each(NodeProcess::start)?;
-        let admin = AdminClient::new(nodes.iter().map(|node| node.admin.to_string()).collect())?;
+        let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
+        let admin = AdminClient::new(binary.clone(), endpoints)?;
         let mut cluster = Cluster { nodes, admin, environment, workspace };
         cluster.wait_until("every node answers", http::is_alive).await?;
         let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();

@@ -77,6 +77,23 @@ async fn a_list_is_sent_by_its_parts_and_sealed() {
 }
 
 #[tokio::test]
+async fn generated_audience_is_imported() {
+    let fake = empty().await;
+    let line = "audience generate million --recipients 70000 --seed 3 --column name --column city -o json";
+    let json = fake.reveille(line).await.json();
+    assert_eq!(
+        ["rows", "recipients", "parts"].map(|key| json[key].clone()),
+        [70_000, 70_000, 2].map(|count| json!(count))
+    );
+    let seal: v1::SealAudienceRequest = fake.requests("SealAudience").remove(0);
+    assert_eq!((seal.name.as_str(), seal.columns), ("million", vec!["name".to_owned(), "city".to_owned()]));
+    let puts: Vec<v1::PutPartRequest> = fake.requests("PutPart");
+    let has_17 =
+        |put: &v1::PutPartRequest| String::from_utf8_lossy(&put.piece).contains("r00000017.s3@audience.invalid");
+    assert!(puts.iter().any(has_17));
+}
+
+#[tokio::test]
 async fn people_are_shown_what_became_of_the_file() {
     let (_folder, path) = file("email\nann@example.com\n");
     let ended = import(&empty().await, &path, "").await;

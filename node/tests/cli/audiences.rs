@@ -45,33 +45,6 @@ async fn show_and_list_print_the_same_fields() {
 }
 
 #[tokio::test]
-async fn generate_says_what_it_wants_and_prints_what_was_sealed() {
-    let word = |written| v1::GenerateAudienceResponse { written, parts: 16, audience: None };
-    let last = v1::GenerateAudienceResponse { audience: Some(million()), ..word(16) };
-    let words: Vec<Vec<u8>> = [word(3), word(9), last].iter().map(prost::Message::encode_to_vec).collect();
-    let fake = Fake::start(move |method, _| match method {
-        "GenerateAudience" => Ok(words.clone()),
-        _ => Err(unknown(method)),
-    })
-    .await;
-    let line = "audience generate million --recipients 1000000 --seed 3 --column name --column city -o json";
-    assert_eq!(fake.reveille(line).await.json(), shown());
-    let asked: Vec<v1::GenerateAudienceRequest> = fake.requests("GenerateAudience");
-    let asked = &asked[0];
-    assert_eq!((asked.name.as_str(), asked.recipients, asked.seed), ("million", 1_000_000, 3));
-    assert_eq!(asked.columns, ["name", "city"]);
-    assert!(!asked.request_id.is_empty());
-}
-
-#[tokio::test]
-async fn a_stream_that_ends_early_is_a_failure_that_names_the_command_to_repeat() {
-    let word = v1::GenerateAudienceResponse { written: 3, parts: 16, audience: None };
-    let fake = Fake::answering("GenerateAudience", word).await;
-    let ended = fake.reveille("audience generate million --recipients 1000000").await;
-    assert!(ended.code != Some(0) && ended.stderr.contains("reveille audience"), "{ended:?}");
-}
-
-#[tokio::test]
 async fn an_audience_that_is_used_is_not_deleted() {
     let fake = Fake::start(|_, _| {
         Err(refusal(Code::FailedPrecondition, "NOT_POSSIBLE", "audience 'million' is used by schedule 'report'"))

@@ -11,6 +11,7 @@ mod objects;
 mod runs;
 mod setup;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -41,6 +42,8 @@ pub(crate) use rpc;
 /// An administrator with its own connections to every node.
 #[derive(Clone)]
 pub struct AdminClient {
+    /// The product: for what its command line alone can do.
+    binary: PathBuf,
     endpoints: Vec<String>,
     channels: Vec<Channel>,
     tenant: String,
@@ -84,13 +87,13 @@ struct Unanswered {
 
 impl AdminClient {
     /// Connects at its first call.
-    pub fn new(endpoints: Vec<String>) -> Result<AdminClient> {
+    pub fn new(binary: PathBuf, endpoints: Vec<String>) -> Result<AdminClient> {
         let channel = |address: &String| -> Result<Channel> {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
             Ok(endpoint.connect_timeout(CONNECT_WITHIN).timeout(ANSWER_WITHIN).connect_lazy())
         };
         let channels = endpoints.iter().map(channel).collect::<Result<_>>()?;
-        Ok(AdminClient { endpoints, channels, tenant: String::new() })
+        Ok(AdminClient { binary, endpoints, channels, tenant: String::new() })
     }
 
     /// Admin addresses of the nodes.
@@ -103,7 +106,7 @@ impl AdminClient {
         let mut endpoints = self.endpoints.clone();
         let count = endpoints.len().max(1);
         endpoints.rotate_left(number % count);
-        Ok(AdminClient { tenant: self.tenant.clone(), ..AdminClient::new(endpoints)? })
+        Ok(AdminClient { tenant: self.tenant.clone(), ..AdminClient::new(self.binary.clone(), endpoints)? })
     }
 
     /// The same administrator for this tenant.

@@ -5,26 +5,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reveille_proto::admin::v1::advance_clock_request::Target;
-use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GenerateAudienceRequest, GetClockRequest,
-    GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, InitClusterRequest, Relay, RelayTls,
-    RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
+    AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest,
+    GetClusterStatusResponse, GetUpgradeRequest, InitClusterRequest, Relay, RelayTls, RemovePoolRequest,
+    SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
 };
-use tonic::transport::{Channel, Endpoint};
+use tokio::process::Command;
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::{ASK_AGAIN_AFTER, AdminClient, CONNECT_WITHIN, CallResult, is_transient, refused, rpc, timestamp};
+use super::{ASK_AGAIN_AFTER, AdminClient, CallResult, is_transient, refused, rpc, timestamp};
 
 /// A node reports its progress in moving the clock four times a second, and is given up after this silence.
 const CLOCK_SILENCE_MAX: Duration = Duration::from_secs(120);
-/// A node that generates an audience is given up after this silence; fifty million recipients take minutes.
-const AUDIENCE_SILENCE_MAX: Duration = Duration::from_secs(900);
 /// How often moving the clock may fail.
 const CLOCK_TRIES_MAX: usize = 200;
 
@@ -113,33 +111,19 @@ impl AdminClient {
         Ok(self.read("cluster upgrade status", call, GetUpgradeRequest {}).await?.level)
     }
 
-    /// Generates and seals an audience by the first node.
+    /// Generates and seals an audience.
     pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64, columns: &[&str]) -> Result<()> {
-        let endpoint = self.endpoints.first().context("a cluster without nodes")?;
-        // No deadline for the whole call: it takes as long as the disks do. But the node must report its progress.
-        let channel =
-            Endpoint::from_shared(format!("http://{endpoint}"))?.connect_timeout(CONNECT_WITHIN).connect().await?;
-        let request = GenerateAudienceRequest {
-            tenant: self.tenant(),
-            name: name.to_owned(),
-            recipients,
-            seed,
-            columns: columns.iter().map(|&column| column.to_owned()).collect(),
-            ..GenerateAudienceRequest::default()
-        };
-        let silent = || format!("audience generate: {endpoint} is silent for {} s", AUDIENCE_SILENCE_MAX.as_secs());
-        let failed = |status: Status| refused("audience generate", &status);
-        let mut audiences = AudienceServiceClient::new(channel);
-        let call = tokio::time::timeout(AUDIENCE_SILENCE_MAX, audiences.generate_audience(request));
-        let mut progress = call.await.with_context(silent)?.map_err(failed)?.into_inner();
-        loop {
-            let message = tokio::time::timeout(AUDIENCE_SILENCE_MAX, progress.message()).await.with_context(silent)?;
-            match message.map_err(failed)? {
-                Some(message) if message.audience.is_some() => return Ok(()),
-                Some(_) => {}
-                None => anyhow::bail!("audience generate: the node ended before the audience was sealed"),
-            }
+        let (recipients, seed) = (recipients.to_string(), seed.to_string());
+        let mut command = Command::new(&self.binary);
+        command.args(["audience", "generate", name, "--recipients", &recipients, "--seed", &seed]);
+        command.args(columns.iter().flat_map(|column| ["--column", column]));
+        if !self.tenant.is_empty() {
+            command.args(["--tenant", &self.tenant]);
         }
+        let ended = command.args(["--endpoint", &self.endpoints.join(",")]).kill_on_drop(true).output().await?;
+        let output = String::from_utf8_lossy(&ended.stderr);
+        anyhow::ensure!(ended.status.success(), "audience generate: {}", output.trim());
+        Ok(())
     }
 
     /// Moves the test clock to an instant, by another node where one fails.

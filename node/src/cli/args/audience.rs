@@ -34,8 +34,8 @@ pub enum AudienceCommand {
     Import(ImportAudienceArgs),
     /// Make an audience of a number, to try what your relay and your machines carry
     ///
-    /// Its addresses are under .invalid, where no mailbox exists: point the relay at a sink. Every node writes
-    /// the recipients to its own disk, some 40 bytes each; sealed once a majority has them.
+    /// Its addresses are under .invalid, where no mailbox exists: point the relay at a sink. The list is written to a
+    /// temporary file, some 40 bytes a recipient, and imported.
     #[command(
         after_long_help = "Example:\n  reveille audience generate million --recipients 1000000 --column name\n  \
                            reveille schedule create trial --audience million --at 2026-12-01T09:00:00Z --tz UTC \\\n      \

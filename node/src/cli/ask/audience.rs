@@ -1,23 +1,19 @@
 //! Implements `reveille audience …`.
 
-use std::time::Duration;
+use std::io::BufWriter;
 
+use reveille_cluster::audience::GeneratedAudience;
+use reveille_ledger::content::Recipient;
 use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient as Service;
-use reveille_proto::admin::v1::{
-    DeleteAudienceRequest, GenerateAudienceRequest, GetAudienceRequest, ListAudiencesRequest,
-};
-use tokio::time::{Instant, timeout};
+use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListAudiencesRequest};
+use tempfile::NamedTempFile;
 
 use super::{Desk, Page, upload};
-use crate::cli::args::{AudienceArgs, AudienceCommand, Format, GenerateArgs};
-use crate::cli::client::{Nature, is_passing};
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::audience::AudienceView;
 use crate::cli::view::relay::RemovedView;
-use crate::format;
-
-/// Interval of progress lines.
-const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
 pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
@@ -33,53 +29,31 @@ pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
     }
 }
 
+/// Writes the recipients to a temporary file and imports it.
 async fn generate(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
-    let name = args.name.clone();
-    let Some(within) = desk.global.timeout else { return write(desk, tenant, args).await };
-    let Ok(result) = timeout(within, write(desk, tenant, args)).await else {
-        return Err(cut_short(&name, "the time is over").into());
-    };
-    result
-}
-
-/// Asks one node, which lets all members write the parts. The request may be repeated: a part that exists is not
-/// written again.
-async fn write(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
     let GenerateArgs { name, recipients, seed, columns } = args;
-    let request_id = desk.client.request_id().to_owned();
-    let question = GenerateAudienceRequest { tenant, name: name.clone(), recipients, seed, columns, request_id };
-    let call = |channel, question| async move { Service::new(channel).generate_audience(question).await };
-    let client = desk.patient_client();
-    let mut stream = client.ask(Nature::Repeatable, question, call).await?;
-    let mut said = Instant::now();
-    loop {
-        match stream.message().await {
-            Ok(Some(word)) => {
-                if let Some(audience) = word.audience {
-                    return desk.terminal.show(&AudienceView::from(audience));
-                }
-                // With `-o json`, stderr holds only the error object.
-                if said.elapsed() >= SAY_EVERY && desk.terminal.format() == Format::Table {
-                    said = Instant::now();
-                    let parts = format::counted(word.parts.into(), "part");
-                    desk.terminal.say(&format!("{} of {parts} on a majority", word.written));
-                }
-            }
-            Ok(None) => return Err(cut_short(&name, "the node ended before its last word").into()),
-            Err(status) if is_passing(&status) => return Err(cut_short(&name, status.message()).into()),
-            Err(status) => return Err(Failure::of_status(&status).into()),
-        }
-    }
+    let generated = GeneratedAudience { seed, recipients, columns };
+    let list = tokio::task::spawn_blocking(move || write(&generated)).await.map_err(std::io::Error::other).flatten();
+    let folder = std::env::temp_dir();
+    let list = list.map_err(|error| {
+        let message = format!("{} does not take the list: {error}", folder.display());
+        Failure::general(message, "the same again with another folder in TMPDIR")
+    })?;
+    let file = list.path().to_owned();
+    Box::pin(upload::run(desk, tenant, ImportAudienceArgs { name, file, skip_bad_rows: false, report: None })).await
 }
 
-fn cut_short(name: &str, cause: &str) -> Failure {
-    Failure {
-        exit: Exit::TimedOut,
-        reason: "ANSWER_LOST".into(),
-        message: format!("{cause}; the audience may be sealed or not"),
-        next: Some(format!("reveille audience show {name}; if it is not there, the same command again")),
-        ..Failure::default()
+fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
+    let list = NamedTempFile::new()?;
+    let mut rows = csv::Writer::from_writer(BufWriter::new(list.as_file()));
+    rows.write_record(std::iter::once("email").chain(generated.columns.iter().map(String::as_str)))?;
+    for number in 0..generated.recipients {
+        let Recipient { address, values, .. } = generated.recipient(number);
+        rows.write_record(std::iter::once(address).chain(values))?;
     }
+    rows.flush()?;
+    drop(rows);
+    Ok(list)
 }
 
 async fn page(

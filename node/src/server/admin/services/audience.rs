@@ -1,10 +1,10 @@
-//! Sealed audiences (P20): generated, listed, shown, deleted. The calls of an import are in `upload`.
+//! Sealed audiences (P20): listed, shown, deleted. The calls of an import are in `upload`.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::{self, Recipe, SealError};
+use reveille_cluster::audience::SpreadError;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
@@ -14,19 +14,17 @@ use reveille_ledger::refusal::Refusal;
 use reveille_ledger::{Ledger, SealedAudience};
 use reveille_proto::admin::v1::audience_service_server::AudienceService;
 use reveille_proto::admin::v1::{
-    self, DeleteAudienceRequest, DeleteAudienceResponse, ErrorReason, GenerateAudienceRequest,
-    GenerateAudienceResponse, GetAudienceRequest, GetAudienceResponse, ListAudiencesRequest, ListAudiencesResponse,
-    PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest, PutPartResponse, SealAudienceRequest,
-    SealAudienceResponse,
+    self, DeleteAudienceRequest, DeleteAudienceResponse, ErrorReason, GetAudienceRequest, GetAudienceResponse,
+    ListAudiencesRequest, ListAudiencesResponse, PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest,
+    PutPartResponse, SealAudienceRequest, SealAudienceResponse,
 };
-use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::server::admin::lookup::absent_audience;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
-use crate::server::admin::{Admin, ApiError, PART_BYTES_MAX, deadline, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 pub(crate) const WAITING_MAX: usize = 2;
@@ -120,56 +118,6 @@ fn shown(
 
 #[tonic::async_trait]
 impl AudienceService for Admin {
-    type GenerateAudienceStream = ReceiverStream<Result<GenerateAudienceResponse, Status>>;
-
-    /// Generates an audience. The stream ends when the audience is sealed, the caller disconnects, or the node stops.
-    async fn generate_audience(
-        &self,
-        request: Request<GenerateAudienceRequest>,
-    ) -> Result<Response<Self::GenerateAudienceStream>, Status> {
-        let deadline = deadline::of(&request);
-        let GenerateAudienceRequest { tenant, name, recipients, seed, columns, request_id } = request.into_inner();
-        let order = AudienceRequest::read(
-            AudienceRequest { tenant, name, columns, rows: recipients, request: Some(request_id) },
-            self.limits(),
-        )?;
-        let recipe = Recipe { seed, rows: recipients, columns: order.columns.clone() };
-        let bytes = recipe.part_bytes();
-        if bytes > PART_BYTES_MAX as u64 {
-            let most = PART_BYTES_MAX / 1_048_576;
-            let message = format!(
-                "make a part of {} MiB, more than {most}: each value repeats its column's name; name fewer columns, \
-                 or shorter",
-                bytes.div_ceil(1_048_576)
-            );
-            return Err(ApiError::of_field("columns", message).into());
-        }
-        self.free(&order, deadline).await?;
-        let (words, heard) = mpsc::channel(WAITING_MAX);
-        let (admin, stop) = (self.share(), self.stop.clone());
-        tokio::spawn(async move {
-            let parts = recipe.parts();
-            let tell = |written: u32| {
-                // A message that cannot be sent is dropped: a newer one follows.
-                let _ = words.try_send(Ok(GenerateAudienceResponse { written, parts, audience: None }));
-            };
-            let written = tokio::select! {
-                written = audience::seal(&admin.context, &recipe, tell) => written,
-                () = words.closed() => return,
-                () = stop.cancelled() => return drop(words.send(Err(stopping().into())).await),
-            };
-            let last = match written {
-                Ok(hashes) => admin.seal(order, hashes).await,
-                Err(error) => Err(not_written(&error)),
-            };
-            let last =
-                last.map(|audience| GenerateAudienceResponse { written: parts, parts, audience: Some(audience) });
-            // The caller may have disconnected.
-            let _ = words.send(last.map_err(Status::from)).await;
-        });
-        Ok(Response::new(ReceiverStream::new(heard)))
-    }
-
     async fn prepare_audience(
         &self,
         request: Request<PrepareAudienceRequest>,
@@ -253,7 +201,7 @@ impl AudienceService for Admin {
 }
 
 /// Too few members have a part of the audience.
-pub(crate) fn not_written(error: &SealError) -> ApiError {
+pub(crate) fn not_written(error: &SpreadError) -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille doctor")
 }
 

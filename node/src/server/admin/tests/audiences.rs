@@ -1,11 +1,10 @@
 //! Sealed audiences over the API: created, used by schedules, deleted.
 
-use reveille_cluster::audience::{Recipe, encode, name as part_name};
+use reveille_cluster::audience::{GeneratedAudience, encode, name as part_name};
 use reveille_proto::admin::v1::{
-    Audience, Daily, DeleteAudienceRequest, DeleteScheduleRequest, ExplainRequest, GenerateAudienceRequest,
-    GenerateAudienceResponse, GetAudienceRequest, GetScheduleRequest, ListAudiencesRequest, Policies,
-    PrepareAudienceRequest, PutPartRequest, RecipientState, Run, RunState, ScheduleBody, SealAudienceRequest,
-    SealedAudience, TriggerScheduleRequest, When, when,
+    Audience, Daily, DeleteAudienceRequest, DeleteScheduleRequest, ExplainRequest, GetAudienceRequest,
+    GetScheduleRequest, ListAudiencesRequest, Policies, PrepareAudienceRequest, PutPartRequest, RecipientState, Run,
+    RunState, ScheduleBody, SealAudienceRequest, SealedAudience, TriggerScheduleRequest, When, when,
 };
 use tonic::{Code, Status};
 
@@ -13,31 +12,46 @@ use super::node::{Node, creation, node, reason, yearly};
 
 const RECIPIENTS: u32 = 300;
 
-fn asked(name: &str) -> GenerateAudienceRequest {
-    let columns = vec!["name".to_owned()];
-    GenerateAudienceRequest { name: name.to_owned(), recipients: RECIPIENTS, seed: 7, columns, ..Default::default() }
+fn generated(seed: u64) -> GeneratedAudience {
+    GeneratedAudience { seed, recipients: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
 
-/// Returns the maximum number of columns with the longest names: about 300 MB in a full part.
-fn long_names() -> Vec<String> {
-    (0..64).map(|number| format!("{number:064}")).collect()
+/// Uploads the only part of an audience and seals it.
+pub async fn imported(node: &Node, name: &str, generated: &GeneratedAudience) -> Result<SealedAudience, Status> {
+    let bytes = encode(&generated.list());
+    let part = part_name(&bytes).expect("a part").0.to_vec();
+    node.audiences()
+        .put_part(tokio_stream::iter([PutPartRequest { part: part.clone(), number: 0, piece: bytes }]))
+        .await?;
+    sealed(node, name, generated, part).await
 }
 
-/// Generates an audience, and returns the last message of the stream.
-async fn generated(node: &Node, request: GenerateAudienceRequest) -> Result<GenerateAudienceResponse, Status> {
-    let mut words = node.audiences().generate_audience(request).await?.into_inner();
-    let mut last = GenerateAudienceResponse::default();
-    while let Some(word) = words.message().await? {
-        assert!(last.audience.is_none(), "a word after the last one: {word:?}");
-        last = word;
+/// Seals an audience of this part, which may be on no node.
+async fn sealed(
+    node: &Node,
+    name: &str,
+    GeneratedAudience { recipients, columns, .. }: &GeneratedAudience,
+    part: Vec<u8>,
+) -> Result<SealedAudience, Status> {
+    let request = SealAudienceRequest {
+        name: name.to_owned(),
+        recipients: *recipients,
+        columns: columns.clone(),
+        parts: vec![part],
+        request_id: uuid::Uuid::new_v4().to_string(),
+        ..SealAudienceRequest::default()
+    };
+    let mut messages = node.audiences().seal_audience(request).await?.into_inner();
+    let mut last = None;
+    while let Some(message) = messages.message().await? {
+        assert!(last.is_none(), "a message after the last one: {message:?}");
+        last = message.audience;
     }
-    Ok(last)
+    Ok(last.expect("the last message has it"))
 }
 
 async fn made(node: &Node, name: &str) -> SealedAudience {
-    let last = generated(node, asked(name)).await.expect("made");
-    assert_eq!((last.written, last.parts), (1, 1));
-    last.audience.expect("the last word has it")
+    imported(node, name, &generated(7)).await.expect("made")
 }
 
 fn to(name: &str) -> Option<Audience> {
@@ -60,12 +74,12 @@ async fn what_is_made_again_is_the_same_and_another_needs_another_name() {
     assert_eq!(made(&node, "all").await, first);
 
     let others = [
-        GenerateAudienceRequest { seed: 8, ..asked("all") },
-        GenerateAudienceRequest { recipients: 301, ..asked("all") },
-        GenerateAudienceRequest { columns: vec![], ..asked("all") },
+        generated(8),
+        GeneratedAudience { recipients: 301, ..generated(7) },
+        GeneratedAudience { columns: vec![], ..generated(7) },
     ];
     for other in others {
-        let taken = generated(&node, other).await.expect_err("the name is taken");
+        let taken = imported(&node, "all", &other).await.expect_err("the name is taken");
         assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
     }
     made(&node, "more").await;
@@ -84,18 +98,20 @@ async fn what_is_made_again_is_the_same_and_another_needs_another_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_is_said_before_anything_is_written() {
     let node = node("").await;
+    let asked = |name: &str, recipients: u32, column: &str| PrepareAudienceRequest {
+        name: name.to_owned(),
+        recipients,
+        columns: vec![column.to_owned()],
+        ..PrepareAudienceRequest::default()
+    };
     let wrong = [
-        (GenerateAudienceRequest { recipients: 0, ..asked("all") }, "recipients: "),
-        (GenerateAudienceRequest { recipients: 67_108_865, ..asked("all") }, "recipients: "),
-        (GenerateAudienceRequest { name: "a b".to_owned(), ..asked("all") }, "name: "),
-        (GenerateAudienceRequest { columns: vec![String::new()], ..asked("all") }, "columns[0]: "),
-        (
-            GenerateAudienceRequest { columns: long_names(), recipients: 65_536, ..asked("all") },
-            "columns: make a part of",
-        ),
+        (asked("all", 0, "name"), "recipients: "),
+        (asked("all", 67_108_865, "name"), "recipients: "),
+        (asked("a b", RECIPIENTS, "name"), "name: "),
+        (asked("all", RECIPIENTS, ""), "columns[0]: "),
     ];
     for (request, field) in wrong {
-        let refused = generated(&node, request).await.expect_err("it is wrong");
+        let refused = node.audiences().prepare_audience(request).await.expect_err("it is wrong");
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
         assert!(refused.message().starts_with(field), "{refused:?}");
     }
@@ -187,28 +203,10 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
     node.stop().await;
 }
 
-/// Seals a list with this part, and returns the last message of the stream.
-async fn sealed(node: &Node, part: &[u8]) -> Result<SealedAudience, Status> {
-    let request = SealAudienceRequest {
-        name: "list".to_owned(),
-        recipients: RECIPIENTS,
-        columns: vec!["name".to_owned()],
-        parts: vec![part.to_vec()],
-        request_id: uuid::Uuid::new_v4().to_string(),
-        ..SealAudienceRequest::default()
-    };
-    let mut words = node.audiences().seal_audience(request).await?.into_inner();
-    let mut last = None;
-    while let Some(word) = words.message().await? {
-        last = word.audience;
-    }
-    Ok(last.expect("the last word has it"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_the_parts_is_asked_before_every_seal() {
     let node = node("").await;
-    let bytes = encode(&Recipe { seed: 9, rows: RECIPIENTS, columns: vec!["name".to_owned()] }.part(0));
+    let bytes = encode(&generated(9).list());
     let part = part_name(&bytes).expect("a part");
     let put = || PutPartRequest { part: part.0.to_vec(), number: 1, piece: bytes.clone() };
     let prepare = || PrepareAudienceRequest {
@@ -220,23 +218,23 @@ async fn who_has_the_parts_is_asked_before_every_seal() {
     };
     let missing = async || node.audiences().prepare_audience(prepare()).await.expect("asked").into_inner().missing;
     assert_eq!(missing().await, [part.0.to_vec()]);
-    let early = sealed(&node, &part.0).await.expect_err("no node has it");
+    let early = sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect_err("no node has it");
     assert!(early.message().contains("1 of 1 parts are on no node"), "{early:?}");
     node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept");
     assert_eq!(missing().await, Vec::<Vec<u8>>::new());
-    let first = sealed(&node, &part.0).await.expect("sealed");
+    let first = sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect("sealed");
 
     // A sealed audience may be deleted while it is sealed again, so its parts must exist and be protected from removal.
     let file = node.folder.path().join("parts").join(part.to_string());
     std::fs::remove_file(&file).expect("it was there");
-    let gone = sealed(&node, &part.0).await.expect_err("its part is gone");
+    let gone = sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect_err("its part is gone");
     assert_eq!(reason(&gone), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
     assert_eq!(missing().await, [part.0.to_vec()]);
     node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept again");
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7 * 3_600);
     let opened = std::fs::File::options().append(true).open(&file);
     opened.and_then(|file| file.set_modified(old)).expect("it is old");
-    assert_eq!(sealed(&node, &part.0).await.expect("it is there"), first);
+    assert_eq!(sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect("it is there"), first);
     let since = std::fs::metadata(&file).and_then(|about| about.modified()).expect("its age");
     assert!(since > old + std::time::Duration::from_secs(3_600), "it is as young as if it were new");
     node.stop().await;
@@ -245,8 +243,7 @@ async fn who_has_the_parts_is_asked_before_every_seal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_comes_again_with_its_bytes_and_with_no_others() {
     let node = node("").await;
-    let recipe = |seed| Recipe { seed, rows: RECIPIENTS, columns: vec!["name".to_owned()] };
-    let (bytes, others) = (encode(&recipe(9).part(0)), encode(&recipe(10).part(0)));
+    let (bytes, others) = (encode(&generated(9).list()), encode(&generated(10).list()));
     let part = part_name(&bytes).expect("a part");
     // A client sends the part's name with the first piece only.
     let put = async |bytes: &[u8]| {
@@ -272,6 +269,6 @@ async fn a_part_comes_again_with_its_bytes_and_with_no_others() {
     // The first upload is the sealed one.
     let file = node.folder.path().join("parts").join(part.to_string());
     assert_eq!(std::fs::read(file).expect("it is there"), bytes);
-    assert_eq!(sealed(&node, &part.0).await.expect("sealed").recipients, RECIPIENTS);
+    assert_eq!(sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect("sealed").recipients, RECIPIENTS);
     node.stop().await;
 }

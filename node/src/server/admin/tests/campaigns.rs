@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use reveille_cluster::audience::GeneratedAudience;
 use reveille_proto::admin::v1::{
     Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
-    GenerateAudienceRequest, GetCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest,
-    ScheduleBody, TriggerScheduleRequest, When, when,
+    GetCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody,
+    TriggerScheduleRequest, When, when,
 };
 use tonic::{Code, Status};
 
+use super::audiences::imported;
 use super::node::{Node, PATIENCE, creation, node, reason, yearly};
 
 pub const RECIPIENTS: u32 = 300;
 
 /// Generates an audience, and waits until it is sealed.
 pub async fn seal(node: &Node, name: &str) {
-    let (name, columns) = (name.to_owned(), vec!["name".to_owned()]);
-    let request = GenerateAudienceRequest { name, recipients: RECIPIENTS, seed: 7, columns, ..Default::default() };
-    let mut words = node.audiences().generate_audience(request).await.expect("asked").into_inner();
-    while words.message().await.expect("a word").is_some() {}
+    let generated = GeneratedAudience { seed: 7, recipients: RECIPIENTS, columns: vec!["name".to_owned()] };
+    imported(node, name, &generated).await.expect("sealed");
 }
 
 pub fn at(ahead: SignedDuration) -> prost_types::Timestamp {
