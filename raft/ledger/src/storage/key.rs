@@ -66,79 +66,55 @@ impl TableKey for String {
     }
 }
 
-impl<A: TableKey, B: TableKey> TableKey for (A, B) {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-        self.1.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<(A, B)> {
-        Some((A::take(bytes)?, B::take(bytes)?))
-    }
-}
-
-impl<A: TableKey, B: TableKey, C: TableKey> TableKey for (A, B, C) {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-        self.1.put(out);
-        self.2.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<(A, B, C)> {
-        Some((A::take(bytes)?, B::take(bytes)?, C::take(bytes)?))
-    }
-}
-
 impl TableKey for Hash {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.0);
     }
+
     fn take(bytes: &mut &[u8]) -> Option<Hash> {
         split(bytes).map(Hash)
     }
 }
 
-impl TableKey for NodeId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<NodeId> {
-        u64::take(bytes).map(NodeId)
-    }
+/// Structs as their fields, in this order.
+macro_rules! struct_keys {
+    ($($key:ident { $($field:tt),* })*) => {$(
+        impl TableKey for $key {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(bytes: &mut &[u8]) -> Option<Self> {
+                Some(Self { $($field: TableKey::take(bytes)?),* })
+            }
+        }
+    )*};
+}
+struct_keys! {
+    NodeId { 0 }
+    ScheduleId { 0 }
+    Epoch { 0 }
+    Time { 0 }
+    RunId { index, place }
+    Fence { group, epoch, index, place }
 }
 
-impl TableKey for ScheduleId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<ScheduleId> {
-        u64::take(bytes).map(ScheduleId)
-    }
-}
+macro_rules! tuple_keys {
+    ($(($($part:ident $place:tt),*))*) => {$(
+        impl<$($part: TableKey),*> TableKey for ($($part),*) {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$place.put(out);)*
+            }
 
-impl TableKey for RunId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.index.put(out);
-        self.place.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<RunId> {
-        Some(RunId { index: u64::take(bytes)?, place: u32::take(bytes)? })
-    }
+            fn take(bytes: &mut &[u8]) -> Option<Self> {
+                Some(($($part::take(bytes)?),*))
+            }
+        }
+    )*};
 }
-
-impl TableKey for Fence {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.group.put(out);
-        self.epoch.0.put(out);
-        self.index.put(out);
-        self.place.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<Fence> {
-        Some(Fence {
-            group: u32::take(bytes)?,
-            epoch: Epoch(u64::take(bytes)?),
-            index: u64::take(bytes)?,
-            place: u32::take(bytes)?,
-        })
-    }
+tuple_keys! {
+    (A 0, B 1)
+    (A 0, B 1, C 2)
 }
 
 impl TableKey for Nominal {
@@ -151,7 +127,7 @@ impl TableKey for Nominal {
             }
             Nominal::Instant(time) => {
                 1u8.put(out);
-                time.0.put(out);
+                time.put(out);
             }
             Nominal::Trigger(request) => {
                 2u8.put(out);
@@ -162,7 +138,7 @@ impl TableKey for Nominal {
     fn take(bytes: &mut &[u8]) -> Option<Nominal> {
         match u8::take(bytes)? {
             0 => Some(Nominal::Civil { civil_ms: i64::take(bytes)?, fold: u8::take(bytes)? }),
-            1 => Some(Nominal::Instant(Time(i64::take(bytes)?))),
+            1 => Some(Nominal::Instant(Time::take(bytes)?)),
             2 => Some(Nominal::Trigger(String::take(bytes)?)),
             _ => None,
         }
