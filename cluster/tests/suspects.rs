@@ -13,7 +13,7 @@ use reveille_cluster::node::clock::SystemClock;
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::worker::journal::{Act, Journal, JournalOwner, JournaledState, Place, Reading, Record, boot_id};
+use reveille_cluster::worker::journal::{Act, Journal, JournalOwner, Place, Reading, Record, boot_id};
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
@@ -355,14 +355,14 @@ fn recipients_in_dialogue_are_not_open_in_journal() {
         life.put(relay(&slow)).await;
         life.put(schedule(8)).await;
         life.until("four are at the relay", |_| (slow.connections().len() == 4).then_some(())).await;
-        let Reading::Whole(rows) = Journal::read(&life.journal_dir, &life.owner, &life.boot) else {
+        let Reading::Whole(claims) = Journal::read(&life.journal_dir, &life.owner, &life.boot) else {
             panic!("a whole journal")
         };
-        let fates = life.context.replica.read(|ledger| {
+        let acts = life.context.replica.read(|ledger| {
             let slots = ledger.claims().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
-            slots.filter_map(|(fence, slot)| rows.state(fence, slot).cloned()).collect::<Vec<_>>()
+            slots.filter_map(|(fence, slot)| claims.act(fence, slot).cloned()).collect::<Vec<_>>()
         });
-        assert_eq!(fates, vec![JournaledState::Composed; 4], "what kill -9 would find");
+        assert_eq!(acts, vec![Act::Composed; 4], "what kill -9 would find");
     }));
     runtime.block_on(slow.stop());
 }

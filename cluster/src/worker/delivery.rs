@@ -13,7 +13,7 @@ use super::composition::compose;
 use super::context::WorkerContext;
 use super::gate::WorkerGate;
 use super::in_flight_handoffs::HandOff;
-use super::journal::{Act, Answer, Place};
+use super::journal::{Act, Place};
 use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::RelayPermit;
 use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
@@ -136,8 +136,7 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
             let words = if code < 500 { 0 } else { smtp::words_hash(&text, &hand_off.key) };
             let refused = Refused { slot: place.slot, code, enhanced, text, scope, words };
-            let answer = Answer { code, enhanced, scope, text: refused.text.clone(), words };
-            let _ = context.journal.note(place, Act::Refused(answer));
+            let _ = context.journal.note(place, Act::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)
         }
         DialogueResult::Broken { stage, cause } => match cause {

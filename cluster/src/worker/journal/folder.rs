@@ -47,7 +47,7 @@ pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
     Ok(found)
 }
 
-/// Deletes the journal of a life of which no row is open any more (P11), and what it left unfinished.
+/// Deletes the journal of a life of which no claim is open any more (P11), and what it left unfinished.
 ///
 /// # Errors
 /// When a file is there and cannot be removed.

@@ -9,12 +9,13 @@
 //! - One `begin` for each recipient of a claim (P5): a second one is refused here.
 //! - Bounded: records of closed claims go when the file is rewritten.
 //!
-//! No other process reads it while its own lives (P10). Reading order: `record.rs`, `rows.rs`, `reading.rs`.
+//! No other process reads it while its own lives (P10). Reading order: `record.rs`, `journaled_claims.rs`,
+//! `reading.rs`.
 
 mod folder;
+mod journaled_claims;
 mod reading;
 mod record;
-mod rows;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -25,9 +26,9 @@ use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use reveille_raft::crash;
 
 pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
+pub use journaled_claims::JournaledClaims;
 pub use reading::Reading;
-pub use record::{Act, Answer, Place, Record, TEXT_BYTES_MAX};
-pub use rows::{JournaledState, Rows};
+pub use record::{Act, Place, Record, TEXT_BYTES_MAX};
 
 use record::{FORMAT, Header, write_frame};
 
@@ -57,7 +58,7 @@ pub enum JournalFault {
     /// An append failed, now or before: the gate stays closed, and the process ends (P11).
     #[error("the journal is broken, nothing more is handed off: {0}")]
     Broken(String),
-    /// A second `begin` for a recipient of a row: a defect of the caller. Nothing was written, and the
+    /// A second `begin` for a recipient of a claim: a defect of the caller. Nothing was written, and the
     /// terminator must not be.
     #[error("a second hand-off of slot {} under fence {} was stopped", .0.slot, .0.fence)]
     BegunTwice(Place),
@@ -66,7 +67,7 @@ pub enum JournalFault {
 /// The journal of this incarnation.
 ///
 /// - `chain` is the check after the last frame that was written whole.
-/// - `rows` is what a reader would make of the file, less the rows that were forgotten.
+/// - `claims` is what a reader would make of the file, without the claims that were forgotten.
 /// - Once `broken` is set, nothing is written any more.
 #[derive(Debug)]
 pub struct Journal {
@@ -76,7 +77,7 @@ pub struct Journal {
     chain: u32,
     bytes: u64,
     rewrite_at: u64,
-    rows: Rows,
+    claims: JournaledClaims,
     broken: Option<String>,
 }
 
@@ -94,8 +95,8 @@ impl Journal {
         };
         match create() {
             Ok((file, chain, bytes)) => {
-                let rows = Rows::default();
-                Ok(Journal { path, header, file, chain, bytes, rewrite_at: REWRITE_BYTES_MIN, rows, broken: None })
+                let claims = JournaledClaims::default();
+                Ok(Journal { path, header, file, chain, bytes, rewrite_at: REWRITE_BYTES_MIN, claims, broken: None })
             }
             Err(source) => Err(JournalFault::Create { path, source }),
         }
@@ -128,7 +129,7 @@ impl Journal {
         self.chain = chain;
         self.bytes += frames.len() as u64;
         for record in &records {
-            self.rows.note(record);
+            self.claims.note(record);
         }
         if self.bytes >= self.rewrite_at {
             self.rewrite();
@@ -136,14 +137,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Page and chunk of a row that it has records of.
+    /// Page and chunk of a claim that it has records of.
     pub fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
-        self.rows.chunk(fence)
+        self.claims.chunk(fence)
     }
 
-    /// The row is closed in the state that this node has applied: its records are needed no more.
+    /// The claim is closed in the state that this node has applied: its records are needed no more.
     pub fn forget(&mut self, fence: Fence) {
-        self.rows.forget(fence);
+        self.claims.forget(fence);
     }
 
     fn refuse_second_begin(&self, records: &[Record]) -> Result<(), JournalFault> {
@@ -151,13 +152,13 @@ impl Journal {
         let mut begins: Vec<Place> = begins.collect();
         begins.sort_unstable();
         let again = begins.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first());
-        match again.or_else(|| begins.iter().find(|place| self.rows.has_begun(place))) {
+        match again.or_else(|| begins.iter().find(|place| self.claims.has_begun(place))) {
             Some(place) => Err(JournalFault::BegunTwice(*place)),
             None => Ok(()),
         }
     }
 
-    /// Replaces the file by one that holds the open rows alone. The new file takes the old one's name when
+    /// Replaces the file by one that has the open claims only. The new file takes the old one's name when
     /// it is whole, so that a reader finds one or the other. If it fails, the old one goes on and grows.
     fn rewrite(&mut self) {
         let next = folder::unfinished(&self.path);
@@ -178,7 +179,7 @@ impl Journal {
     fn write_anew(&self, next: &Path) -> io::Result<(File, u32, u64)> {
         let (mut file, chain, header_bytes) = begin_file(next, &self.header)?;
         let mut frames = Vec::new();
-        let chain = self.rows.records().fold(chain, |chain, record| write_frame(&mut frames, chain, &record));
+        let chain = self.claims.records().fold(chain, |chain, record| write_frame(&mut frames, chain, &record));
         file.write_all(&frames)?;
         std::fs::rename(next, &self.path)?;
         Ok((file, chain, header_bytes + frames.len() as u64))

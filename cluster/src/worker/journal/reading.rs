@@ -20,23 +20,23 @@ use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::JournalOwner;
+use super::journaled_claims::JournaledClaims;
 use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
-use super::rows::Rows;
 
 /// What a file proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Memory survived: what is written was done or announced, what is not was not.
-    Whole(Rows),
+    Whole(JournaledClaims),
     /// Nothing, and why.
     Nothing(String),
 }
 
 impl Reading {
-    /// The outcome of an open row whose recipients `slots` are still claimed (P10, P11).
+    /// The outcome of an open claim whose recipients `slots` are still claimed (P10, P11).
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         match self {
-            Reading::Whole(rows) => rows.outcome(page, chunk, fence, slots),
+            Reading::Whole(claims) => claims.outcome(page, chunk, fence, slots),
             Reading::Nothing(_) => ClaimOutcome {
                 source: OutcomeSource::NoJournal,
                 in_doubt: slots.clone(),
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, owner: &JournalOwner, boot: &str) -> Reading {
     match std::fs::read(path) {
         Ok(bytes) => prove(&bytes, owner, boot).map_or_else(Reading::Nothing, Reading::Whole),
         Err(error) if error.kind() == io::ErrorKind::NotFound && injected_bugs::is(Bug::TrustLostJournal) => {
-            Reading::Whole(Rows::default())
+            Reading::Whole(JournaledClaims::default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Reading::Nothing("there is no journal".to_owned()),
         Err(error) => Reading::Nothing(format!("the journal cannot be read: {error}")),
@@ -59,20 +59,20 @@ pub(super) fn read(path: &Path, owner: &JournalOwner, boot: &str) -> Reading {
 }
 
 /// What the bytes of a file prove, or why they prove nothing.
-pub(super) fn prove(bytes: &[u8], owner: &JournalOwner, boot: &str) -> Result<Rows, String> {
+pub(super) fn prove(bytes: &[u8], owner: &JournalOwner, boot: &str) -> Result<JournaledClaims, String> {
     let Frame::Whole { body, mut chain, mut rest } = read_frame(bytes, 0) else {
         return Err("the journal has no header".to_owned());
     };
     check_header(read_body(body), owner, boot)?;
-    let mut rows = Rows::default();
+    let mut claims = JournaledClaims::default();
     loop {
         match read_frame(rest, chain) {
             Frame::Whole { body, chain: next, rest: after } => {
                 let record: Record = read_body(body).ok_or("the journal holds a record of another build")?;
-                rows.note(&record);
+                claims.note(&record);
                 (chain, rest) = (next, after);
             }
-            Frame::End | Frame::Torn => return Ok(rows),
+            Frame::End | Frame::Torn => return Ok(claims),
             Frame::Damaged => return Err(format!("the journal is damaged at byte {}", bytes.len() - rest.len())),
         }
     }

@@ -5,13 +5,13 @@
 //! and a length that was damaged cannot pass for a frame whose end was never written. The first frame is
 //! the [`Header`].
 
-use reveille_ledger::command::ReplyScope;
+use reveille_ledger::command::Refused;
 use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format; a file of another one proves nothing.
-pub(super) const FORMAT: u16 = 2;
+pub(super) const FORMAT: u16 = 3;
 /// Bytes of an answer's text that are kept: enough for an operator to recognise it.
 pub const TEXT_BYTES_MAX: usize = 200;
 /// Bytes of one body: a header or a record with all of its text is well below.
@@ -26,14 +26,14 @@ pub(super) struct Header {
     pub(super) boot: String,
 }
 
-/// One recipient in one claim row.
+/// One recipient of one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The page, by its first run.
     pub page: RunId,
     /// The chunk.
     pub chunk: u32,
-    /// The row.
+    /// The claim.
     pub fence: Fence,
     /// The recipient's slot in its chunk.
     pub slot: u16,
@@ -48,26 +48,11 @@ pub enum Act {
     Begin,
     /// The relay answered 250 to the terminator.
     Accepted,
-    /// The relay refused it.
-    Refused(Answer),
+    /// The relay refused it. The journal keeps the first [`TEXT_BYTES_MAX`] bytes of the text.
+    Refused(Refused),
     /// Composing has ended, and nothing was handed off yet: if the process dies now, it was not this recipient that
     /// killed it (P12).
     Composed,
-}
-
-/// A relay's refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Basic code, 400 to 599.
-    pub code: u16,
-    /// Enhanced status code, where the answer had one.
-    pub enhanced: Option<(u8, u16, u16)>,
-    /// What it concerns (P6).
-    pub scope: ReplyScope,
-    /// Its text; the journal keeps the first [`TEXT_BYTES_MAX`] bytes.
-    pub text: String,
-    /// Hash of its words, of a permanent one; else zero (P6).
-    pub words: u32,
 }
 
 /// One line of the journal.
@@ -82,9 +67,9 @@ pub struct Record {
 impl Record {
     /// The record as it is kept: its text cut at a character's edge.
     pub(super) fn cut(mut self) -> Record {
-        if let Act::Refused(answer) = &mut self.act {
-            let edge = answer.text.floor_char_boundary(TEXT_BYTES_MAX);
-            answer.text.truncate(edge);
+        if let Act::Refused(refused) = &mut self.act {
+            let edge = refused.text.floor_char_boundary(TEXT_BYTES_MAX);
+            refused.text.truncate(edge);
         }
         self
     }

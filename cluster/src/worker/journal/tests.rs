@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{OutcomeSource, ReplyScope};
+use reveille_ledger::command::{OutcomeSource, Refused, ReplyScope};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
 use tempfile::TempDir;
 
@@ -27,8 +27,9 @@ fn record(index: u64, slot: u16, act: Act) -> Record {
     Record { place: Place { page: PAGE, chunk: 2, fence: fence(index), slot }, act }
 }
 
-fn refused(code: u16) -> Act {
-    Act::Refused(Answer {
+fn refused(slot: u16, code: u16) -> Act {
+    Act::Refused(Refused {
+        slot,
         code,
         enhanced: Some((5, 1, 1)),
         scope: ReplyScope::Mailbox,
@@ -45,7 +46,7 @@ fn journal(folder: &TempDir) -> Journal {
     Journal::create(folder.path(), &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Four recipients of row 50 that came to four different ends, and one that was never written about.
+/// Four recipients of claim 50 that came to four different ends, and one that was never written about.
 fn written(folder: &TempDir) -> Journal {
     let mut journal = journal(folder);
     let mut append = |records: &[Record]| journal.append(records).unwrap_or_else(|error| panic!("{error}"));
@@ -54,7 +55,7 @@ fn written(folder: &TempDir) -> Journal {
     append(&[record(50, 1, Act::Begin)]);
     append(&[record(50, 2, Act::Begin)]);
     append(&[record(50, 2, Act::Accepted)]);
-    append(&[record(50, 3, Act::Begin), record(50, 3, refused(550))]);
+    append(&[record(50, 3, Act::Begin), record(50, 3, refused(3, 550))]);
     journal
 }
 
@@ -62,9 +63,9 @@ fn read(folder: &TempDir) -> Reading {
     Journal::read(folder.path(), &owner(3), BOOT)
 }
 
-fn whole(folder: &TempDir) -> Rows {
+fn whole(folder: &TempDir) -> JournaledClaims {
     match read(folder) {
-        Reading::Whole(rows) => rows,
+        Reading::Whole(claims) => claims,
         Reading::Nothing(reason) => panic!("{reason}"),
     }
 }
@@ -72,7 +73,7 @@ fn whole(folder: &TempDir) -> Rows {
 fn why_nothing(reading: Reading) -> String {
     match reading {
         Reading::Nothing(reason) => reason,
-        Reading::Whole(rows) => panic!("it proves {rows:?}"),
+        Reading::Whole(claims) => panic!("it proves {claims:?}"),
     }
 }
 
@@ -86,7 +87,7 @@ fn a_row_of_a_dead_life_is_settled_from_its_journal() {
     assert_eq!(outcome.all_released(), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
-    assert_eq!(whole(&folder).state(fence(50), 0), Some(&JournaledState::OpenOnly));
+    assert_eq!(whole(&folder).act(fence(50), 0), Some(&Act::Open));
     let other_row = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
     assert_eq!(other_row.all_released(), Bitmap::range(0, 5), "the absence of a record counts");
 }
@@ -105,7 +106,7 @@ fn who_was_open_at_a_death_is_named_and_whether_it_was_alone() {
     let mut append = |record: Record| journal.append(&[record]).unwrap_or_else(|error| panic!("{error}"));
     append(record(51, 7, Act::Open));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
-    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::range(0, 1), false), "one of another row was open too");
+    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::range(0, 1), false), "one of another claim was open too");
     append(record(51, 7, Act::Composed));
     append(record(50, 1, Act::Composed));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
@@ -161,8 +162,9 @@ fn a_torn_end_is_dropped_and_the_rest_counts() {
     for length in 0..=bytes.len() {
         std::fs::write(&path, &bytes[..length]).unwrap_or_else(|error| panic!("{error}"));
         match read(&folder) {
-            Reading::Whole(rows) => known.push(
-                rows.records().count() + rows.outcome(PAGE, 2, fence(50), &Bitmap::range(1, 3)).accepted.len() as usize,
+            Reading::Whole(claims) => known.push(
+                claims.records().count()
+                    + claims.outcome(PAGE, 2, fence(50), &Bitmap::range(1, 3)).accepted.len() as usize,
             ),
             Reading::Nothing(reason) => assert_eq!((reason.as_str(), known.len()), ("the journal has no header", 0)),
         }
@@ -195,7 +197,7 @@ fn a_failed_append_closes_the_gate_for_good() {
     assert!(matches!(journal.append(&[record(50, 0, Act::Begin)]), Err(JournalFault::Broken(_))));
     journal.file = whole_file;
     assert!(matches!(journal.append(&[record(50, 1, Act::Open)]), Err(JournalFault::Broken(_))));
-    assert_eq!(whole(&folder), Rows::default(), "what was not written is not proved");
+    assert_eq!(whole(&folder), JournaledClaims::default(), "what was not written is not proved");
 }
 
 #[test]
@@ -208,10 +210,10 @@ fn a_second_begin_in_a_row_is_stopped_and_breaks_nothing() {
     }
     let twice = journal.append(&[record(50, 4, Act::Begin), record(50, 4, Act::Begin)]);
     assert!(matches!(twice, Err(JournalFault::BegunTwice(_))));
-    assert_eq!(whole(&folder).state(fence(50), 4), None, "nothing of the group was written");
+    assert_eq!(whole(&folder).act(fence(50), 4), None, "nothing of the group was written");
     assert!(
         journal.append(&[record(50, 4, Act::Begin), record(51, 1, Act::Begin)]).is_ok(),
-        "another row is another matter"
+        "another claim is another matter"
     );
 }
 
@@ -219,22 +221,23 @@ fn a_second_begin_in_a_row_is_stopped_and_breaks_nothing() {
 fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
     let folder = folder();
     let mut journal = written(&folder);
-    let acts = [record(50, 2, refused(450)), record(50, 1, Act::Open), record(50, 3, Act::Open)];
+    let acts = [record(50, 2, refused(2, 450)), record(50, 1, Act::Open), record(50, 3, Act::Open)];
     assert!(journal.append(&acts).is_ok());
-    let rows = whole(&folder);
-    assert_eq!(rows.state(fence(50), 2), Some(&JournaledState::Accepted));
-    assert_eq!(rows.state(fence(50), 1), Some(&JournaledState::Begun));
-    assert!(matches!(rows.state(fence(50), 3), Some(JournaledState::Refused(answer)) if answer.code == 550));
+    let claims = whole(&folder);
+    assert_eq!(claims.act(fence(50), 2), Some(&Act::Accepted));
+    assert_eq!(claims.act(fence(50), 1), Some(&Act::Begin));
+    assert!(matches!(claims.act(fence(50), 3), Some(Act::Refused(answer)) if answer.code == 550));
 }
 
 #[test]
 fn a_long_answer_is_cut_at_the_edge_of_a_character() {
     let folder = folder();
     let mut journal = journal(&folder);
-    let long = Answer { code: 550, enhanced: None, scope: ReplyScope::Policy, text: "é".repeat(100_000), words: 7 };
-    assert!(journal.append(&[record(50, 0, Act::Refused(Answer { text: format!("x{}", long.text), ..long }))]).is_ok());
-    let rows = whole(&folder);
-    let Some(JournaledState::Refused(kept)) = rows.state(fence(50), 0) else { panic!("{rows:?}") };
+    let text = format!("x{}", "é".repeat(100_000));
+    let long = Refused { slot: 0, code: 550, enhanced: None, scope: ReplyScope::Policy, text, words: 7 };
+    assert!(journal.append(&[record(50, 0, Act::Refused(long))]).is_ok());
+    let claims = whole(&folder);
+    let Some(Act::Refused(kept)) = claims.act(fence(50), 0) else { panic!("{claims:?}") };
     assert_eq!(kept.text, format!("x{}", "é".repeat(99)));
 }
 
@@ -248,8 +251,8 @@ fn a_file_that_grew_is_written_anew_with_the_open_rows_alone() {
     let (mut index, mut largest) = (1_000, 0);
     while size() >= largest {
         largest = size();
-        let row: Vec<Record> = (0..256).map(|slot| record(index, slot, Act::Begin)).collect();
-        assert!(journal.append(&row).is_ok());
+        let records: Vec<Record> = (0..256).map(|slot| record(index, slot, Act::Begin)).collect();
+        assert!(journal.append(&records).is_ok());
         journal.forget(fence(index));
         index += 1;
     }
@@ -275,7 +278,7 @@ fn a_file_that_cannot_be_written_anew_goes_on() {
     std::fs::create_dir(&blocked).unwrap_or_else(|error| panic!("{error}"));
     journal.rewrite_at = 0;
     assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok());
-    assert_eq!(whole(&folder).state(fence(50), 1), Some(&JournaledState::Accepted));
+    assert_eq!(whole(&folder).act(fence(50), 1), Some(&Act::Accepted));
 }
 
 #[test]
@@ -329,11 +332,10 @@ fn what_was_appended_survives_kill_9() {
         assert_eq!(first.len(), patience, "it has written");
         victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
         let last = said.last().or(first.last().copied()).unwrap_or_default();
-        let rows = whole(&folder);
-        let begun =
-            (0..u16::MAX).take_while(|slot| rows.state(fence(50), *slot) == Some(&JournaledState::Begun)).count();
+        let claims = whole(&folder);
+        let begun = (0..u16::MAX).take_while(|slot| claims.act(fence(50), *slot) == Some(&Act::Begin)).count();
         assert!(begun > usize::from(last), "{last} was appended, {begun} are there");
-        assert_eq!(begun, rows.records().count(), "and nothing behind a gap");
+        assert_eq!(begun, claims.records().count(), "and nothing behind a gap");
     }
 }
 
@@ -361,23 +363,19 @@ proptest! {
             journal.rewrite_at = 300;
         }
         let mut model = BTreeMap::new();
-        for (row, slot, act) in acts {
-            let acts = [Act::Open, Act::Begin, Act::Accepted, refused(550), Act::Composed];
+        for (claim, slot, act) in acts {
+            let acts = [Act::Open, Act::Begin, Act::Accepted, refused(slot, 550), Act::Composed];
             let act = acts.into_iter().nth(act.into()).unwrap_or(Act::Open);
-            let written = journal.append(&[record(row, slot, act.clone())]);
-            let place = (row, slot);
+            let written = journal.append(&[record(claim, slot, act.clone())]);
+            let place = (claim, slot);
             prop_assert_eq!(written.is_err(), act == Act::Begin && model.get(&place).is_some_and(|(begun, _)| *begun));
             if written.is_ok() {
-                let (begun, state) = model.entry(place).or_insert((false, JournaledState::OpenOnly));
+                let (begun, state) = model.entry(place).or_insert((false, Act::Open));
                 *begun |= act == Act::Begin;
                 match act {
-                    Act::Open if *state == JournaledState::Composed => *state = JournaledState::OpenOnly,
-                    Act::Composed if *state == JournaledState::OpenOnly => *state = JournaledState::Composed,
-                    Act::Open | Act::Composed => {}
-                    _ if *state == JournaledState::Accepted => {}
-                    Act::Begin => *state = JournaledState::Begun,
-                    Act::Accepted => *state = JournaledState::Accepted,
-                    Act::Refused(answer) => *state = JournaledState::Refused(answer),
+                    Act::Open | Act::Composed if !matches!(state, Act::Open | Act::Composed) => {}
+                    _ if *state == Act::Accepted => {}
+                    act => *state = act,
                 }
             }
             if rewrites {
@@ -385,10 +383,10 @@ proptest! {
             }
         }
         drop(journal);
-        let rows = whole(&folder);
-        prop_assert_eq!(rows.records().count(), model.len());
-        for ((row, slot), (_, state)) in &model {
-            prop_assert_eq!(rows.state(fence(*row), *slot), Some(state));
+        let claims = whole(&folder);
+        prop_assert_eq!(claims.records().count(), model.len());
+        for ((claim, slot), (_, state)) in &model {
+            prop_assert_eq!(claims.act(fence(*claim), *slot), Some(state));
         }
     }
 }

@@ -1,0 +1,111 @@
+//! What a journal knows: for each open claim, the last act of each of its recipients.
+//!
+//! The writer keeps it to refuse a second `begin` and to rewrite its file; the reader builds the same from a file. Both use
+//! one set of rules: [`JournaledClaims::note`].
+
+use std::collections::BTreeMap;
+
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{ClaimOutcome, OutcomeSource, ReleaseReason};
+use reveille_ledger::ids::{Fence, RunId};
+
+use super::record::{Act, Place, Record};
+
+/// The claims of a journal, by fence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournaledClaims(BTreeMap<Fence, JournaledClaim>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct JournaledClaim {
+    page: RunId,
+    chunk: u32,
+    /// The act that counts, by slot.
+    acts: BTreeMap<u16, Act>,
+    begun: Bitmap,
+}
+
+impl JournaledClaims {
+    /// Adds one record. `accepted` is true for ever (P4); `open` never takes back what is known.
+    pub(super) fn note(&mut self, record: &Record) {
+        let Place { page, chunk, fence, slot } = record.place;
+        let new = || JournaledClaim { page, chunk, acts: BTreeMap::new(), begun: Bitmap::new() };
+        let claim = self.0.entry(fence).or_insert_with(new);
+        if record.act == Act::Begin {
+            claim.begun.insert(slot);
+        }
+        let former = claim.acts.remove(&slot);
+        claim.acts.insert(slot, after(former, &record.act));
+    }
+
+    /// Whether a `begin` was noted for this recipient of this claim.
+    pub(super) fn has_begun(&self, place: &Place) -> bool {
+        self.0.get(&place.fence).is_some_and(|claim| claim.begun.contains(place.slot))
+    }
+
+    /// Forgets a claim that is closed.
+    pub(super) fn forget(&mut self, fence: Fence) {
+        self.0.remove(&fence);
+    }
+
+    /// The shortest list of records that says the same.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.0.iter().flat_map(|(fence, claim)| {
+            let (page, chunk, fence) = (claim.page, claim.chunk, *fence);
+            let place = move |slot: u16| Place { page, chunk, fence, slot };
+            claim.acts.iter().map(move |(slot, act)| Record { place: place(*slot), act: act.clone() })
+        })
+    }
+
+    /// The last act of a recipient. `None`: nothing was written about it.
+    pub fn act(&self, fence: Fence, slot: u16) -> Option<&Act> {
+        self.0.get(&fence)?.acts.get(&slot)
+    }
+
+    /// The recipients of a claim that a relay accepted.
+    pub fn accepted(&self, fence: Fence) -> Bitmap {
+        let acts = self.0.get(&fence).into_iter().flat_map(|claim| &claim.acts);
+        acts.filter(|(_, act)| **act == Act::Accepted).map(|(slot, _)| *slot).collect()
+    }
+
+    /// Page and chunk of a claim, if anything is known of it.
+    pub(super) fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
+        self.0.get(&fence).map(|claim| (claim.page, claim.chunk))
+    }
+
+    /// The claims of which anything is known, each with its page and chunk.
+    pub fn places(&self) -> impl Iterator<Item = (Fence, (RunId, u32))> + '_ {
+        self.0.iter().map(|(fence, claim)| (*fence, (claim.page, claim.chunk)))
+    }
+
+    /// The outcome of a claim of a former incarnation whose recipients `slots` are still claimed (P10): accepted, refused by
+    /// its answer, begun is in doubt, and everything else is released. It names the recipients that were open, and whether
+    /// the whole journal has only one of them (P12).
+    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
+        let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(page, chunk, fence) };
+        for slot in slots.iter() {
+            match self.act(fence, slot) {
+                Some(Act::Accepted) => drop(outcome.accepted.insert(slot)),
+                Some(Act::Begin) => drop(outcome.in_doubt.insert(slot)),
+                Some(Act::Open) => outcome.release(ReleaseReason::OwnerDiedPreparing, slot),
+                Some(Act::Composed) | None => outcome.release(ReleaseReason::OwnerDied, slot),
+                Some(Act::Refused(refused)) => outcome.refused.push(refused.clone()),
+            }
+        }
+        outcome.alone = !outcome.was_open().is_empty() && self.open_count() == 1;
+        outcome
+    }
+
+    /// Recipients that are open, in all claims.
+    fn open_count(&self) -> usize {
+        self.0.values().flat_map(|claim| claim.acts.values()).filter(|act| **act == Act::Open).count()
+    }
+}
+
+/// The act that counts after another one was written.
+fn after(former: Option<Act>, act: &Act) -> Act {
+    match (former, act) {
+        (Some(Act::Accepted), _) => Act::Accepted,
+        (Some(known @ (Act::Begin | Act::Refused(_))), Act::Open | Act::Composed) => known,
+        (_, act) => act.clone(),
+    }
+}
