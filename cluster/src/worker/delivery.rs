@@ -134,8 +134,7 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
         DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
             let scope = reply_scope(stage, code, scope);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
-            let words = if code < 500 { 0 } else { smtp::words_hash(&text, &hand_off.key) };
-            let refused = Refused { slot: place.slot, code, enhanced, text, scope, words };
+            let refused = Refused { slot: place.slot, code, enhanced, text, scope };
             let _ = context.journal.note(place, Act::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)
         }

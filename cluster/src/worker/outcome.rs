@@ -85,7 +85,7 @@ pub(crate) fn unanswered(place: Place, cause: &str) -> DeliveryOutcome {
 
 fn without_answer(place: Place, cause: &str, scope: ReplyScope) -> DeliveryOutcome {
     let text = clip(cause);
-    DeliveryOutcome::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope, words: 0 })
+    DeliveryOutcome::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope })
 }
 
 /// Why an email cannot be composed.
@@ -123,7 +123,7 @@ mod tests {
     fn what_no_relay_has_refused_is_not_counted_as_refused() {
         let refused = |code, scope| {
             let text = "circuit open: connection refused".to_owned();
-            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, scope, words: 0 }).words()
+            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, scope }).words()
         };
         assert_eq!(refused(0, ReplyScope::Relay), ("released", "no_relay"));
         assert_eq!(refused(454, ReplyScope::Relay), ("refused", "relay"));

@@ -110,7 +110,6 @@ impl World {
                 enhanced: Some((4, 2, 1)),
                 scope: ReplyScope::Greylist,
                 text: "busy".into(),
-                words: 0,
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
             let outcome = ClaimOutcome { refused: refused.collect(), ..ClaimOutcome::empty(run, chunk, fence) };

@@ -123,7 +123,6 @@ fn settled(
         enhanced: Some((5, 1, 1)),
         scope: ReplyScope::Mailbox,
         text: "no such user".into(),
-        words: 0,
     };
     ClaimOutcome {
         accepted: yes.into_iter().collect(),

@@ -311,7 +311,6 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
         enhanced,
         text: "no".into(),
         scope,
-        words: u32::from(slot % 3),
     });
     let sets = (set(), set(), set(), set());
     let place = prop_oneof![

@@ -2,4 +2,3 @@
 
 pub(crate) mod classification;
 pub mod verdict;
-pub(crate) mod words;

@@ -34,7 +34,6 @@ fn refused(slot: u16, code: u16) -> Act {
         enhanced: Some((5, 1, 1)),
         scope: ReplyScope::Mailbox,
         text: "no such user".to_owned(),
-        words: 7,
     })
 }
 
@@ -234,7 +233,7 @@ fn a_long_answer_is_cut_at_the_edge_of_a_character() {
     let folder = folder();
     let mut journal = journal(&folder);
     let text = format!("x{}", "é".repeat(100_000));
-    let long = Refused { slot: 0, code: 550, enhanced: None, scope: ReplyScope::Policy, text, words: 7 };
+    let long = Refused { slot: 0, code: 550, enhanced: None, scope: ReplyScope::Policy, text };
     assert!(journal.append(&[record(50, 0, Act::Refused(long))]).is_ok());
     let claims = whole(&folder);
     let Some(Act::Refused(kept)) = claims.act(fence(50), 0) else { panic!("{claims:?}") };

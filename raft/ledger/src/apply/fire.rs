@@ -283,7 +283,6 @@ fn open_run(
         finished_index: None,
         finished_at: None,
         policy_refusals: Vec::new(),
-        same_words: Vec::new(),
         known_duplicates: 0,
         contradictions: 0,
         assumptions_disproved: 0,

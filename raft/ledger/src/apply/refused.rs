@@ -2,7 +2,7 @@
 //!
 //! The worker classifies the answer; here it becomes a death, a counted attempt, a wait, or a pause. Permanent answers
 //! that name no mailbox may be about the content or the sender. After ten of them in a row no recipient dies of such an
-//! answer. Recipients that died of an answer are counted by its text (`same_words.rs`).
+//! answer.
 
 use std::collections::BTreeMap;
 
@@ -48,31 +48,9 @@ impl Ledger {
             {
                 self.note_deferral(place, answer.slot, deferral);
             }
-            let may_kill = matches!(answer.scope, ReplyScope::Mailbox | ReplyScope::Unnamed);
-            if left > 0 && may_kill && answer.words != 0 {
-                self.note_words(context, place, answer);
-            }
             moved += left;
         }
         moved
-    }
-
-    /// Counts a recipient that died of an answer, by the text of the answer. If most recipients died of the same text,
-    /// the run is paused. Its dead letters stay: the operator requeues them once the cause is known.
-    fn note_words(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
-        let Some((id, number)) = self.recipient_at(place, answer.slot) else { return };
-        if !self.dead.contains(&(id, number)) {
-            return;
-        }
-        let (mut paused, limits) = (None, self.limits());
-        self.edit_run(place, answer.slot, |run| {
-            paused = run.note_words(answer, &limits.same_words).map(|reason| (run.name.clone(), run.schedule, reason));
-        });
-        let Some((name, schedule, reason)) = paused else { return };
-        context.alarm(format!("run of {name} is paused: {reason}"));
-        self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());
-        context.emit(Effect::RunChanged(place.0));
-        self.note_unfinished(context, schedule, id);
     }
 
     /// Returns the recipient that an answer defers, with its step after the answer.

@@ -42,11 +42,6 @@ impl Ledger {
         numbers.retain(|number| !near.contains(number));
         if !numbers.is_empty() {
             self.reopen(context, picked.run)?;
-            // The counts begin again: a recipient that is refused again would be counted twice.
-            self.change_run(context, picked.run, |run| {
-                run.same_words.clear();
-                Ok(())
-            })?;
         }
         for number in &numbers {
             let Some((page, chunk, slot)) = self.slot_of(picked.run, *number) else { continue };

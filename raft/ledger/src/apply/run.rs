@@ -69,7 +69,6 @@ impl Ledger {
                 run.reset_tripped_breaker(bounce_breaker);
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
-                run.same_words.clear();
                 Ok(())
             }
             ref other => Err(Impossible::RunIs(other.kind()).into()),

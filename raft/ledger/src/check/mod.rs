@@ -107,9 +107,9 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
         };
         check_canary(ledger, id, run, found);
         let decided = counts.get(RecipientState::Sent) + counts.get(RecipientState::Dead);
-        let toll_fits =
+        let breaker_fits =
             run.bounce_breaker.dead <= counts.get(RecipientState::Dead) && run.bounce_breaker.decided <= decided;
-        report(found, "P6", toll_fits, || format!("{}: {:?}", name(), run.bounce_breaker));
+        report(found, "P6", breaker_fits, || format!("{}: {:?}", name(), run.bounce_breaker));
         report(found, "P20", run.blocked.is_none() || !counts.is_finished(), || {
             format!("{}: over, and blocked", name())
         });

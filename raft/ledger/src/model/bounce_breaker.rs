@@ -1,9 +1,10 @@
 //! Pauses a run when too many of its recently decided recipients are dead (P6).
 //!
-//! One failure costs one recipient, unless the cause is common: content that cannot be composed for most recipients, or
-//! a list of addresses that no longer exist. Each dead letter takes memory on every node, and relays count attempts to
-//! unknown mailboxes. So a run is paused when more than a tenth of a window of its recipients is dead. When the
-//! operator resumes it, the window becomes ten times as large.
+//! One failure costs one recipient, unless the cause is common: a suspended account, content that cannot be composed
+//! for most recipients, or a list of addresses that no longer exist. Each dead letter takes memory on every node, and
+//! relays count attempts to unknown mailboxes. So a run is paused when more than a tenth of a window of its recipients
+//! is dead, and already at 20 dead recipients if they are half of those decided. When the operator resumes the run,
+//! both numbers become ten times as large.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,8 @@ impl BounceBreaker {
     }
 
     fn is_tripped(&self, limits: &BounceBreakerLimits) -> bool {
-        self.dead > self.window / limits.one_of
+        let is_half = self.dead.saturating_mul(2) >= self.decided;
+        self.dead > self.window / limits.one_of || is_half && self.dead >= self.window / limits.half_from
     }
 }
 
@@ -58,9 +60,6 @@ impl Run {
     ) -> Option<PauseReason> {
         let is_half = |decided: u32| decided >= self.count.div_ceil(2);
         let before = is_half(self.bounce_breaker.decided);
-        if self.count <= limits.window && !injected_bugs::is(Bug::PauseForNothing) {
-            return None;
-        }
         self.bounce_breaker.note(moved, count, limits);
         let for_nothing = injected_bugs::is(Bug::PauseForNothing) && !before && is_half(self.bounce_breaker.decided);
         if self.state != RunState::Open || !(for_nothing || self.bounce_breaker.is_tripped(limits)) {
@@ -73,12 +72,9 @@ impl Run {
 
     /// Gives a tripped breaker a larger window. Called when the operator resumes the run.
     pub(crate) fn reset_tripped_breaker(&mut self, limits: &BounceBreakerLimits) {
+        let BounceBreaker { window, .. } = self.bounce_breaker;
         if self.bounce_breaker.is_tripped(limits) {
-            self.bounce_breaker = BounceBreaker {
-                window: self.bounce_breaker.window.saturating_mul(limits.further),
-                decided: 0,
-                dead: 0,
-            };
+            self.bounce_breaker = BounceBreaker { window: window.saturating_mul(limits.further), decided: 0, dead: 0 };
         }
     }
 }
@@ -101,12 +97,25 @@ mod tests {
             breaker.note(DIES, 1_000, LIMITS);
         }
         assert_eq!(breaker, BounceBreaker::begin(LIMITS), "a tenth of each stretch");
+        breaker.note(SENT, 5_000, LIMITS);
         breaker.note(DIES, 1_000, LIMITS);
         assert!(!breaker.is_tripped(LIMITS));
         breaker.note(DIES, 1, LIMITS);
         assert!(breaker.is_tripped(LIMITS));
         breaker.note(SENT, 50_000, LIMITS);
         assert!(breaker.is_tripped(LIMITS), "emails that were sent meanwhile revive no recipient");
+    }
+
+    #[test]
+    fn twenty_dead_trip_breaker_when_they_are_half_of_decided() {
+        let mut breaker = BounceBreaker::begin(LIMITS);
+        breaker.note(DIES, 19, LIMITS);
+        assert!(!breaker.is_tripped(LIMITS));
+        breaker.note(SENT, 21, LIMITS);
+        breaker.note(DIES, 1, LIMITS);
+        assert!(!breaker.is_tripped(LIMITS), "20 of 41");
+        breaker.note(DIES, 1, LIMITS);
+        assert!(breaker.is_tripped(LIMITS), "21 of 42");
     }
 
     #[test]

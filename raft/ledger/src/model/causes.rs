@@ -31,17 +31,6 @@ pub enum PauseReason {
     Canary(CanaryState),
     /// Too many of the recently decided recipients are dead (P6).
     BounceBreaker(BounceBreaker),
-    /// Most recipients with a final answer died of refusals with the same text (P6).
-    SameWords {
-        /// Number of recipients that died of this text.
-        recipients: u32,
-        /// Number of recipients of the run that are sent or dead.
-        decided: u32,
-        /// Basic code of the last of these refusals.
-        code: u16,
-        /// Enhanced status code of the last of these refusals; `None` if it had none.
-        enhanced: Option<(u8, u16, u16)>,
-    },
 }
 
 impl PauseReason {
@@ -50,7 +39,7 @@ impl PauseReason {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => words,
             PauseReason::PolicyRefusals { text, .. } => text,
-            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) | PauseReason::SameWords { .. } => "",
+            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) => "",
         }
     }
 
@@ -58,7 +47,7 @@ impl PauseReason {
         match &mut self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => words.clear(),
             PauseReason::PolicyRefusals { text, .. } => text.clear(),
-            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) | PauseReason::SameWords { .. } => {}
+            PauseReason::Canary(_) | PauseReason::BounceBreaker(_) => {}
         }
         self
     }
@@ -75,20 +64,11 @@ impl fmt::Display for PauseReason {
                 }
                 f.write_str(text)
             }
-            PauseReason::SameWords { recipients, decided, code, enhanced } => {
-                write!(f, "{recipients} of {decided} recipients are dead of the same words, the last one of {code}")?;
-                if let Some((class, subject, detail)) = enhanced {
-                    write!(f, " {class}.{subject}.{detail}")?;
-                }
-                f.write_str(
-                    ": read the dead letters, then resume or cancel, and requeue them if the cause was not theirs",
-                )
-            }
             PauseReason::Canary(trial) => trial.fmt(f),
-            PauseReason::BounceBreaker(BounceBreaker { window, decided, dead }) => write!(
+            PauseReason::BounceBreaker(BounceBreaker { decided, dead, .. }) => write!(
                 f,
-                "{dead} of the last {decided} recipients are dead, and a tenth of {window} may be: look at the dead \
-                 letters, then resume or cancel"
+                "{dead} of the last {decided} recipients are dead: read the dead letters, then resume or cancel, and \
+                 requeue them if the cause was not theirs"
             ),
         }
     }
@@ -199,9 +179,8 @@ mod tests {
                 RunId { index: 1, place: 0 },
             )),
             PauseReason::BounceBreaker(BounceBreaker { window: 10_000, decided: 0, dead: 0 }),
-            PauseReason::SameWords { recipients: 20, decided: 30, code: 550, enhanced: None },
         ];
-        assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4]);
         assert_eq!(ordinals(&[BlockCause::Quarantined(words()), BlockCause::FireRefused(stale())]), [0, 1]);
         let missed = [
             MissedCause::TooLate { due: Time(0), now: Time(1) },

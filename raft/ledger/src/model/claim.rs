@@ -192,7 +192,4 @@ pub struct Refused {
     pub text: String,
     /// Subject of the answer.
     pub scope: ReplyScope,
-    /// For a permanent answer: hash of its text without the parts that differ by recipient, computed by the node. 0:
-    /// there is no such hash.
-    pub words: u32,
 }

@@ -66,35 +66,23 @@ pub struct Limits {
     pub policy_refusals: usize,
     /// How long a recipient waits after such a refusal.
     pub policy_wait_ms: i64,
-    /// Limits by which refusals with the same text pause a run.
-    pub same_words: SameWordsLimits,
     /// Limits by which a large share of dead recipients pauses a run.
     pub bounce_breaker: BounceBreakerLimits,
     /// Size of a block of packed closed claims at most, in bytes.
     pub claim_block_bytes: usize,
 }
 
-/// Limits of the same-words rule; see the module `same_words`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SameWordsLimits {
-    /// Hashes that a run counts: the ones seen last. A relay has few texts, and usually one for each cause.
-    pub groups: usize,
-    /// Fewer recipients never pause a run: a normal list has some dead addresses at one provider.
-    pub recipients: u32,
-    /// A run is paused if one in this many recipients with a final answer died of this text. Providers already call
-    /// lists with 10 % dead addresses bad; a list with half of them dead is not a real list.
-    pub one_of: u32,
-}
-
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BounceBreakerLimits {
-    /// Length of the first window, in decided recipients. A run with no more recipients is never paused for its dead
-    /// letters: they take a few megabytes at most.
+    /// Length of the first window, in decided recipients.
     pub window: u32,
     /// At most one in this many recipients of a window may be dead. Amazon SES may pause a sender with 10 % bounces
     /// ("Amazon SES sending review process FAQs", bounces).
     pub one_of: u32,
+    /// From one of this many recipients on, the run is paused already when half of the decided ones are dead. Fewer dead
+    /// recipients never pause a run: a list of a normal size has some dead addresses.
+    pub half_from: u32,
     /// Factor by which the window grows when the operator resumes a run that was paused for its dead letters.
     pub further: u32,
 }
@@ -124,8 +112,7 @@ pub(crate) const LEVEL_1: Limits = Limits {
     run_events: 64,
     policy_refusals: 10,
     policy_wait_ms: 5 * 60_000,
-    same_words: SameWordsLimits { groups: 4, recipients: 20, one_of: 2 },
-    bounce_breaker: BounceBreakerLimits { window: 10_000, one_of: 10, further: 10 },
+    bounce_breaker: BounceBreakerLimits { window: 10_000, one_of: 10, half_from: 500, further: 10 },
     claim_block_bytes: 2_048,
 };
 
@@ -157,8 +144,8 @@ mod tests {
             pause_end_ms: 1000, \
             crashes_kept: 3, content_bytes: 524288, inline_bytes: 786432, inline_recipients: 10000, \
             audience_name_bytes: 256, again_ms: 2592000000, warm_up_days: 400, tenant_rate_milli: 1000000000, \
-            tenant_share: 16, run_events: 64, policy_refusals: 10, policy_wait_ms: 300000, same_words: SameWordsLimits { \
-            groups: 4, recipients: 20, one_of: 2 }, bounce_breaker: BounceBreakerLimits { window: 10000, one_of: 10, further: 10 }, \
+            tenant_share: 16, run_events: 64, policy_refusals: 10, policy_wait_ms: 300000, bounce_breaker: \
+            BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
             claim_block_bytes: 2048 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }

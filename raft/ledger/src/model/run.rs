@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     BounceBreaker, CanaryState, Counts, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
-    RecipientState, RunId, SameWords, ScheduleId, Time,
+    RecipientState, RunId, ScheduleId, Time,
 };
 
 /// State of a run.
@@ -119,8 +119,6 @@ pub struct Run {
     /// Recipients of the current series of permanent refusals that name no mailbox, oldest first. Ten pause the run,
     /// and from then on no recipient dies of such a refusal (P6).
     pub policy_refusals: Vec<u32>,
-    /// Number of recipients that died of one refusal text, for the last few texts (P6).
-    pub same_words: Vec<SameWords>,
     /// Number of accepts under another fence for recipients that were already sent.
     pub known_duplicates: u32,
     /// Number of accepts for recipients that were closed as something else.

@@ -536,7 +536,7 @@ impl World {
                 ];
                 for slot in chosen {
                     let (code, scope) = codes[usize::from(kind / 6) % codes.len()];
-                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), scope, words: 7 });
+                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), scope });
                 }
             }
         }

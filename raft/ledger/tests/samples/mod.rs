@@ -321,7 +321,6 @@ fn settle() -> ClaimOutcome {
         enhanced: (slot > 0).then_some((4, 2, 1)),
         text: "no".into(),
         scope,
-        words: 4_100_000_000,
     };
     ClaimOutcome {
         page: RUN,
@@ -594,15 +593,9 @@ pub fn ledger() -> Ledger {
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, third);
-    let refused = |slot, code| Refused {
-        slot,
-        code,
-        enhanced: Some((5, 1, 1)),
-        text: "no".into(),
-        scope: ReplyScope::Mailbox,
-        words: 9,
-    };
-    let unnamed = |slot, code| Refused { enhanced: None, scope: ReplyScope::Unnamed, words: 0, ..refused(slot, code) };
+    let refused =
+        |slot, code| Refused { slot, code, enhanced: Some((5, 1, 1)), text: "no".into(), scope: ReplyScope::Mailbox };
+    let unnamed = |slot, code| Refused { enhanced: None, scope: ReplyScope::Unnamed, ..refused(slot, code) };
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, fourth);

@@ -811,7 +811,7 @@ fn numbers(words: &mut Words) -> Told<Vec<u32>> {
     words.rest().into_iter().map(|number| Ok(number.parse()?)).collect()
 }
 
-/// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code; `mailbox=7`: the hash of the text is 7.
+/// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code.
 fn refused(text: &str) -> Told<Vec<Refused>> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [which, code, enhanced, scope, ref said @ ..] = words[..] else {
@@ -821,7 +821,6 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
         Ok(parts) if parts.len() == 3 => Some((parts[0] as u8, parts[1], parts[2])),
         _ => None,
     };
-    let (scope, hash) = scope.split_once('=').unwrap_or((scope, "0"));
     let scope = match scope {
         "mailbox" => ReplyScope::Mailbox,
         "greylist" => ReplyScope::Greylist,
@@ -830,10 +829,7 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
         "unnamed" => ReplyScope::Unnamed,
         other => return Err(format!("scope {other}?").into()),
     };
-    let one = |slot| {
-        let (code, text, words) = (code.parse()?, said.join(" "), hash.parse()?);
-        Ok(Refused { slot, code, enhanced, text, scope, words })
-    };
+    let one = |slot| Ok(Refused { slot, code: code.parse()?, enhanced, text: said.join(" "), scope });
     slots(which)?.iter().map(one).collect()
 }
 

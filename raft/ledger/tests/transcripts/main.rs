@@ -40,6 +40,7 @@ scripts! {
     audience_p20
     backfill_p7
     barrier_state_p15
+    bounce_breaker_p6
     campaign_p7
     canary_p6
     catch_up_p16
@@ -73,14 +74,12 @@ scripts! {
     requests
     requeue_elsewhere
     retries_p6
-    same_words_p6
     scope_of_answers_p6
     send_test_p3
     sole_clock_p18
     suspects_p12
     tenants_p12
     test_clock_p19
-    toll_p6
     trigger_p17
     warm_up_p25
 }

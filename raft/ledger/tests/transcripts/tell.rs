@@ -188,7 +188,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
         fact("assumptions disproved", run.assumptions_disproved.to_string()),
         fact("resent", run.resent.to_string()),
         fact("canary", canary(run)),
-        fact("toll", bounce_breaker(run)),
+        fact("bounce breaker", bounce_breaker(run)),
         fact("blocked", run.blocked.map_or("no".to_owned(), |blocked| format!("by part {}", blocked.part))),
     ])
 }
@@ -209,10 +209,13 @@ fn canary(run: &Run) -> String {
     })
 }
 
-/// Counts of the run's bounce breaker. They stay zero if the run is too small to be paused by it.
+/// Counts of the run's bounce breaker. Empty below the number of dead recipients at which a run may be paused.
 fn bounce_breaker(run: &Run) -> String {
     let BounceBreaker { window, decided, dead } = run.bounce_breaker;
-    format!("{dead} dead of {decided} in a stretch of {window}")
+    if dead < 20 {
+        return "below 20 dead".to_owned();
+    }
+    format!("{dead} dead of {decided} in a window of {window}")
 }
 
 fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {

@@ -615,7 +615,7 @@ fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_e
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
     let refused =
-        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: ReplyScope::Greylist, words: 0 };
+        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: ReplyScope::Greylist };
     let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: row.claimed.iter().map(refused).collect(),
         ..ClaimOutcome::empty(row.page, row.chunk, *fence)

@@ -131,7 +131,7 @@ async fn attempt_without_named_cause_counts_and_is_followed_by_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permanent_refusals_with_the_same_words_pause_the_run() {
+async fn run_is_paused_when_half_of_decided_recipients_are_dead() {
     let node = node_with_test_clock("rcpt:550=5.1.1 Account suspended").await;
     let recipients: Vec<String> = (0..60).map(|number| format!("r{number}@x.example")).collect();
     let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
