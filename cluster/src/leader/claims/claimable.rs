@@ -84,16 +84,6 @@ pub fn is_late(page: &Page) -> bool {
     page.runs.iter().all(|run| run.cause.is_late())
 }
 
-/// Recipients of a page that could be claimed some time: those of its runs that send, except those behind a canary. Does
-/// not read its chunks.
-pub(crate) fn waiting(page: &Page) -> u64 {
-    let of_run = |run: &Run| match run.canary.filter(|_| run.waits_for_canary()) {
-        Some(canary) => canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed)),
-        None => run.counts.get(RecipientState::Pending),
-    };
-    page.runs.iter().filter(|run| run.state == RunState::Open).map(|run| u64::from(of_run(run))).sum()
-}
-
 /// Have dead letters of this page been moved to another pool?
 fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
     ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())

@@ -130,7 +130,7 @@ impl Dispatcher {
             let mut claimable = Claimable::of(ledger, &lacking, &self.in_flight, now);
             let given = self.rates.bounds(ledger, &self.in_flight, woke_at, now);
             let caps = views.caps(ledger, &owners);
-            let credits = credits(ledger, &allowances, (&caps, &self.in_flight), (&claimable.offers, &given));
+            let credits = credits(ledger, &allowances, (&caps, &self.in_flight), &claimable.offers);
             let mut bounds = given.clone();
             let claims = claims(&mut self.fair_queue, &mut claimable, (&credits, &mut bounds), &owners);
             self.rates.spend(&given, &bounds);
@@ -230,14 +230,13 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     .collect()
 }
 
-/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open or on its
-/// way. Beside a tenant with a larger share that could fill the cap by itself, the others' are smaller in proportion:
-/// so the relays' sessions go by shares too, and not the turns alone.
+/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has claimed or has in
+/// flight.
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,
     (caps, in_flight): (&BTreeMap<(&str, NodeId), ClaimCap>, &InFlightClaims),
-    (offers, bounds): (&[Offer], &ClaimLimits),
+    offers: &[Offer],
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
     for (_, row) in ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty()) {
@@ -252,7 +251,6 @@ fn credits(
             *of_pool.entry(&page.tenant).or_default() += grant.recipients;
         }
     }
-    let weights = Weights::of(offers, bounds);
     let nothing = BTreeMap::new();
     let tenants: BTreeSet<(&str, &str)> =
         offers.iter().map(|offer| (offer.pool.as_str(), offer.tenant.as_str())).collect();
@@ -271,46 +269,10 @@ fn credits(
         };
         credit(None, cap.of_all, open.values().sum());
         for (_, tenant) in tenants.iter().filter(|(of, _)| of == pool) {
-            let cap = weights.part(pool, tenant, cap.of_a_tenant);
-            credit(Some(tenant), cap, open.get(tenant).copied().unwrap_or(0));
+            credit(Some(tenant), cap.of_a_tenant, open.get(tenant).copied().unwrap_or(0));
         }
     }
     credits
-}
-
-/// How large each tenant's share is beside those of others that wait for the same pool.
-struct Weights<'a> {
-    bounds: &'a ClaimLimits,
-    /// Of tenants with another share than 1: what they could claim now, or once what is on its way is there, by pool.
-    wanted: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
-}
-
-impl<'a> Weights<'a> {
-    fn of(offers: &'a [Offer], bounds: &'a ClaimLimits) -> Weights<'a> {
-        let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-        for offer in offers.iter().filter(|offer| bounds.shares.contains_key(&offer.tenant)) {
-            *wanted.entry(&offer.pool).or_default().entry(&offer.tenant).or_default() += u64::from(offer.claimable);
-        }
-        for ((tenant, pool), waiting) in
-            bounds.waiting.iter().filter(|((tenant, _), _)| bounds.shares.contains_key(tenant))
-        {
-            *wanted.entry(pool).or_default().entry(tenant).or_default() += waiting;
-        }
-        Weights { bounds, wanted }
-    }
-
-    /// A tenant's part of a cap: at least one, so that no tenant is shut out. Only a tenant that could take all of it counts: a
-    /// share that is not used is there for the others.
-    fn part(&self, pool: &str, tenant: &str, cap: u32) -> u32 {
-        let own = self.bounds.share(tenant);
-        let fills = |(other, wanted): (&&str, &u64)| {
-            let could = (*wanted).min(self.bounds.of_tenant(other).into());
-            (could >= u64::from(cap)).then(|| self.bounds.share(other))
-        };
-        let largest = self.wanted.get(pool).and_then(|wanted| wanted.iter().filter_map(fills).max());
-        let largest = u64::from(largest.unwrap_or(1).max(own));
-        (u64::from(cap) * u64::from(own)).div_ceil(largest) as u32
-    }
 }
 
 fn claims(

@@ -46,7 +46,7 @@ impl FairQueue {
     ) -> Vec<ClaimGrant> {
         let mut pools = pools(offers, credits, bounds.slice);
         // A pool without offers and without claims in flight has no turn to remember.
-        let waiting: BTreeSet<&str> = bounds.waiting.keys().map(|(_, pool)| pool.as_str()).collect();
+        let waiting: BTreeSet<&str> = bounds.waiting.iter().map(|(_, pool)| pool.as_str()).collect();
         self.rings.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
         let mut grants = Vec::new();
         while grants.len() < slices
@@ -125,7 +125,7 @@ impl<'a> Pool<'a> {
     /// largest share is a whole slice, so that turns do not cut slices. The others' turns are shorter: a tenant does
     /// not wait longer because another one's share is large.
     fn turn(&self, (tenant, pool): (&str, &str), bounds: &ClaimLimits) -> u32 {
-        let waits = |name: &String| bounds.waiting.contains_key(&(name.clone(), pool.to_owned()));
+        let waits = |name: &String| bounds.waiting.contains(&(name.clone(), pool.to_owned()));
         let others = bounds.shares.iter();
         let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
         let largest = others.map(|(_, share)| *share).max().unwrap_or(1);

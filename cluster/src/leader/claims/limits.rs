@@ -15,9 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::ids::Time;
 
-use super::claimable::waiting;
 use super::in_flight::InFlightClaims;
 use super::types::{Offer, TenantPool};
 use crate::smtp::pool::rate_limiter::RateLimiter;
@@ -43,8 +42,9 @@ pub(crate) struct ClaimLimits {
     pub tenants: Gathered,
     /// The shares of tenants that have another than 1.
     pub shares: BTreeMap<String, u32>,
-    /// Lanes that have pages with claims on their way, and who of those pages waits: nothing of them is offered.
-    pub waiting: BTreeMap<TenantPool, u64>,
+    /// Tenants and pools with claims in flight whose pages have more to claim: these pages are not offered meanwhile, and
+    /// their tenants keep their turns.
+    pub waiting: BTreeSet<TenantPool>,
 }
 
 impl ClaimLimits {
@@ -69,7 +69,7 @@ impl Default for ClaimLimits {
     fn default() -> ClaimLimits {
         let slice = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice;
         let (late, pools, tenants) = Default::default();
-        ClaimLimits { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeMap::new() }
+        ClaimLimits { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeSet::new() }
     }
 }
 
@@ -116,7 +116,7 @@ impl ClaimRates {
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
         let late = self.late.gathered(late_rates(ledger), slice, now);
-        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting_by_tenant(in_flight, ledger) }
+        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting(in_flight, ledger) }
     }
 
     /// What is left of what was given was not used.
@@ -138,17 +138,10 @@ impl ClaimRates {
     }
 }
 
-/// How many recipients wait, or may wait, in pages with claims in flight, by tenant and pool. These pages are not offered
-/// meanwhile; their tenants keep their shares and turns.
-fn waiting_by_tenant(in_flight: &InFlightClaims, ledger: &Ledger) -> BTreeMap<TenantPool, u64> {
-    let sources: BTreeSet<(RunId, &str)> = in_flight.grants().map(|grant| (grant.page, grant.pool.as_str())).collect();
-    let mut waiting_of = BTreeMap::new();
-    for (id, pool) in sources {
-        if let Some(page) = ledger.pages().get(&id) {
-            *waiting_of.entry((page.tenant.clone(), pool.to_owned())).or_default() += waiting(page);
-        }
-    }
-    waiting_of
+/// See [`ClaimLimits::waiting`].
+fn waiting(in_flight: &InFlightClaims, ledger: &Ledger) -> BTreeSet<TenantPool> {
+    let pages = in_flight.grants().filter_map(|grant| Some((ledger.pages().get(&grant.page)?, &grant.pool)));
+    pages.map(|(page, pool)| (page.tenant.clone(), pool.clone())).collect()
 }
 
 /// Late emails a second by a pool, at most; none where there is no bound, and nothing where there is no relay.

@@ -156,7 +156,7 @@ impl World {
         let mut claimable = Claimable::of(&self.ledger, &lacking, &self.in_flight, self.now);
         let caps = self.views().caps(&self.ledger, &owners);
         let given = self.rates.bounds(&self.ledger, &self.in_flight, self.boot, self.now);
-        let credits = credits(&self.ledger, &allowances, (&caps, &self.in_flight), (&claimable.offers, &given));
+        let credits = credits(&self.ledger, &allowances, (&caps, &self.in_flight), &claimable.offers);
         let mut bounds = given.clone();
         let made = claims(&mut self.fair, &mut claimable, (&credits, &mut bounds), &owners);
         self.rates.spend(&given, &bounds);
@@ -286,7 +286,7 @@ fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, (&caps, &world.in_flight), (&offers, &ClaimLimits::default()));
+    let credits = credits(&world.ledger, &allowances, (&caps, &world.in_flight), &offers);
     let grants = FairQueue::new().grants(&offers, &credits, &mut ClaimLimits::default(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
@@ -384,7 +384,7 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let (owners, views) = (world.owners(), world.views());
     let allowances = allowances_of(&world.ledger, &owners, 3, world.now);
     let caps = views.caps(&world.ledger, &owners);
-    let left = credits(&world.ledger, &allowances, (&caps, &world.in_flight), (&[], &ClaimLimits::default()));
+    let left = credits(&world.ledger, &allowances, (&caps, &world.in_flight), &[]);
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -614,8 +614,7 @@ fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_e
     assert_eq!(waits(&world), (true, false));
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
-    let refused =
-        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: ReplyScope::Greylist };
+    let refused = |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: ReplyScope::Greylist };
     let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: row.claimed.iter().map(refused).collect(),
         ..ClaimOutcome::empty(row.page, row.chunk, *fence)

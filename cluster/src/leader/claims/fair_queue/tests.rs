@@ -208,7 +208,7 @@ fn whose_pages_all_have_claims_on_their_way_keeps_its_turn_and_what_is_left_of_i
     let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], FairQueue::new());
     assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)), [(1, 100)]);
     let mut waiting =
-        ClaimLimits { waiting: [(("a".to_owned(), "default".to_owned()), 900)].into(), ..ClaimLimits::default() };
+        ClaimLimits { waiting: [("a".to_owned(), "default".to_owned())].into(), ..ClaimLimits::default() };
     assert_eq!(fair.grants(&[], &[shared(1, 100)], &mut waiting, 9), []);
     let grants = fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2);
     assert_eq!(pages(&grants), [(1, 156), (2, 256)]);
@@ -220,9 +220,9 @@ fn beside_a_larger_share_whose_claims_are_on_their_way_a_turn_is_as_short_as_bes
     let slice =
         |bounds: &mut ClaimLimits| FairQueue::new().grants(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], bounds, 1);
     assert_eq!(pages(&slice(&mut bounds)), [(2, 256)], "a has nothing to send");
-    bounds.waiting = [(("a".to_owned(), "default".to_owned()), 1)].into();
+    bounds.waiting = [("a".to_owned(), "default".to_owned())].into();
     assert_eq!(pages(&slice(&mut bounds)), [(2, 16)]);
-    bounds.waiting = [(("a".to_owned(), "other".to_owned()), 1)].into();
+    bounds.waiting = [("a".to_owned(), "other".to_owned())].into();
     assert_eq!(pages(&slice(&mut bounds)), [(2, 256)], "by another pool");
 }
 

@@ -98,28 +98,6 @@ fn a_tenant_holds_no_more_at_once_than_it_may_over_all_nodes_and_pools() {
 }
 
 #[test]
-fn a_larger_share_holds_more_where_it_could_fill_the_cap_and_else_nobody_is_kept_back() {
-    let mut world = World::with(1_000);
-    world.open("other", 1_000);
-    world.dispatch();
-    assert_eq!(world.held_by_tenant(), [("default".into(), 2 * CAP), ("other".into(), 2 * CAP)].into(), "equal shares");
-    world.settle();
-    world.bound("other", (0, 0, 4));
-    world.dispatch();
-    assert_eq!(world.held_by_tenant(), [("default".into(), 2 * CAP / 4), ("other".into(), 2 * CAP)].into());
-    world.settle();
-    world.bound("other", (0, 5, 4));
-    world.dispatch();
-    assert_eq!(world.held_by_tenant(), [("default".into(), 2 * CAP), ("other".into(), 5)].into(), "it may not use it");
-    world.settle();
-    let mut world = World::with(1_000);
-    world.open("other", CAP - 1);
-    world.bound("other", (0, 0, 16));
-    world.dispatch();
-    assert_eq!(world.held_by_tenant()["default"], 2 * CAP, "what is over at once takes nothing from the others");
-}
-
-#[test]
 fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
     let mut world = World::with(1_000);
     world.bound("default", (2_000, 0, 1));
@@ -190,17 +168,6 @@ fn goes_for(world: &mut World, tenant: &str, made: Claims) {
 
 fn asked(claims: &[ClaimRequest]) -> u32 {
     claims.iter().map(|claim| claim.slice.len()).sum()
-}
-
-#[test]
-fn a_larger_share_counts_while_its_only_page_has_claims_on_their_way() {
-    let mut world = World::with(3_000);
-    world.open("small", 3_000);
-    world.bound("default", (0, 0, 16));
-    let (made, _) = world.made();
-    goes_for(&mut world, "default", made);
-    let (made, _) = world.made();
-    assert_eq!(asked(&made.claims), 2 * CAP / 16, "on each of two nodes a sixteenth of what begins in time");
 }
 
 #[test]
