@@ -7,7 +7,6 @@ use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_ledger::{Claim, Ledger};
 
-use super::gate::{self, GateCheck};
 use super::journal::Place;
 
 /// One recipient of a claim, as the ledger names it.
@@ -36,8 +35,6 @@ pub(crate) struct WorkedClaim {
     pub recipients: Vec<ClaimedRecipient>,
     /// Recipients of sealed audiences, by slot, or why they could not be read: once for the whole claim.
     pub read: BTreeMap<u16, Result<Recipient, String>>,
-    /// What the gate asks: [`gate::check`], unless a test injects a bug.
-    pub check: GateCheck,
 }
 
 impl WorkedClaim {
@@ -68,7 +65,6 @@ impl WorkedClaim {
             cluster_incarnation: page.cluster_incarnation,
             recipients: recipients.collect(),
             read: BTreeMap::new(),
-            check: gate::check,
         })
     }
 }

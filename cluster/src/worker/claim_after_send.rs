@@ -1,7 +1,5 @@
 //! Bugs that tests inject into the order of claim and send, to prove that the judge finds them (`reveille_ledger::injected_bugs`).
-//!
-//! Called by the claim workers; does nothing in a build without the feature `injected-bugs`. The gate has no branch for it: a
-//! claim that was never granted brings a check of its own.
+//! A build without the feature `injected-bugs` has none of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +17,12 @@ use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::{PREPARE_WITHIN, outcome_of};
+use super::injected_bugs::NOT_GRANTED;
 use super::journal::Place;
 use super::outcome::DeliveryOutcome;
 use crate::leader::claims::claimable::claimable;
 use crate::node::limits::BEGIN_WITHIN;
 
-/// The place in an entry of a claim that no entry has granted.
-const NOT_GRANTED: u32 = u32::MAX;
 /// Recipients that are sent at once before their claim.
 const AHEAD_MAX: u32 = 4;
 
@@ -79,7 +76,7 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
         let (page, chunk, slots) = fresh.into_iter().find(|(_, _, slots)| !slots.is_empty())?;
         sent.extend(slots.iter().map(|slot| ((me, page, chunk, slot), None)));
         let fence = Fence { group: GROUP, epoch: leadership.epoch(), index: ledger.head().applied, place: NOT_GRANTED };
-        let row = Claim {
+        let granted = Claim {
             page,
             chunk,
             owner: me,
@@ -91,10 +88,10 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
             assumed: Bitmap::new(),
             history: ClaimHistory::default(),
         };
-        WorkedClaim::new(ledger, fence, &row)
+        WorkedClaim::new(ledger, fence, &granted)
     });
     let Some(claim) = claim else { return };
-    let claim = Arc::new(WorkedClaim { check: |_, _| Ok(()), ..claim });
+    let claim = Arc::new(claim);
     for number in 0..claim.recipients.len() {
         let (context, claim) = (Arc::clone(context), Arc::clone(&claim));
         tasks.spawn(async move {

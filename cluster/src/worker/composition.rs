@@ -13,9 +13,9 @@ use super::audience_read::NOT_READ;
 use super::claim::{ClaimedRecipient, WorkedClaim};
 use super::context::{COMPOSING_MAX, WorkerContext};
 use super::in_flight_handoffs::HandOff;
-use super::injected_bugs;
 use super::journal::Act;
 use super::outcome::{DeliveryOutcome, no_relay, not_composed};
+use super::{gate, injected_bugs};
 use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
 use crate::smtp::{Dsn, Email, Notify};
@@ -78,7 +78,7 @@ fn prepare(
         tenant: claim.tenant.clone(),
         key: recipient.key.clone(),
     };
-    if let Err(refusal) = (claim.check)(context, &hand_off)
+    if let Err(refusal) = gate::check(context, &hand_off)
         && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
     {
         return Err(outcome);

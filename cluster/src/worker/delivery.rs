@@ -86,7 +86,7 @@ async fn deliver(
     loop {
         let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
         let deadlines = Deadlines { open_by, begin_by, stop: context.drain.child_token() };
-        let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off), check: claim.check };
+        let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off) };
         let verdict = permit.permit.deliver(email, gate, deadlines).await;
         let (Some(copy), DialogueResult::NoSmtpUtf8 { asked }) = (again.as_ref(), &verdict) else {
             return Ok((permit.relay, verdict));
