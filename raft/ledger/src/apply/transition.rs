@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CHUNK, CanaryVerdict, Ledger, PauseReason, RecipientState, Run, RunEventKind, RunId, RunState,
+    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, DeadLetter, Ledger, PauseReason, RecipientState, Run,
+    RunEventKind, RunId, RunState, Time,
 };
-use crate::model::{DeadLetter, Time};
 
 /// Key of a chunk: its page and its number.
 pub(super) type ChunkKey = (RunId, u32);
@@ -22,6 +22,17 @@ pub(super) struct Transition {
     pub wait_until: Option<Time>,
     /// Counted attempts and last answer; stored as a dead letter if the next state is `Dead`.
     pub letter: Option<DeadLetter>,
+}
+
+/// What a move of recipients changed of a run.
+struct RunChange {
+    run: RunId,
+    /// Whether it has emails now, if that changed.
+    has_emails: Option<bool>,
+    /// Whether it is finished now, if that changed.
+    finished: Option<bool>,
+    /// What the move decided about the run.
+    events: Vec<RunEventKind>,
 }
 
 impl Ledger {
@@ -70,21 +81,21 @@ impl Ledger {
         }
     }
 
+    /// Moves the counts of the tenant and of the runs that have these slots.
     fn transition_counts(
         &mut self,
         context: &mut Context,
-        (id, chunk): ChunkKey,
+        (page_id, chunk): ChunkKey,
         slots: &Bitmap,
         from: RecipientState,
         to: RecipientState,
     ) {
-        let bounce_breaker = &self.limits().bounce_breaker;
-        let (Some(page), Some(lowest)) = (self.pages.edit(&id), slots.min()) else { return };
+        let limits = &self.limits().bounce_breaker;
+        let (Some(page), Some(lowest)) = (self.pages.edit(&page_id), slots.min()) else { return };
         note_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
         let base = chunk * CHUNK;
-        let mut left = slots.len();
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
-        let (mut turned, mut mailed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut left, mut changes) = (slots.len(), Vec::new());
         for (place, run) in page.runs.iter_mut().enumerate().skip(start) {
             if left == 0 {
                 break;
@@ -96,55 +107,51 @@ impl Ledger {
                 continue;
             }
             left -= count;
-            let name = RunId { index: id.index, place: id.place + place as u32 };
-            let mailed_before = run.counts.has_emails();
+            let had_emails = run.counts.has_emails();
             run.counts.transition(from, to, count);
-            if run.counts.has_emails() != mailed_before {
-                mailed.push((!mailed_before, (run.schedule, run.due, name)));
-            }
-            match (run.counts.is_finished(), run.finished_index) {
-                (true, None) => {
-                    run.finished_index = Some(context.index);
-                    run.finished_at = Some(context.now);
-                    run.blocked = None;
-                    context.emit(Effect::RunFinished(name));
-                    turned.push((run.schedule, name));
-                }
-                (false, Some(_)) => {
-                    (run.finished_index, run.finished_at) = (None, None);
-                    turned.push((run.schedule, name));
-                }
-                _ => {}
-            }
-            run.state = state_after_move(run);
+            let finished = note_end(run, context);
             run.note_canary(chunk, slots, (from, to));
-            let of_canary = run.judge_canary().map(|canary| match canary.verdict {
-                CanaryVerdict::Held => RunEventKind::Paused(PauseReason::Canary(canary)),
-                _ => RunEventKind::CanaryPassed,
+            changes.push(RunChange {
+                run: RunId { index: page_id.index, place: page_id.place + place as u32 },
+                has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
+                finished,
+                events: judge(run, (from, to), count, limits),
             });
-            let of_breaker = run.count_bounces((from, to), count, bounce_breaker).map(RunEventKind::Paused);
-            if matches!((&of_canary, &of_breaker), (Some(RunEventKind::Paused(_)), _) | (_, Some(_))) {
-                turned.push((run.schedule, name));
-            }
-            judged.extend([of_canary, of_breaker].into_iter().flatten().map(|event| (name, run.name.clone(), event)));
         }
         if !page.is_open() {
-            self.derived.open_pages.remove(&id);
+            self.derived.open_pages.remove(&page_id);
         }
-        for (has_sent, run) in mailed {
-            // The index of runs with emails, which the `min_gap` check reads (P17).
-            let _ = if has_sent { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
+        for change in changes {
+            self.note_change(context, page_id, change);
         }
-        for (run, schedule, event) in judged {
+    }
+
+    /// Brings the indexes and the recorded events up to date with a run of a page.
+    fn note_change(&mut self, context: &mut Context, page_id: RunId, change: RunChange) {
+        let Some(run) = self.run(change.run) else { return };
+        let (schedule, due) = (run.schedule, run.due);
+        let mut ends_or_pauses = change.finished.is_some();
+        if change.finished == Some(true) {
+            context.emit(Effect::RunFinished(change.run));
+        }
+        // The index of runs with emails, which the `min_gap` check reads (P17).
+        let _ = match change.has_emails {
+            Some(true) => self.derived.mailed.insert((schedule, due, change.run)),
+            Some(false) => self.derived.mailed.remove(&(schedule, due, change.run)),
+            None => false,
+        };
+        for event in change.events {
             if let RunEventKind::Paused(reason) = &event {
-                context.alarm(format!("run of {schedule} is paused: {reason}"));
+                let name = self.run(change.run).map_or("", |run| &run.name);
+                context.alarm(format!("run of {name} is paused: {reason}"));
+                ends_or_pauses = true;
             }
-            self.record_run_event(context, run, event, BTreeMap::new());
-            context.emit(Effect::RunChanged(id));
-            context.emit(Effect::WorkAppeared(id));
+            self.record_run_event(context, change.run, event, BTreeMap::new());
+            context.emit(Effect::RunChanged(page_id));
+            context.emit(Effect::WorkAppeared(page_id));
         }
-        for (schedule, run) in turned {
-            self.note_unfinished(context, schedule, run);
+        if ends_or_pauses {
+            self.note_unfinished(context, schedule, change.run);
         }
     }
 
@@ -185,13 +192,38 @@ pub(super) fn note_claimed(
     }
 }
 
-/// An open run finishes when nothing is pending or claimed, and opens again when a recipient becomes pending. A pause
-/// holds until the operator resumes the run (P15), unless no recipient can become pending again.
-fn state_after_move(run: &Run) -> RunState {
-    match (&run.state, run.counts.is_finished()) {
-        (RunState::Open, true) => RunState::Finished,
-        (RunState::Paused { .. }, true) if !run.may_come_back() => RunState::Finished,
-        (RunState::Finished, false) => RunState::Open,
-        (state, _) => state.clone(),
+/// Finishes a run of which no recipient is pending or claimed, or opens it again: whether it finished, if either.
+fn note_end(run: &mut Run, context: &Context) -> Option<bool> {
+    let is_finished = run.counts.is_finished();
+    let changed = is_finished != run.finished_index.is_some();
+    if changed {
+        run.finished_index = is_finished.then_some(context.index);
+        run.finished_at = is_finished.then_some(context.now);
     }
+    if changed && is_finished {
+        run.blocked = None;
+    }
+    match (&run.state, is_finished) {
+        (RunState::Open, true) => run.state = RunState::Finished,
+        // A pause holds until the operator resumes the run (P15), unless no recipient can become pending again.
+        (RunState::Paused { .. }, true) if !run.may_come_back() => run.state = RunState::Finished,
+        (RunState::Finished, false) => run.state = RunState::Open,
+        _ => {}
+    }
+    changed.then_some(is_finished)
+}
+
+/// The verdicts of the canary and of the bounce breaker that fall with a move of recipients.
+fn judge(
+    run: &mut Run,
+    moved: (RecipientState, RecipientState),
+    count: u32,
+    limits: &BounceBreakerLimits,
+) -> Vec<RunEventKind> {
+    let canary = run.judge_canary().map(|canary| match canary.verdict {
+        CanaryVerdict::Held => RunEventKind::Paused(PauseReason::Canary(canary)),
+        _ => RunEventKind::CanaryPassed,
+    });
+    let breaker = run.count_bounces(moved, count, limits).map(RunEventKind::Paused);
+    canary.into_iter().chain(breaker).collect()
 }

@@ -5,7 +5,7 @@
 use super::timing::{Calendar, Jitter, JudgedInstant, Zone, first, tell};
 
 use super::overlap;
-use crate::calendar::{self, Firing, Pattern, Step};
+use crate::calendar::{self, Pattern, Step};
 use crate::command::{Fire, Opening};
 #[cfg(doc)]
 use crate::model::Limits;
@@ -30,7 +30,7 @@ pub fn plan_leave(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zon
     plan(ledger, id, Calendar { pattern, zone }, now, |place| place.min(now))
 }
 
-/// Computes the fire. `waits` maps the planned opening time of an instant to the time at which it opens.
+/// `waits` maps the planned opening time of an instant to the time at which it opens.
 fn plan(
     ledger: &Ledger,
     id: ScheduleId,
@@ -38,42 +38,17 @@ fn plan(
     now: Time,
     waits: impl Fn(Time) -> Time,
 ) -> Option<Fire> {
-    let Calendar { pattern, zone } = calendar;
     let schedule = ledger.schedules().get(&id)?;
-    let jitter = Jitter::of(schedule);
-    let opens = |next: &NextInstant| waits(next.opens());
-    let next = schedule.plan.next.as_ref().filter(|next| next.due <= now && opens(next) <= now)?;
-    let from_start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
-    let after = schedule.plan.fired_through.max(from_start).min(next.due.plus_ms(-1));
-    let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
-    let dst = &schedule.policies.dst;
-    let missed = calendar::missed(pattern, &zone.rules, dst, after.timestamp(), end.timestamp(), STEPS_MAX);
-    let found = missed.steps;
-    let more_to_come = !missed.complete && {
-        let last = found.last().map_or(end, |step| step.instant().into());
-        first(pattern, zone, dst, last, (schedule.start, Some(end)), Jitter::NONE).is_some()
+    let next = schedule.plan.next.as_ref().filter(|next| next.due <= now && waits(next.opens()) <= now)?;
+    let due = DueSteps::read(schedule, next, calendar, now);
+    let opens_at = |step: &Step| opens_at(schedule, calendar, next, step, &waits);
+    let more_follow = due.more_follow(schedule, calendar);
+    let mut judged = judge(ledger, (id, schedule), (&due.steps, more_follow), (now, opens_at));
+    let through = take_ripe(ledger, (id, schedule), next, &due, &mut judged, now)?;
+    let following = |after| {
+        let bounds = (schedule.start, schedule.end);
+        first(calendar.pattern, calendar.zone, &schedule.policies.dst, after, bounds, Jitter::of(schedule))
     };
-    let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
-    let opens_at = |firing: &Firing| match Nominal::from(firing.nominal) == next.nominal {
-        // The plan has the opening time of its next instant, which may come from former rules.
-        true => opens(next),
-        false => waits(Time::from(firing.instant).plus_ms(jitter.place_ms(calendar, dst, firing))),
-    };
-    let mut judged = judge(ledger, (id, schedule), (&found, more_to_come), (now, opens_at));
-    // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
-    let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
-    let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
-    let kept = overlap::fit(schedule.policies.overlap, is_busy, next.due, judged.get_mut(..ripe).unwrap_or_default());
-    let first_to_wait = judged.get(kept).map(|step| step.due);
-    judged.truncate(kept);
-    let through = match (first_to_wait, judged.last()) {
-        (Some(due), _) if due <= next.due => return None,
-        (Some(_), last) => last.map_or(next.due, |last| last.due.max(next.due)),
-        (None, Some(last)) if !missed.complete => last.due,
-        (None, _) => end,
-    };
-    let bounds = (schedule.start, schedule.end);
-    let following = |after| first(pattern, zone, dst, after, bounds, Jitter::of(schedule));
     let mut fire = Fire {
         schedule: id,
         plan_version: schedule.plan.version,
@@ -82,15 +57,12 @@ fn plan(
         explained: Vec::new(),
         through,
         next: following(through),
-        tzdb: zone.tzdb.clone(),
+        tzdb: calendar.zone.tzdb.clone(),
     };
     let mut ranges = Ranges::default();
-    if !found.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
-        let reason = if ledger.has_opened(&(id, next.nominal.clone())) {
-            UnopenedReason::OpenedBefore
-        } else {
-            UnopenedReason::DoesNotExist
-        };
+    if !due.steps.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
+        let has_opened = ledger.has_opened(&(id, next.nominal.clone()));
+        let reason = if has_opened { UnopenedReason::OpenedBefore } else { UnopenedReason::DoesNotExist };
         ranges.explain(&mut fire, next.nominal.clone(), reason);
     }
     let to_come = following(through.max(now));
@@ -107,21 +79,90 @@ fn plan(
     (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
 }
 
+/// What the calendar has from where the plan stands up to now.
+struct DueSteps {
+    steps: Vec<Step>,
+    /// Up to here the calendar was read.
+    end: Time,
+    /// False: after [`STEPS_MAX`] steps the rest is left to the next fire.
+    complete: bool,
+}
+
+impl DueSteps {
+    fn read(schedule: &Schedule, next: &NextInstant, calendar: Calendar<'_>, now: Time) -> DueSteps {
+        let start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
+        let after = schedule.plan.fired_through.max(start).min(next.due.plus_ms(-1));
+        let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
+        let Calendar { pattern, zone } = calendar;
+        let (dst, from, to) = (&schedule.policies.dst, after.timestamp(), end.timestamp());
+        let missed = calendar::missed(pattern, &zone.rules, dst, from, to, STEPS_MAX);
+        DueSteps { steps: missed.steps, end, complete: missed.complete }
+    }
+
+    /// Whether an instant is due that was not read.
+    fn more_follow(&self, schedule: &Schedule, Calendar { pattern, zone }: Calendar<'_>) -> bool {
+        let last = self.steps.last().map_or(self.end, |step| step.instant().into());
+        let bounds = (schedule.start, Some(self.end));
+        !self.complete && first(pattern, zone, &schedule.policies.dst, last, bounds, Jitter::NONE).is_some()
+    }
+}
+
+/// When an instant opens. The plan has the place of its next instant, whatever the rules are now.
+fn opens_at(
+    schedule: &Schedule,
+    calendar: Calendar<'_>,
+    next: &NextInstant,
+    step: &Step,
+    waits: impl Fn(Time) -> Time,
+) -> Time {
+    match step {
+        Step::Absent(_) => step.instant().into(),
+        Step::Fires(firing) if Nominal::from(firing.nominal) == next.nominal => waits(next.opens()),
+        Step::Fires(firing) => {
+            let place_ms = Jitter::of(schedule).place_ms(calendar, &schedule.policies.dst, firing);
+            waits(Time::from(firing.instant).plus_ms(place_ms))
+        }
+    }
+}
+
+/// Leaves in `judged` what this fire takes: what has reached its place in the window and waits for no run (`overlap`).
+/// Returns up to where the plan moves. `None`: all of it waits.
+fn take_ripe(
+    ledger: &Ledger,
+    (id, schedule): (ScheduleId, &Schedule),
+    next: &NextInstant,
+    due: &DueSteps,
+    judged: &mut Vec<JudgedInstant>,
+    now: Time,
+) -> Option<Time> {
+    // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
+    let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
+    let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
+    let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
+    let ripe = judged.get_mut(..ripe).unwrap_or_default();
+    let taken = overlap::fit(schedule.policies.overlap, is_busy, next.due, ripe);
+    let first_to_wait = judged.get(taken).map(|step| step.due);
+    judged.truncate(taken);
+    let last = judged.last().map(|step| step.due);
+    match first_to_wait {
+        Some(waits) if waits <= next.due => None,
+        Some(_) => Some(last.unwrap_or(next.due).max(next.due)),
+        None if !due.complete => Some(last.unwrap_or(due.end)),
+        None => Some(due.end),
+    }
+}
+
 /// Judges each step. Of runs that block the schedule it uses only one fact: an instant that waited was not missed.
 fn judge(
     ledger: &Ledger,
     (id, schedule): (ScheduleId, &Schedule),
-    (steps, more_to_come): (&[Step], bool),
-    (now, opens_at): (Time, impl Fn(&Firing) -> Time),
+    (steps, more_follow): (&[Step], bool),
+    (now, opens_at): (Time, impl Fn(&Step) -> Time),
 ) -> Vec<JudgedInstant> {
-    let opens_at = |step: &Step| match step {
-        Step::Fires(firing) => opens_at(firing),
-        Step::Absent(_) => step.instant().into(),
-    };
     let steps: Vec<(&Step, Time)> = steps.iter().map(|step| (step, opens_at(step))).collect();
     // An instant that replaces others opens now. So one that still waits for its jitter is no candidate.
     let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
-    let latest = steps.iter().rposition(is_ripe).filter(|_| !more_to_come);
+    let latest = steps.iter().rposition(is_ripe).filter(|_| !more_follow);
     let (held, on_time_ms) = (ledger.held_up(id, now), ledger.limits().on_time_ms);
     let was_missed = |opens: Time| schedule.plan.missed_before.is_some_and(|before| opens < before);
     let judge = |(place, (step, opens)): (usize, (&Step, Time))| {
