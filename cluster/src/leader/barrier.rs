@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::content::Recipients;
+use reveille_ledger::content::{Recipients, Seal};
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::task::JoinSet;
@@ -117,8 +117,8 @@ pub async fn hold(
             None => unconfirmed.push(owner.node),
         }
     }
-    let unknown = context.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
-    let unknown = theirs(context, &about, unknown).await;
+    let unknown = context.replica.read(|ledger| outcome_unknown(ledger, &about, &confirmed));
+    let unknown = concerning(context, &about, unknown).await;
     crossed.extend(unknown.into_iter().map(|one| (key(&one), one)));
     Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
 }
@@ -148,21 +148,21 @@ async fn ask(
     }
 }
 
-/// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
-/// confirm (the model's eleven steps to an arrival that was not named).
-fn fate_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
+/// Hand-offs whose outcome no process can tell: recipients in doubt, and recipients claimed for an incarnation that did not
+/// confirm. (Without these the model finds an arrival that was not named within eleven steps.)
+fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
     let mut found = Vec::new();
-    for (fence, row) in ledger.claims().iter() {
-        let mut slots = row.in_doubt.clone();
-        if !confirmed.contains(&row.owner) {
-            slots.add(&row.claimed);
+    for (fence, claim) in ledger.claims().iter() {
+        let mut slots = claim.in_doubt.clone();
+        if !confirmed.contains(&claim.owner) {
+            slots.add(&claim.claimed);
         }
         for slot in slots.iter() {
-            let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let Some((run, recipient)) = ledger.recipient_at((claim.page, claim.chunk), slot) else { continue };
             let may_concern = match about {
                 BarrierSubject::Run(other) => *other == run,
                 BarrierSubject::OptedOut { tenant, .. } => {
-                    ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant)
+                    ledger.pages().get(&claim.page).is_some_and(|page| page.tenant == *tenant)
                 }
             };
             if let Some(known) = ledger.run(run).filter(|_| may_concern) {
@@ -173,63 +173,59 @@ fn fate_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<Cl
     found
 }
 
-/// A hand-off whose outcome is not known, and the audience that shows whether it concerns the recipient in question.
+/// A hand-off whose outcome is not known, and the audience that shows whether it concerns a recipient in question.
 type Unknown = (CrossedHandOff, Hash);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    /// It does.
-    Theirs,
-    /// Who stands at this place of a part of a sealed audience will tell (P20).
-    At(Hash, u16),
-}
-
-/// None: of another recipient. An audience that cannot be read may hold any recipient.
-fn whose(recipients: Result<&Recipients, ()>, recipient: u32, keys: &BTreeSet<String>) -> Option<Whose> {
-    match recipients {
-        Err(()) => Some(Whose::Theirs),
-        Ok(Recipients::Inline(audience)) => {
-            keys.contains(&audience.recipients.get(recipient as usize)?.key).then_some(Whose::Theirs)
-        }
-        Ok(Recipients::Sealed(seal)) => seal.place(recipient).map(|(part, place)| Whose::At(part, place)),
-    }
-}
-
-/// Those that concern the recipient in question. Decodes each audience and reads each part once, outside the lock of
-/// the state: after a reboot thousands of one list are in doubt. Where one cannot be read here each of its recipients may be
-/// meant, and is named.
-async fn theirs(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
+/// The hand-offs that concern the recipients in question; all of them, if a run is in question. Decodes each audience and
+/// reads each part once, outside the lock of the state: after a reboot thousands of one list are in doubt. Where an audience
+/// cannot be read here, each of its recipients may be meant, and is named.
+async fn concerning(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
     let all: Vec<CrossedHandOff> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
     let BarrierSubject::OptedOut { keys, .. } = about else { return all };
     let (own, keys) = (Arc::clone(context), keys.clone());
-    let looked = context.replica.blocking(move || {
-        let mut audiences: BTreeMap<Hash, Result<Arc<Recipients>, ()>> = BTreeMap::new();
-        let mut asked: BTreeMap<Hash, BTreeSet<u16>> = BTreeMap::new();
-        let mut may_be: Vec<(CrossedHandOff, Whose)> = Vec::new();
-        for (crossed, audience) in unknown {
-            let recipients = audiences.entry(audience).or_insert_with(|| own.recipients(audience).map_err(drop));
-            let recipients = recipients.as_ref().map(Arc::as_ref).map_err(|_| ());
-            let Some(whose) = whose(recipients, crossed.recipient, &keys) else { continue };
-            if let Whose::At(part, place) = whose {
-                asked.entry(part).or_default().insert(place);
+    context.replica.blocking(move || concerning_keys(&own, unknown, &keys)).await.unwrap_or(all)
+}
+
+fn concerning_keys(context: &NodeContext, unknown: Vec<Unknown>, keys: &BTreeSet<String>) -> Vec<CrossedHandOff> {
+    let mut found = Vec::new();
+    let mut by_audience: BTreeMap<Hash, Vec<CrossedHandOff>> = BTreeMap::new();
+    for (crossed, audience) in unknown {
+        by_audience.entry(audience).or_default().push(crossed);
+    }
+    for (audience, hand_offs) in by_audience {
+        match context.recipients(audience).as_deref() {
+            Err(_) => found.extend(hand_offs),
+            Ok(Recipients::Inline(audience)) => {
+                let key = |number: u32| audience.recipients.get(number as usize).map(|recipient| &recipient.key);
+                let concerns = |crossed: &CrossedHandOff| key(crossed.recipient).is_some_and(|key| keys.contains(key));
+                found.extend(hand_offs.into_iter().filter(concerns));
             }
-            may_be.push((crossed, whose));
+            Ok(Recipients::Sealed(seal)) => found.extend(concerning_keys_of_seal(context, seal, hand_offs, keys)),
         }
-        let in_part = |(part, places): (Hash, BTreeSet<u16>)| {
-            let places: Vec<u16> = places.into_iter().collect();
-            (part, own.parts.of_these(part, &places, &keys).ok())
-        };
-        // None: it cannot be read.
-        let meant: BTreeMap<Hash, Option<BTreeSet<u16>>> = asked.into_iter().map(in_part).collect();
-        let is_theirs = |whose: Whose| match whose {
-            Whose::Theirs => true,
-            Whose::At(part, place) => {
-                meant.get(&part).and_then(Option::as_ref).is_none_or(|places| places.contains(&place))
-            }
-        };
-        may_be.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()
-    });
-    looked.await.unwrap_or(all)
+    }
+    found
+}
+
+/// The same of a sealed audience (P20).
+fn concerning_keys_of_seal(
+    context: &NodeContext,
+    seal: &Seal,
+    hand_offs: Vec<CrossedHandOff>,
+    keys: &BTreeSet<String>,
+) -> Vec<CrossedHandOff> {
+    let mut by_part: BTreeMap<Hash, BTreeMap<u16, Vec<CrossedHandOff>>> = BTreeMap::new();
+    for crossed in hand_offs {
+        if let Some((part, place)) = seal.place(crossed.recipient) {
+            by_part.entry(part).or_default().entry(place).or_default().push(crossed);
+        }
+    }
+    let of_part = |(part, by_place): (Hash, BTreeMap<u16, Vec<CrossedHandOff>>)| {
+        let places: Vec<u16> = by_place.keys().copied().collect();
+        let meant = context.parts.of_these(part, &places, keys).ok();
+        let is_meant = move |place: &u16| meant.as_ref().is_none_or(|meant| meant.contains(place));
+        by_place.into_iter().filter(move |(place, _)| is_meant(place)).flat_map(|(_, crossed)| crossed)
+    };
+    by_part.into_iter().flat_map(of_part).collect()
 }
 
 /// On the node that sends: once the readable state includes the entry, reads the list of hand-offs, and then the applied index.

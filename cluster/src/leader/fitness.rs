@@ -156,10 +156,9 @@ fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
     }
 }
 
-/// Is there something that a dispatcher would claim, whatever its fairness and its caps are? No node has a
-/// claim, so there is credit; some node may be given one and is not in crash back-off (P12); a recipient is due
-/// whose run sends, and whose pool and part of a sealed audience such a node has: a relay that it does not leave
-/// alone, and a file (P20).
+/// Is there something that a dispatcher would claim, whatever its fairness and its caps are? No node has a claim, so there
+/// is credit; some node may be given one and is not in crash back-off (P12); a recipient is due whose run sends, and such
+/// a node reaches a relay of its pool and has its part of a sealed audience (P20).
 fn could_grant(
     ledger: &Ledger,
     several: bool,
@@ -167,36 +166,35 @@ fn could_grant(
     may_claim: impl Fn(ClaimOwner) -> bool,
     (lacking, sends): (impl Fn(NodeId) -> BTreeSet<Hash>, impl Fn(NodeId, &str) -> bool),
 ) -> bool {
+    if ledger.claims().iter().any(|(_, claim)| !claim.claimed.is_empty()) {
+        return false;
+    }
     let live =
         |(node, known): &(&NodeId, &Node)| may_claim(ClaimOwner { node: **node, incarnation: known.incarnation });
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
-    let may_hold = allowances(live, ledger.limits(), several, now)
-        .into_iter()
-        .filter(|(_, allowance)| *allowance != Allowance::NONE);
-    let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
-    let nobody_holds = || ledger.claims().iter().all(|(_, row)| row.claimed.is_empty());
-    let is_due = || {
-        // P16, P25: late email, and a tenant's, may be claimed more rarely than this looks; and the day may be used up.
-        let often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
-        let soon = |page: &Page, pool: &str| {
-            ledger.serves(pool)
-                && (!is_late(page) || often(late_rate(ledger, pool)))
-                && often(ledger.tenant(&page.tenant).rate())
-                && ledger.room_today(pool, now) != Some(0)
-        };
-        // Once a pool: a run may have a thousand parts.
-        let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
-        let each = pools.iter().flat_map(|pool| may_hold.keys().map(move |node| (*pool, *node)));
-        let sending: BTreeSet<(&str, NodeId)> = each.filter(|(pool, node)| sends(*node, pool)).collect();
-        let somewhere = |page: &Page, part: &ClaimablePart| {
-            let barred = barred(ledger, page, part.number, &may_hold);
-            may_hold.keys().any(|node| !barred.contains(node) && sending.contains(&(part.pool, *node)))
-        };
-        let could = |page: &Page, part: &ClaimablePart| soon(page, part.pool) && somewhere(page, part);
-        let mut pages = ledger.open_pages();
-        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
+    let allowances = allowances(live, ledger.limits(), several, now);
+    let free = allowances.into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE);
+    let free: Lacking = free.map(|(node, _)| (node, lacking(node))).collect();
+    // Once for each pool and node: a run may have a thousand parts.
+    let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
+    let pairs = pools.iter().flat_map(|pool| free.keys().map(move |node| (*pool, *node)));
+    let sending: BTreeSet<(&str, NodeId)> = pairs.filter(|(pool, node)| sends(*node, pool)).collect();
+    let somewhere = |page: &Page, part: &ClaimablePart| {
+        let barred = barred(ledger, page, part.number, &free);
+        free.keys().any(|node| !barred.contains(node) && sending.contains(&(part.pool, *node)))
     };
-    !may_hold.is_empty() && nobody_holds() && is_due()
+    let could = |page: &Page, part: &ClaimablePart| is_soon(ledger, page, part.pool, now) && somewhere(page, part);
+    ledger.open_pages().any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
+}
+
+/// Do the rates and the day's cap let recipients of a page be claimed more often than this looks? Late email has a rate
+/// (P16), and so may a tenant (P25).
+fn is_soon(ledger: &Ledger, page: &Page, pool: &str, now: Time) -> bool {
+    let is_often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
+    ledger.serves(pool)
+        && (!is_late(page) || is_often(late_rate(ledger, pool)))
+        && is_often(ledger.tenant(&page.tenant).rate())
+        && ledger.room_today(pool, now) != Some(0)
 }
 
 #[cfg(test)]

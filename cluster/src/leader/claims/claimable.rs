@@ -93,6 +93,7 @@ fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
 pub(crate) type Source = (RunId, u32, String);
 
 /// What can be claimed now: an offer for each chunk and pool, and the slots behind it.
+#[derive(Default)]
 pub(crate) struct Claimable {
     pub offers: Vec<Offer>,
     pub slots: BTreeMap<Source, ClaimableSlots>,
@@ -103,79 +104,101 @@ pub(crate) struct Claimable {
 pub(crate) struct ClaimableSlots {
     /// In slices of any size.
     pub plain: Bitmap,
-    /// One crash suspect at most, in a row of its own. There are few: no more than were composed at once.
+    /// One crash suspect at most, in a claim of its own. There are few: no more than were composed at once.
     pub suspect: Bitmap,
 }
 
 impl ClaimableSlots {
+    fn of(part: &ClaimablePart<'_>) -> ClaimableSlots {
+        let suspects = &part.chunk.crash_suspects;
+        ClaimableSlots { plain: part.slots.and_not(suspects), suspect: part.slots.and(suspects).first(1) }
+    }
+
     fn len(&self) -> u32 {
         self.plain.len() + self.suspect.len()
     }
 }
 
 impl Claimable {
-    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page of which claims
-    /// are on their way waits for their answer.
+    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page with claims in flight
+    /// waits for their answer.
     pub fn of(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Claimable {
-        let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
-        let mut work = Claimable { offers: Vec::new(), slots: BTreeMap::new() };
-        let none_barred = BTreeSet::new();
-        let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
-        let is_full = |offered: &BTreeMap<_, BTreeMap<_, usize>>,
-                       queue: (&str, &str, bool),
-                       barred: &BTreeSet<NodeId>| {
-            offered.get(&queue).and_then(|offered| offered.get(barred)).is_some_and(|offered| *offered >= OFFERS_MAX)
-        };
-        for (id, page) in ledger.open_pages() {
-            // There may be a hundred thousand: what costs least is asked first.
-            let late = is_late(page);
-            let full = is_full(&offered, (&page.tenant, &page.pool, late), &none_barred);
-            if in_flight.holds(id) || (full && !goes_elsewhere(ledger, id)) {
-                continue;
-            }
-            let elsewhere = LazyCell::new(|| full || goes_elsewhere(ledger, id));
-            let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
-            for ClaimablePart { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
-                let of_pool = of_page.entry(pool).or_default();
-                if *of_pool > enough && !*elsewhere {
-                    break;
-                }
-                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &none_barred) {
-                    continue;
-                }
-                let suspect = claimable.and(&chunk.crash_suspects).first(1);
-                let slots = ClaimableSlots { plain: claimable.and_not(&chunk.crash_suspects), suspect };
-                if slots.len() == 0 {
-                    continue;
-                }
-                let barred = barred(ledger, page, number, nodes);
-                if barred.len() == nodes.len() || is_full(&offered, (&page.tenant, pool, late), &barred) {
-                    continue;
-                }
-                if barred.is_empty() {
-                    *of_pool += u64::from(slots.plain.len());
-                }
-                *offered.entry((&page.tenant, pool, late)).or_default().entry(barred.clone()).or_default() += 1;
-                work.offers.push(Offer {
-                    tenant: page.tenant.clone(),
-                    pool: pool.to_owned(),
-                    priority: page.priority,
-                    due: page.due,
-                    late,
-                    page: id,
-                    chunk: number,
-                    claimable: slots.len(),
-                    barred,
-                });
-                work.slots.insert((id, number, pool.to_owned()), slots);
-            }
+        let mut builder = ClaimableBuilder { nodes, claimable: Claimable::default(), offered: BTreeMap::new() };
+        for (id, page) in ledger.open_pages().filter(|(id, _)| !in_flight.holds(*id)) {
+            builder.add(ledger, id, page, now);
         }
-        work
+        builder.claimable
     }
 
     /// Offers of which something is left.
     pub fn left(&self) -> impl Iterator<Item = &Offer> {
         self.offers.iter().filter(|offer| self.slots.get(&offer.source()).is_some_and(|slots| slots.len() > 0))
+    }
+}
+
+/// Offers that have a limit together: tenant, pool, and whether they are late.
+type OfferGroup<'a> = (&'a str, &'a str, bool);
+
+/// Gathers offers page by page, within [`OFFERS_MAX`].
+struct ClaimableBuilder<'a> {
+    nodes: &'a Lacking,
+    claimable: Claimable,
+    /// How many chunks of a group are offered, by the nodes that are barred from them.
+    offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, usize>>,
+}
+
+impl<'a> ClaimableBuilder<'a> {
+    fn is_full(&self, group: OfferGroup<'_>, barred: &BTreeSet<NodeId>) -> bool {
+        self.offered.get(&group).and_then(|offered| offered.get(barred)).is_some_and(|count| *count >= OFFERS_MAX)
+    }
+
+    /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest questions come first.
+    fn add(&mut self, ledger: &'a Ledger, id: RunId, page: &'a Page, now: Time) {
+        let (late, none_barred) = (is_late(page), BTreeSet::new());
+        let own_pool_is_full = self.is_full((&page.tenant, &page.pool, late), &none_barred);
+        if own_pool_is_full && !goes_elsewhere(ledger, id) {
+            return;
+        }
+        let goes_elsewhere = LazyCell::new(|| own_pool_is_full || goes_elsewhere(ledger, id));
+        let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
+        let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
+        for part in claimable(ledger, id, page, now) {
+            let group = (page.tenant.as_str(), part.pool, late);
+            let of_pool = of_page.entry(part.pool).or_default();
+            if *of_pool > enough {
+                match *goes_elsewhere {
+                    true => continue,
+                    false => break,
+                }
+            }
+            if self.is_full(group, &none_barred) {
+                continue;
+            }
+            let slots = ClaimableSlots::of(&part);
+            if slots.len() == 0 {
+                continue;
+            }
+            let barred = barred(ledger, page, part.number, self.nodes);
+            if barred.len() == self.nodes.len() || self.is_full(group, &barred) {
+                continue;
+            }
+            if barred.is_empty() {
+                *of_pool += u64::from(slots.plain.len());
+            }
+            *self.offered.entry(group).or_default().entry(barred.clone()).or_default() += 1;
+            self.claimable.offers.push(Offer {
+                tenant: page.tenant.clone(),
+                pool: part.pool.to_owned(),
+                priority: page.priority,
+                due: page.due,
+                late,
+                page: id,
+                chunk: part.number,
+                claimable: slots.len(),
+                barred,
+            });
+            self.claimable.slots.insert((id, part.number, part.pool.to_owned()), slots);
+        }
     }
 }
 
