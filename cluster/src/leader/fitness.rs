@@ -51,7 +51,7 @@ struct Seen {
     sync_running_for: Option<Duration>,
     /// There is work and credit for it, and no node has a claim.
     could_grant: bool,
-    /// A row was granted since the last look, or may have been.
+    /// A claim was granted since the last look, or may have been.
     granted: bool,
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
 }
 
-/// Sleeps until the next look; was a row granted meanwhile?
+/// Sleeps until the next look; whether a claim was granted meanwhile.
 async fn grants_until_next_look(leadership: &Leadership, hints: &mut Hints) -> bool {
     let mut granted = false;
     let nap = leadership.sleep(LOOK_EVERY);

@@ -271,16 +271,16 @@ impl Leadership {
         reports.values().filter(|report| report.behind && grants.runs(report.owner, now)).count()
     }
 
-    /// P9: revokes rows whose owners' leases are over. From before the proposal until it is known to be
+    /// P9: revokes claims whose owners' leases are over. From before the proposal until it is known to be
     /// applied those owners are granted nothing; an unknown answer is asked again, with whatever is left.
-    pub(crate) async fn revoke(&self, mut rows: BTreeMap<Fence, ClaimOwner>) {
+    pub(crate) async fn revoke(&self, mut claims: BTreeMap<Fence, ClaimOwner>) {
         let revocation = {
             let (mut grants, now) = (self.grants.lock(), self.lease_clock.boot());
             // A node may have come back since the auditor looked.
-            rows.retain(|_, owner| grants.is_over(*owner, now));
-            grants.revoke(rows.values().copied())
+            claims.retain(|_, owner| grants.is_over(*owner, now));
+            grants.revoke(claims.values().copied())
         };
-        if self.propose(Command::Revoke(rows.into_keys().collect())).await.is_some() {
+        if self.propose(Command::Revoke(claims.into_keys().collect())).await.is_some() {
             self.grants.lock().revoked(revocation);
         }
     }

@@ -22,8 +22,8 @@ pub enum LeaseRefused {
     /// Another epoch is in force.
     #[error("the leader's epoch is over")]
     EpochOver,
-    /// A revocation of this owner's rows is on its way into the log.
-    #[error("rows of this node are being revoked")]
+    /// A revocation of this owner's claims is on its way into the log.
+    #[error("claims of this node are being revoked")]
     Revoking,
     /// It has not applied a claim that it holds for so long that it cannot have begun it.
     #[error("this node does not apply what is granted to it: it is too far behind the leader")]
@@ -82,7 +82,7 @@ impl LeaseGrants {
         now > last + MARGIN
     }
 
-    /// May the leader regard the owner's lease as over at `now`? Only then are its rows revoked.
+    /// Whether the leader may regard the owner's lease as over at `now`. Only then are its claims revoked.
     pub fn is_over(&self, owner: ClaimOwner, now: Duration) -> bool {
         self.is_over_below(owner, u64::MAX, now)
     }
@@ -92,7 +92,7 @@ impl LeaseGrants {
         self.given.get(&owner).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
-    /// A revocation of these owners' rows is about to be proposed: until it is known to be applied they are
+    /// A revocation of these owners' claims is about to be proposed: until it is known to be applied they are
     /// granted nothing. A time-out of the proposal ends nothing.
     pub fn revoke(&mut self, owners: impl IntoIterator<Item = ClaimOwner>) -> Revocation {
         self.proposals += 1;

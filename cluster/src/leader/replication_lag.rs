@@ -20,7 +20,7 @@ use crate::node::limits::BEGIN_WITHIN;
 /// A node whose state is older gets no claims. A follower learns of a commit by the next heartbeat, and then it
 /// applies it; a node that is merely busy gets claims again with its next question.
 pub(crate) const FRESH: Duration = Duration::from_secs(2);
-/// A node whose state is older holds no rows: longer than it takes to prepare what it had begun.
+/// A node whose state is older holds no claims: longer than it takes to prepare what it had begun.
 const SILENT: Duration = Duration::from_secs(60);
 /// Between two heights that are remembered.
 const NOTE_EVERY: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ impl AppliedHistory {
 
 /// Must a owner that has applied so much, and whose state is so old, do without a lease?
 pub(crate) fn is_lost(ledger: &Ledger, owner: ClaimOwner, applied: u64, age: Duration) -> bool {
-    let mut held = ledger.claims().iter().filter(|(_, row)| row.owner == owner && !row.claimed.is_empty());
+    let mut held = ledger.claims().iter().filter(|(_, claim)| claim.owner == owner && !claim.claimed.is_empty());
     age > BEGIN_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)
 }
 

@@ -219,7 +219,7 @@ impl NodeRuntime {
         self.leading.stop.cancel();
         let led = tokio::time::timeout(left().max(HAND_OVER_WITHIN), self.leading.supervisor.ended()).await;
         let me = self.context.me;
-        let open = self.context.replica.read(|ledger| ledger.claims().iter().any(|(_, row)| row.owner == me));
+        let open = self.context.replica.read(|ledger| ledger.claims().iter().any(|(_, claim)| claim.owner == me));
         let clean = answered && settled.is_ok() && led.is_ok() && !open;
         if !clean {
             tracing::warn!(

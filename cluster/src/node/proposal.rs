@@ -68,20 +68,20 @@ async fn settle_by(
     cancel: &CancellationToken,
 ) -> Result<Option<u64>, NotTaken> {
     let (mut left, mut last) = (vec![outcomes], None);
-    while let Some(rows) = left.pop() {
-        if rows.is_empty() {
+    while let Some(outcomes) = left.pop() {
+        if outcomes.is_empty() {
             continue;
         }
-        let command = Command::Settle(rows);
+        let command = Command::Settle(outcomes);
         // A refusal is about the stamp only, never about the settle, so the proposal is repeated.
         match retry(ledger, &command, |_| false, cancel).await {
             Ok(reply) => last = Some(reply.index),
             Err(NotTaken::TooLarge) => {
-                let Command::Settle(rows) = command else { continue };
-                match halves(rows) {
+                let Command::Settle(outcomes) = command else { continue };
+                match halves(outcomes) {
                     Some(halves) => left.extend(halves),
                     // The other outcomes are settled nevertheless.
-                    None => tracing::error!("the outcomes of one row exceed an entry: this is a defect of Reveille"),
+                    None => tracing::error!("the outcomes of one claim exceed an entry: this is a defect of Reveille"),
                 }
             }
             Err(other) => return Err(other),
@@ -92,12 +92,12 @@ async fn settle_by(
 
 /// Splits outcomes in the middle. The first half comes last, since the caller pops from the end. `None` for a single
 /// claim: its outcomes always fit into an entry.
-fn halves(mut rows: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
-    if rows.len() < 2 {
+fn halves(mut outcomes: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
+    if outcomes.len() < 2 {
         return None;
     }
-    let second = rows.split_off(rows.len() / 2);
-    Some([second, rows])
+    let second = outcomes.split_off(outcomes.len() / 2);
+    Some([second, outcomes])
 }
 
 async fn retry(
@@ -140,33 +140,33 @@ mod tests {
         ClaimOutcome::empty(page, 0, Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
     }
 
-    /// A ledger that accepts at most `rows_max` outcomes in an entry, and each entry at the second try.
+    /// A ledger that accepts at most `outcomes_max` outcomes in an entry, and each entry at the second try.
     #[derive(Default)]
     struct Fake {
-        rows_max: usize,
+        outcomes_max: usize,
         tries: Mutex<u32>,
         entries: Mutex<Vec<Vec<u64>>>,
     }
 
     impl Propose for Fake {
         async fn propose(&self, command: &Command) -> Result<CommandReply, ProposeError> {
-            let Command::Settle(rows) = command else { return Err(ProposeError::Stopped) };
-            if rows.len() > self.rows_max {
-                return Err(ProposeError::TooLarge { bytes: rows.len(), bound: self.rows_max });
+            let Command::Settle(outcomes) = command else { return Err(ProposeError::Stopped) };
+            if outcomes.len() > self.outcomes_max {
+                return Err(ProposeError::TooLarge { bytes: outcomes.len(), bound: self.outcomes_max });
             }
             *self.tries.lock() += 1;
             if *self.tries.lock() % 2 == 1 {
                 return Err(ProposeError::Unknown);
             }
             let mut entries = self.entries.lock();
-            entries.push(rows.iter().map(|row| row.fence.index).collect());
+            entries.push(outcomes.iter().map(|outcome| outcome.fence.index).collect());
             Ok(CommandReply { index: entries.len() as u64, outcome: CommandOutcome::Moved(0) })
         }
     }
 
-    async fn settled(rows_max: usize, rows: u64) -> (Result<Option<u64>, NotTaken>, Vec<Vec<u64>>) {
-        let fake = Fake { rows_max, ..Fake::default() };
-        let settled = settle_by(&fake, (0..rows).map(outcome).collect(), &CancellationToken::new()).await;
+    async fn settled(outcomes_max: usize, outcomes: u64) -> (Result<Option<u64>, NotTaken>, Vec<Vec<u64>>) {
+        let fake = Fake { outcomes_max, ..Fake::default() };
+        let settled = settle_by(&fake, (0..outcomes).map(outcome).collect(), &CancellationToken::new()).await;
         (settled, fake.entries.into_inner())
     }
 
@@ -174,7 +174,7 @@ mod tests {
     async fn settle_above_entry_bound_is_halved_until_it_fits() {
         let (settled, entries) = settled(3, 10).await;
         assert_eq!(settled, Ok(Some(4)));
-        assert_eq!(entries, [vec![0, 1], vec![2, 3, 4], vec![5, 6], vec![7, 8, 9]], "each row once, in order");
+        assert_eq!(entries, [vec![0, 1], vec![2, 3, 4], vec![5, 6], vec![7, 8, 9]], "each outcome once, in order");
     }
 
     #[tokio::test(start_paused = true)]

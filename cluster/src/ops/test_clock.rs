@@ -186,7 +186,7 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
     let (now, rests) = (ledger.head().now, rest(ledger, alone).is_some());
     let mut work = RemainingWork {
         due: ledger.due().take_while(|(due, _)| *due <= now).count() as u64,
-        claimed: ledger.claims().iter().map(|(_, row)| u64::from(row.claimed.len())).sum(),
+        claimed: ledger.claims().iter().map(|(_, claim)| u64::from(claim.claimed.len())).sum(),
         ..RemainingWork::default()
     };
     for (id, page) in ledger.open_pages() {

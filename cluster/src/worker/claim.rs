@@ -38,30 +38,30 @@ pub(crate) struct WorkedClaim {
 }
 
 impl WorkedClaim {
-    /// The claim of this row; none where its page is gone.
-    pub fn new(ledger: &Ledger, fence: Fence, row: &Claim) -> Option<WorkedClaim> {
-        let page = ledger.pages().get(&row.page)?;
-        let mut slots = row.claimed.clone();
-        if row.was_revoked() {
-            slots.add(&row.in_doubt);
+    /// What the worker needs of a claim; none where its page is gone.
+    pub fn new(ledger: &Ledger, fence: Fence, claim: &Claim) -> Option<WorkedClaim> {
+        let page = ledger.pages().get(&claim.page)?;
+        let mut slots = claim.claimed.clone();
+        if claim.was_revoked() {
+            slots.add(&claim.in_doubt);
         }
-        let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.crash_suspects);
+        let suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
         let recipients = slots.iter().filter_map(|slot| {
-            let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
+            let (run, recipient) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
             let state = ledger.run(run)?;
-            let place = Place { page: row.page, chunk: row.chunk, fence, slot };
+            let place = Place { page: claim.page, chunk: claim.chunk, fence, slot };
             let crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
             let test = state.cause == OpeningCause::Test;
             let (content, audience) = (state.content, state.audience);
             Some(ClaimedRecipient { place, run, recipient, content, audience, crash_suspect, test })
         });
-        let pool = ledger.pool_of_claim(page, row);
+        let pool = ledger.pool_of_claim(page, claim);
         Some(WorkedClaim {
             tenant: page.tenant.clone(),
             share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
             pool: pool.to_owned(),
             reveille_headers: ledger.has_reveille_headers(pool),
-            date: row.claimed_at,
+            date: claim.claimed_at,
             cluster_incarnation: page.cluster_incarnation,
             recipients: recipients.collect(),
             read: BTreeMap::new(),

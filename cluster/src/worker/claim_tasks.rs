@@ -11,7 +11,7 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The tasks of all rows of one life.
+/// The tasks of all claims of one life.
 #[derive(Clone, Default)]
 pub(crate) struct ClaimTasks {
     tasks: TaskTracker,
@@ -19,12 +19,12 @@ pub(crate) struct ClaimTasks {
 }
 
 impl ClaimTasks {
-    /// Works at a row.
+    /// Works at a claim.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let broken = self.broken.clone();
         self.tasks.spawn(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                tracing::error!("the task of a row panicked");
+                tracing::error!("the task of a claim panicked");
                 broken.cancel();
             }
         });

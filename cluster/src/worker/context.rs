@@ -24,7 +24,7 @@ use crate::smtp::registry::RelayRegistry;
 const COMPILED_BYTES_MAX: usize = 64 * 1024 * 1024;
 const COMPILED_FACTOR: usize = 8;
 const COMPILED_BYTES: usize = 4 * 1024;
-/// Rows whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
+/// Claims whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
 const READS_MAX: usize = 32;
 
 /// Permits for composing: more than a node has sessions, so that only a crash suspect, which takes all, makes others
@@ -46,7 +46,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut for good
-    /// it would only take claims away from nodes that can send. So does a second `begin` (P5): a row is worked twice.
+    /// it would only take claims away from nodes that can send. So does a second `begin` (P5): a claim is worked twice.
     pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
         let records = injected_bugs::records(place, act);
         let noted = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
@@ -68,7 +68,7 @@ pub(crate) struct WorkerContext {
     /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
     /// for those before it alone.
     pub composing: Semaphore,
-    /// Whose rows ask for a session next (I12).
+    /// Whose claims ask for a session next (I12).
     pub queues: TenantQueues,
     /// Set when the node stops: what has not begun goes back.
     pub drain: CancellationToken,
@@ -106,7 +106,7 @@ impl WorkerContext {
     pub fn forget(&self, fence: Fence) {
         let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
-            let look = |ledger: &Ledger| ledger.closed_claim(chunk, fence).map(|row| !row.assumed.is_empty());
+            let look = |ledger: &Ledger| ledger.closed_claim(chunk, fence).map(|claim| !claim.assumed.is_empty());
             self.node.replica.read(look).unwrap_or(false)
         };
         if chunk.is_some_and(assumes) {

@@ -116,7 +116,7 @@ async fn deliver(
 /// In the state that this node has applied. Where it is no longer claimed, the claim was revoked: the state has named this
 /// hand-off, or a decision has closed it.
 fn is_claimed(context: &WorkerContext, place: Place) -> bool {
-    let claimed = |row: &reveille_ledger::Claim| row.claimed.contains(place.slot);
+    let claimed = |claim: &reveille_ledger::Claim| claim.claimed.contains(place.slot);
     context.node.replica.read(|ledger| ledger.claims().get(&place.fence).is_some_and(claimed))
 }
 

@@ -79,8 +79,8 @@ fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), 
 
 /// The part that needs no recipient: asked before a session and the relay's rate are spent.
 pub(crate) fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), GateRefusal> {
-    let row = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInClaim)?;
-    if row.owner != me || !row.claimed.contains(place.slot) {
+    let claim = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInClaim)?;
+    if claim.owner != me || !claim.claimed.contains(place.slot) {
         return Err(GateRefusal::NotInClaim);
     }
     let run = ledger.run(run).ok_or(GateRefusal::NotInClaim)?;

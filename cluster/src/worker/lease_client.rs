@@ -2,7 +2,7 @@
 //! the question goes what this node has measured of its relays (P12), and sooner when that has changed much.
 //!
 //! A node that stops gives up its lease at once and goes on asking, with that word. What it is granted then opens
-//! no gate: it only keeps its rows its own, in the leader's book, until they are settled.
+//! no gate: it only keeps its claims its own, in the leader's book, until they are settled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) struct StopSignals {
     pub settled: CancellationToken,
 }
 
-/// Keeps the lease until the node stops, and its rows until they are settled.
+/// Keeps the lease until the node stops, and its claims until they are settled.
 pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
     let mut role = context.replica.role();
     while !stopping.settled.is_cancelled() {

@@ -1,9 +1,9 @@
 //! Recovery (P10): what earlier lives of this node left open is settled from their journals.
 //!
-//! Called once this life's `NodeUp` is applied: from then on the rows of earlier lives are complete, since
+//! Called once this life's `NodeUp` is applied: from then on the claims of earlier lives are complete, since
 //! no leader can grant another. A journal that proves nothing leaves everything that was claimed in
 //! doubt. What a decision has closed meanwhile is settled too: who was assumed and never begun is disproved, and
-//! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no row of its life is
+//! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no claim of its life is
 //! open.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use crate::node::proposal;
 /// How long this node's own state may take to show what was settled.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken
+/// Settles every claim of every earlier life about which there is something to say; returns when the ledger has taken
 /// it, or on `cancel`.
 pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, boot: &str, cancel: &CancellationToken) {
     let mut lives = context.replica.read(|ledger| former_lives(ledger, context.me));
@@ -37,11 +37,11 @@ pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, bo
         let outcomes = context.replica.read(|ledger| outcomes(ledger, life, &reading));
         match &reading {
             Reading::Whole(_) => {
-                tracing::info!(life = life.incarnation.0, rows = outcomes.len(), "an earlier life left its journal");
+                tracing::info!(life = life.incarnation.0, claims = outcomes.len(), "an earlier life left its journal");
             }
             Reading::Nothing(why) => tracing::warn!(
                 life = life.incarnation.0,
-                rows = outcomes.len(),
+                claims = outcomes.len(),
                 why,
                 "the journal of an earlier life proves nothing: what it had claimed is in doubt"
             ),
@@ -73,37 +73,38 @@ fn sweep(context: &NodeContext, folder: &Path) {
     }
 }
 
-/// Earlier lives of this node that have open rows.
+/// Earlier lives of this node that have open claims.
 fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
-    let owners = ledger.claims().iter().map(|(_, row)| row.owner);
+    let owners = ledger.claims().iter().map(|(_, claim)| claim.owner);
     let former = owners.filter(|owner| owner.node == me.node && owner.incarnation < me.incarnation);
     former.map(|owner| owner.incarnation).collect()
 }
 
-/// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a
+/// What the journal says of each claim of a life. Claims whose lease was over are in doubt already, or closed by a
 /// decision: a whole journal resolves them, another one adds nothing.
 fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOutcome> {
-    let open = ledger.claims().iter().filter(|(_, row)| row.owner == life).map(|(fence, row)| (*fence, row.clone()));
-    let rows: BTreeMap<Fence, Claim> = open.chain(closed_claims(ledger, life, reading)).collect();
-    let outcome = |(fence, row): (Fence, Claim)| {
-        let mut slots = row.claimed.clone();
-        slots.add(&row.in_doubt);
-        if let Reading::Whole(rows) = reading {
-            slots.add(&row.assumed);
-            slots.add(&rows.accepted(fence).and(&row.granted).and_not(&row.sent));
+    let open =
+        ledger.claims().iter().filter(|(_, claim)| claim.owner == life).map(|(fence, claim)| (*fence, claim.clone()));
+    let claims: BTreeMap<Fence, Claim> = open.chain(closed_claims(ledger, life, reading)).collect();
+    let outcome = |(fence, claim): (Fence, Claim)| {
+        let mut slots = claim.claimed.clone();
+        slots.add(&claim.in_doubt);
+        if let Reading::Whole(journaled) = reading {
+            slots.add(&claim.assumed);
+            slots.add(&journaled.accepted(fence).and(&claim.granted).and_not(&claim.sent));
         }
-        (!slots.is_empty()).then(|| reading.outcome(row.page, row.chunk, fence, &slots))
+        (!slots.is_empty()).then(|| reading.outcome(claim.page, claim.chunk, fence, &slots))
     };
-    rows.into_iter().filter_map(outcome).collect()
+    claims.into_iter().filter_map(outcome).collect()
 }
 
-/// The closed rows of a life about which its journal can say anything new: those that it names, since an acceptance
+/// The closed claims of a life about which its journal can say anything new: those that it names, since an acceptance
 /// counts for ever, and those with assumed recipients, since its silence disproves that. A large run leaves
 /// hundreds of thousands of others, of all nodes: they stay packed.
 fn closed_claims(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
-    let Reading::Whole(rows) = reading else { return Vec::new() };
-    let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
-    let named = named.filter(|(_, row)| row.owner == life);
+    let Reading::Whole(journaled) = reading else { return Vec::new() };
+    let named = journaled.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
+    let named = named.filter(|(_, claim)| claim.owner == life);
     let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(RecipientState::Assumed).is_empty());
     named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_claims_by(life, *chunk))).collect()
 }

@@ -85,8 +85,8 @@ impl Actor {
     fn is_all(&self, outcomes: usize) -> bool {
         let me = self.context.me;
         self.context.replica.read(|ledger| {
-            let own = ledger.claims().iter().filter(|(_, row)| row.owner == me);
-            own.map(|(_, row)| row.claimed.len() as usize).sum::<usize>() <= outcomes
+            let own = ledger.claims().iter().filter(|(_, claim)| claim.owner == me);
+            own.map(|(_, claim)| claim.claimed.len() as usize).sum::<usize>() <= outcomes
         })
     }
 
@@ -99,34 +99,35 @@ impl Actor {
     }
 }
 
-/// Outcomes of the same row together.
+/// Outcomes of the same claim together.
 pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, DeliveryOutcome)>) -> Vec<ClaimOutcome> {
-    let mut rows: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
+    let mut by_claim: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
     for (place, outcome) in batch {
-        let row = rows.entry(place.fence).or_insert_with(|| ClaimOutcome::empty(place.page, place.chunk, place.fence));
+        let settled =
+            by_claim.entry(place.fence).or_insert_with(|| ClaimOutcome::empty(place.page, place.chunk, place.fence));
         let outcome = match outcome {
             DeliveryOutcome::Test(said, outcome) => {
-                row.relay_reply = Some(said);
+                settled.relay_reply = Some(said);
                 *outcome
             }
             outcome => outcome,
         };
         match outcome {
             DeliveryOutcome::Accepted => {
-                row.accepted.insert(place.slot);
+                settled.accepted.insert(place.slot);
             }
-            DeliveryOutcome::Released(why) => row.release(why, place.slot),
+            DeliveryOutcome::Released(why) => settled.release(why, place.slot),
             DeliveryOutcome::Suppressed => {
-                row.suppressed.insert(place.slot);
+                settled.suppressed.insert(place.slot);
             }
             DeliveryOutcome::InDoubt => {
-                row.in_doubt.insert(place.slot);
+                settled.in_doubt.insert(place.slot);
             }
-            DeliveryOutcome::Refused(refused) => row.refused.push(refused),
-            DeliveryOutcome::Unsendable(cause) => row.unsendable.push((place.slot, cause)),
+            DeliveryOutcome::Refused(refused) => settled.refused.push(refused),
+            DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((place.slot, cause)),
             // It is nested once at most.
             DeliveryOutcome::Test(..) => {}
         }
     }
-    rows.into_values().collect()
+    by_claim.into_values().collect()
 }

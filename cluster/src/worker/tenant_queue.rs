@@ -62,12 +62,12 @@ struct QueuedTenant {
     share: u32,
     /// Where its next turn begins.
     mark: u64,
-    /// Its rows that wait, the first one first. A row that gave up is passed over.
-    rows: VecDeque<oneshot::Sender<QueueTurn>>,
+    /// Its claims that wait, the first one first. A claim that gave up is passed over.
+    claims: VecDeque<oneshot::Sender<QueueTurn>>,
 }
 
 impl TenantQueues {
-    /// Where a row of this tenant waits for this pool. The share counts from its next turn on.
+    /// Where a claim of this tenant waits for this pool. The share counts from its next turn on.
     pub fn join(&self, tenant: &str, pool: &str, share: u32) -> QueuedClaim {
         let mut queues = self.0.lock();
         if queues.len() >= KNOWN_MAX {
@@ -122,9 +122,9 @@ impl Drop for QueueTurn {
         let next = queue.next();
         queue.is_taken = next.is_some();
         drop(queue);
-        if let Some(row) = next {
+        if let Some(waiting) = next {
             // A claim that has given up in this moment drops the turn, and it goes on to the next one.
-            drop(row.send(QueueTurn(Arc::clone(&self.0))));
+            drop(waiting.send(QueueTurn(Arc::clone(&self.0))));
         }
     }
 }
@@ -135,11 +135,11 @@ impl Queue {
         let last = self.last;
         if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
             // A tenant with all the turns that can be saved has them when it comes back, known or not.
-            self.tenants.retain(|_, tenant| !tenant.rows.is_empty() || tenant.mark > tenant.least(last));
+            self.tenants.retain(|_, tenant| !tenant.claims.is_empty() || tenant.mark > tenant.least(last));
         }
         let tenant = self.tenants.entry(Arc::clone(name)).or_default();
         tenant.share = share;
-        if tenant.rows.is_empty() {
+        if tenant.claims.is_empty() {
             tenant.mark = tenant.mark.max(tenant.least(last));
         }
         tenant
@@ -151,11 +151,11 @@ impl Queue {
         self.last = self.last.max(begun);
     }
 
-    /// A row waits.
+    /// A claim waits.
     fn stand(&mut self, name: &Arc<str>, share: u32) -> oneshot::Receiver<QueueTurn> {
-        let (row, asked) = oneshot::channel();
+        let (waiting, asked) = oneshot::channel();
         let tenant = self.known(name, share);
-        tenant.rows.push_back(row);
+        tenant.claims.push_back(waiting);
         let mark = tenant.mark;
         self.next.insert((mark, Arc::clone(name)));
         asked
@@ -165,15 +165,15 @@ impl Queue {
     fn next(&mut self) -> Option<oneshot::Sender<QueueTurn>> {
         while let Some((_, name)) = self.next.pop_first() {
             let Some(tenant) = self.tenants.get_mut(&name) else { continue };
-            let row = std::iter::from_fn(|| tenant.rows.pop_front()).find(|row| !row.is_closed());
-            if row.is_some() {
+            let first = std::iter::from_fn(|| tenant.claims.pop_front()).find(|claim| !claim.is_closed());
+            if first.is_some() {
                 self.last = self.last.max(tenant.begin());
             }
-            if !tenant.rows.is_empty() {
+            if !tenant.claims.is_empty() {
                 self.next.insert((tenant.mark, name));
             }
-            if row.is_some() {
-                return row;
+            if first.is_some() {
+                return first;
             }
         }
         None

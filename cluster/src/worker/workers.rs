@@ -115,8 +115,8 @@ fn claim_of(context: &WorkerContext, fence: Fence) -> Option<WorkedClaim> {
 /// a claim that was worked must never be worked again while it is open.
 fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
     let (own, closed) = context.node.replica.read(|ledger| {
-        let has_work = |row: &Claim| !row.claimed.is_empty() || row.was_revoked();
-        let own = ledger.claims().iter().filter(|(_, row)| row.owner == context.node.me && has_work(row));
+        let has_work = |claim: &Claim| !claim.claimed.is_empty() || claim.was_revoked();
+        let own = ledger.claims().iter().filter(|(_, claim)| claim.owner == context.node.me && has_work(claim));
         let own: Vec<Fence> = own.map(|(fence, _)| *fence).collect();
         let applied = ledger.head().applied;
         let gone = |fence: &&Fence| fence.index <= applied && !ledger.claims().contains(fence);

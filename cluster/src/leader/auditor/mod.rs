@@ -33,7 +33,7 @@ use crate::node::context::NodeContext;
 use crate::smtp::Timeouts;
 use panic_guard::PanicGuard;
 
-/// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost owner stays
+/// Time between two sweeps. With the margin of a lease it bounds how long a claim of a lost owner stays
 /// claimed (I15: lease + margin + 1 s).
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// Items that one entry takes; the next sweep takes the rest.
@@ -182,11 +182,11 @@ fn catch(cause: &'static str, count: usize) {
     metrics::counter!("reveille_auditor_catches_total", "cause" => cause).increment(count as u64);
 }
 
-/// P9: rows are revoked only when the owner's lease is over.
+/// P9: claims are revoked only when the owner's lease is over.
 fn rows_of_lost_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
-    let held = ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty());
-    let lost = held.filter(|(_, row)| leadership.lease_is_over(row.owner));
-    lost.map(|(fence, row)| (*fence, row.owner)).take(ITEMS_MAX).collect()
+    let held = ledger.claims().iter().filter(|(_, claim)| !claim.claimed.is_empty());
+    let lost = held.filter(|(_, claim)| leadership.lease_is_over(claim.owner));
+    lost.map(|(fence, claim)| (*fence, claim.owner)).take(ITEMS_MAX).collect()
 }
 
 /// P16: open and paused runs whose deadline has passed.
@@ -212,16 +212,17 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<R
 fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
     let mut look = GapLookups::default();
-    for (fence, row) in ledger.claims().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
+    for (fence, claim) in ledger.claims().iter().filter(|(_, claim)| !claim.in_doubt.is_empty()) {
         // Of the last run in this claim: which recipients would be suppressed if they were sent again (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
-        for slot in row.in_doubt.iter() {
-            let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+        for slot in claim.in_doubt.iter() {
+            let Some((run, recipient)) = ledger.recipient_at((claim.page, claim.chunk), slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
-            let decision = panic_guard.look(run, || decision(state, row.claimed_at, now)).flatten();
+            let decision = panic_guard.look(run, || decision(state, claim.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };
             if decision == Decision::Resend
-                && (may_be_answered(row.doubt(slot), now) || !ledger.may_resend(state, (row.page, row.chunk), slot))
+                && (may_be_answered(claim.doubt(slot), now)
+                    || !ledger.may_resend(state, (claim.page, claim.chunk), slot))
             {
                 continue;
             }
@@ -307,7 +308,7 @@ fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
             }
         }
     }
-    let in_doubt: u64 = ledger.claims().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
+    let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
     let (pending, claimed) = (standings[RecipientState::Pending as usize], standings[RecipientState::Claimed as usize]);
     Gauges::set(overdue, leadership.nodes_behind(), blocked, pending, claimed, in_doubt);
 }

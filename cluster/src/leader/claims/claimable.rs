@@ -1,7 +1,7 @@
 //! What could be claimed now, by the state alone: for the dispatcher, which claims it, and for the leader's look
 //! at itself, which must never expect what a dispatcher would not do (P13).
 //!
-//! Crash suspects, which were open when a owner died, are claimed in rows of their own (P12).
+//! Crash suspects, whose attempt was open when an owner died, are granted in claims of their own (P12).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};

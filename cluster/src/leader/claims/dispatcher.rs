@@ -239,10 +239,10 @@ fn credits(
     offers: &[Offer],
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
-    for (_, row) in ledger.claims().iter().filter(|(_, row)| !row.claimed.is_empty()) {
-        if let Some(page) = ledger.pages().get(&row.page) {
-            let of_pool = open.entry((ledger.pool_of_claim(page, row), row.owner.node)).or_default();
-            *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
+    for (_, claim) in ledger.claims().iter().filter(|(_, claim)| !claim.claimed.is_empty()) {
+        if let Some(page) = ledger.pages().get(&claim.page) {
+            let of_pool = open.entry((ledger.pool_of_claim(page, claim), claim.owner.node)).or_default();
+            *of_pool.entry(&page.tenant).or_default() += claim.claimed.len();
         }
     }
     for grant in in_flight.grants() {

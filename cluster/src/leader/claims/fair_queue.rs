@@ -19,7 +19,7 @@ use super::limits::ClaimLimits;
 use super::types::{ClaimGrant, Credit, Offer};
 
 /// What a tenant has to send is spread over all nodes, so that a few emails have the sessions of all of them; but not
-/// in slices smaller than this, each of which costs the ledger a row.
+/// in slices smaller than this, each of which costs the ledger a claim.
 const SPREAD_MIN: u32 = 32;
 
 /// Whose turn it is in each pool: what must be kept from call to call for the shares to come out even.

@@ -7,12 +7,12 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// Rows that each want sessions again and again, by tenant, with its share; answers how many each tenant got.
+/// Claims that each want sessions again and again, by tenant, with its share; answers how many each tenant got.
 async fn got(turns: Arc<TenantQueues>, tenants: [(u32, u32); 2]) -> [u32; 2] {
     let (sessions, got) = (Arc::new(Semaphore::new(2)), Arc::new([AtomicU32::new(0), AtomicU32::new(0)]));
     let mut tasks = tokio::task::JoinSet::new();
-    for (tenant, (rows, share)) in tenants.into_iter().enumerate() {
-        for _ in 0..rows {
+    for (tenant, (claims, share)) in tenants.into_iter().enumerate() {
+        for _ in 0..claims {
             let (sessions, got) = (Arc::clone(&sessions), Arc::clone(&got));
             let mut waiting = turns.join(&tenant.to_string(), "default", share);
             tasks.spawn(async move {
@@ -44,8 +44,8 @@ async fn a_tenant_with_many_rows_gets_no_more_than_one_with_few() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_gets_by_its_share_however_few_rows_it_has() {
-    for (rows, shares) in [([1, 20], [4, 1]), ([1, 1], [4, 1]), ([3, 1], [2, 5]), ([1, 1], [16, 1])] {
-        let [one, other] = got(Arc::default(), [(rows[0], shares[0]), (rows[1], shares[1])]).await;
+    for (claims, shares) in [([1, 20], [4, 1]), ([1, 1], [4, 1]), ([3, 1], [2, 5]), ([1, 1], [16, 1])] {
+        let [one, other] = got(Arc::default(), [(claims[0], shares[0]), (claims[1], shares[1])]).await;
         let (ratio, expected) = (f64::from(one) / f64::from(other), f64::from(shares[0]) / f64::from(shares[1]));
         assert!((expected * 0.98..=expected * 1.02).contains(&ratio), "{one} and {other} by {shares:?}");
     }
@@ -58,18 +58,18 @@ fn before_each_turn_of_who_comes_back(share: u32, turns: usize) -> Vec<usize> {
     for _ in 0..1_000 {
         queue.begin(&early, 1);
     }
-    let rows: Vec<_> = (0..turns).flat_map(|_| [queue.stand(&early, 1), queue.stand(&late, share)]).collect();
+    let claims: Vec<_> = (0..turns).flat_map(|_| [queue.stand(&early, 1), queue.stand(&late, share)]).collect();
     let mut of_early = 0;
     let mut next = || loop {
-        let before = queue.tenants[&late].rows.len();
-        queue.next().expect("a row");
-        if queue.tenants[&late].rows.len() < before {
+        let before = queue.tenants[&late].claims.len();
+        queue.next().expect("a claim");
+        if queue.tenants[&late].claims.len() < before {
             return of_early;
         }
         of_early += 1;
     };
     let before = (0..turns).map(|_| next()).collect();
-    drop(rows);
+    drop(claims);
     before
 }
 
@@ -91,15 +91,15 @@ fn who_comes_and_goes_has_no_more_turns_than_its_share_and_those_it_saved() {
     let mut of_comes = 0;
     let turns = 10_000;
     for turn in 0..turns {
-        let row = queue.stand(&steady, 1);
+        let claim = queue.stand(&steady, 1);
         // It asks for bursts, with pauses in which it saves.
         let asks = turn % 500 < 300;
         let other = asks.then(|| queue.stand(&comes, 1));
-        queue.next().expect("a row");
+        queue.next().expect("a claim");
         if let Some(mut other) = other {
             of_comes += usize::from(matches!(other.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
         }
-        drop(row);
+        drop(claim);
     }
     assert!(of_comes <= turns / 2 + SAVED_TURNS as usize, "{of_comes} of {turns}");
 }

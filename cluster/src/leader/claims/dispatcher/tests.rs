@@ -47,10 +47,10 @@ impl World {
     }
 
     /// A page of a sealed audience; its parts are named by their numbers.
-    fn sealed(rows: u32) -> World {
-        let parts = (0..rows.div_ceil(CHUNK)).map(part).collect();
-        let seal = Seal { name: "all".into(), columns: vec![], rows, parts };
-        let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows };
+    fn sealed(recipients: u32) -> World {
+        let parts = (0..recipients.div_ceil(CHUNK)).map(part).collect();
+        let seal = Seal { name: "all".into(), columns: vec![], rows: recipients, parts };
+        let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: recipients };
         let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
         let create = ScheduleCreate { audience: AudienceChoice::Sealed(named), ..schedule(0) };
         World::of(&[Command::AudienceSeal(seal)], create, OpeningCause::Due, (0, 0))
@@ -166,9 +166,9 @@ impl World {
 
     /// All that is claimed is sent.
     fn settle(&mut self) {
-        let accept = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
-            accepted: row.claimed.clone(),
-            ..ClaimOutcome::empty(row.page, row.chunk, *fence)
+        let accept = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
+            accepted: claim.claimed.clone(),
+            ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
         };
         let outcomes = self.ledger.claims().iter().map(accept).collect();
         self.put(Command::Settle(outcomes));
@@ -189,8 +189,8 @@ impl World {
     /// Recipients that each node holds, claimed.
     fn held(&self) -> BTreeMap<u64, u32> {
         let mut held = BTreeMap::new();
-        for (_, row) in self.ledger.claims().iter() {
-            *held.entry(row.owner.node.0).or_default() += row.claimed.len();
+        for (_, claim) in self.ledger.claims().iter() {
+            *held.entry(claim.owner.node.0).or_default() += claim.claimed.len();
         }
         held
     }
@@ -204,14 +204,14 @@ impl World {
     fn die_with(&mut self, node: u64, open: &Bitmap) {
         let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
         self.up(node, incarnation + 1);
-        let former = self.ledger.claims().iter().filter(|(_, row)| row.owner == owner(node, incarnation));
-        let released = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
+        let former = self.ledger.claims().iter().filter(|(_, claim)| claim.owner == owner(node, incarnation));
+        let released = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
             source: OutcomeSource::Journal,
             released: vec![
-                (ReleaseReason::OwnerDied, row.claimed.and_not(open)),
-                (ReleaseReason::OwnerDiedPreparing, row.claimed.and(open)),
+                (ReleaseReason::OwnerDied, claim.claimed.and_not(open)),
+                (ReleaseReason::OwnerDiedPreparing, claim.claimed.and(open)),
             ],
-            ..ClaimOutcome::empty(row.page, row.chunk, *fence)
+            ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
         };
         let outcomes = former.map(released).collect();
         self.put(Command::Settle(outcomes));
@@ -354,9 +354,9 @@ fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
 #[test]
 fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let mut world = World::with(4);
-    let dead = |row: (&Fence, &reveille_ledger::Claim)| {
-        let unsendable = row.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
-        ClaimOutcome { unsendable, ..ClaimOutcome::empty(row.1.page, row.1.chunk, *row.0) }
+    let dead = |claim: (&Fence, &reveille_ledger::Claim)| {
+        let unsendable = claim.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
+        ClaimOutcome { unsendable, ..ClaimOutcome::empty(claim.1.page, claim.1.chunk, *claim.0) }
     };
     assert_eq!(world.dispatch().len(), 1);
     let outcomes = world.ledger.claims().iter().map(dead).collect();
@@ -376,7 +376,8 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     slices.sort();
     assert_eq!(slices, [vec![0, 2], vec![1, 3]], "a claim is of one pool");
     let page = world.ledger.pages().get(&PAGE).expect("a page");
-    let pools = world.ledger.claims().iter().map(|(_, row)| (row.granted.min(), world.ledger.pool_of_claim(page, row)));
+    let pools =
+        world.ledger.claims().iter().map(|(_, claim)| (claim.granted.min(), world.ledger.pool_of_claim(page, claim)));
     let mut pools: Vec<_> = pools.collect();
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
@@ -451,7 +452,7 @@ fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_t
         assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
     }
     let mut world = World::opened(2_000, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(world.look().1, NAP_FOR_CREDIT, "what is on time waits for rows that end");
+    assert_eq!(world.look().1, NAP_FOR_CREDIT, "what is on time waits for claims that end");
     let mut world = World::opened(1, OpeningCause::Due, (50_000, 1_000));
     assert_eq!(world.look().1, NAP_MAX, "nothing waits");
 }
@@ -595,7 +596,7 @@ fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
     assert!(!lost(&world, 0, age(600)), "it holds nothing");
     assert!(!world.dispatch().is_empty());
     let applied = world.ledger.head().applied;
-    assert!(!lost(&world, applied - 1, age(10)) && lost(&world, applied - 1, age(11)), "it does not know its row");
+    assert!(!lost(&world, applied - 1, age(10)) && lost(&world, applied - 1, age(11)), "it does not know its claim");
     assert!(!lost(&world, applied, age(60)), "it knows what it holds: its state may come in a snapshot");
     assert!(lost(&world, applied, age(61)), "I13: it may settle nothing");
     world.settle();
@@ -615,9 +616,9 @@ fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_e
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
     let refused = |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: ReplyScope::Greylist };
-    let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
-        refused: row.claimed.iter().map(refused).collect(),
-        ..ClaimOutcome::empty(row.page, row.chunk, *fence)
+    let outcome = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
+        refused: claim.claimed.iter().map(refused).collect(),
+        ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
     };
     let outcomes = world.ledger.claims().iter().map(outcome).collect();
     world.put(Command::Settle(outcomes));

@@ -31,9 +31,9 @@ impl World {
     /// Recipients that each tenant has claimed.
     fn held_by_tenant(&self) -> BTreeMap<String, u32> {
         let mut held = BTreeMap::new();
-        for (_, row) in self.ledger.claims().iter() {
-            let page = self.ledger.pages().get(&row.page).expect("a page");
-            *held.entry(page.tenant.clone()).or_default() += row.claimed.len();
+        for (_, claim) in self.ledger.claims().iter() {
+            let page = self.ledger.pages().get(&claim.page).expect("a page");
+            *held.entry(page.tenant.clone()).or_default() += claim.claimed.len();
         }
         held.retain(|_, claimed| *claimed > 0);
         held
@@ -109,7 +109,7 @@ fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
         looks += 1;
     }
     assert!(looks <= 60, "{looks} looks in ten seconds");
-    // One that waits for its own rows is looked after as ever: they end at any time.
+    // One that waits for its own claims is looked after as ever: they end at any time.
     world.bound("default", (0, 2, 1));
     world.look();
     assert_eq!(world.look().1, NAP_FOR_CREDIT);
@@ -130,9 +130,11 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
                 return looks;
             }
             // Half of what is under way ends.
-            let ends = |(number, (fence, row)): (usize, (&Fence, &reveille_ledger::Claim))| {
-                let accepted =
-                    ClaimOutcome { accepted: row.claimed.clone(), ..ClaimOutcome::empty(row.page, row.chunk, *fence) };
+            let ends = |(number, (fence, claim)): (usize, (&Fence, &reveille_ledger::Claim))| {
+                let accepted = ClaimOutcome {
+                    accepted: claim.claimed.clone(),
+                    ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
+                };
                 number.is_multiple_of(2).then_some(accepted)
             };
             let outcomes = world.ledger.claims().iter().enumerate().filter_map(ends).collect();
