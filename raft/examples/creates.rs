@@ -73,7 +73,7 @@ async fn main() -> Result<(), Failure> {
     first.initialize(ClusterId(1), &members).await?;
     let leader = lead(&replicas).await?;
 
-    let syncs = |replicas: &[Replica]| replicas.iter().map(|replica| replica.log().counters().syncs()).sum::<u64>();
+    let syncs = |replicas: &[Replica]| replicas.iter().map(|replica| replica.log().counters().syncs).sum::<u64>();
     let before = syncs(&replicas);
     let start = Instant::now();
     let stop = Arc::new(AtomicBool::new(false));

@@ -43,10 +43,8 @@ pub struct LogReader {
 impl LogStore {
     /// Opens the log of a node in a folder, or creates it. Blocks while it reads the whole log.
     pub fn open(folder: &Path, options: &WalOptions) -> Result<(LogStore, OpeningReport), OpenError> {
-        let disk = FolderDisk::open(folder).map_err(|source| {
-            let file = folder.display().to_string();
-            OpenError::Disk { action: "open the folder", file, source }
-        })?;
+        let disk = FolderDisk::open(folder)
+            .map_err(|error| OpenError::from_io("open the folder", &folder.display().to_string(), error))?;
         // Add the folder to the file name, so that the operator finds the file.
         LogStore::open_on(Arc::new(disk), options).map_err(|error| match error {
             OpenError::Damaged { file, offset, expected, found } => {

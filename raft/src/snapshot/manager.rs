@@ -252,18 +252,18 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let mut applied = snapshots.applied_state.applied.subscribe();
-    let mut log_bytes = log.counters().bytes();
+    let mut log_bytes = log.counters().bytes;
     while !stop.is_cancelled() {
         let since = snapshots.current().map_or(0, |manifest| manifest.index);
         let due = since.saturating_add(every);
         let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
-        let grown = log.counters().bytes().saturating_sub(log_bytes) >= LOG_BYTES_MAX;
+        let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX;
         if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
             continue;
         }
         match snapshots.blocking(|snapshots| snapshots.build()).await {
             Ok(_) => {
-                log_bytes = log.counters().bytes();
+                log_bytes = log.counters().bytes;
                 let oldest = snapshots.kept.lock().get(KEPT - 1).map(|manifest| manifest.index);
                 let Ok(()) = raft.trigger().snapshot().await else { return };
                 if let Some(oldest) = oldest

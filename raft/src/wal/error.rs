@@ -18,8 +18,8 @@ pub enum WalFailure {
         /// Error text of the operating system.
         detail: String,
     },
-    /// A write, a sync or a removal failed. The content of the disk is unknown until the log is opened again.
-    #[error("the disk failed ({action} {file}: {detail}); the node stops because the content of the disk is unknown")]
+    /// A read, a write, a sync or a removal failed.
+    #[error("can not {action} {file}: {detail}")]
     DiskFailed {
         /// Verb of the failed operation.
         action: &'static str,
@@ -123,46 +123,14 @@ pub enum OpenError {
         /// Highest format version that this program reads.
         known: u32,
     },
-    /// The volume is full. The node may start again when there is space.
-    #[error("the disk is full ({action} {file}): free space on the volume of the data folder and start again")]
-    DiskFull {
-        /// Verb of the failed operation.
-        action: &'static str,
-        /// File of the failed operation.
-        file: String,
-    },
-    /// The disk failed a read or a write.
-    #[error("can not {action} {file}: {source}")]
-    Disk {
-        /// Verb of the failed operation.
-        action: &'static str,
-        /// File of the failed operation.
-        file: String,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    /// The disk failed.
+    #[error(transparent)]
+    Failed(#[from] WalFailure),
 }
 
 impl OpenError {
     /// Converts an error of the disk.
-    pub(super) fn from_io(action: &'static str, file: &str, source: io::Error) -> Self {
-        let file = file.to_owned();
-        if is_full(&source) { OpenError::DiskFull { action, file } } else { OpenError::Disk { action, file, source } }
-    }
-}
-
-impl From<WalFailure> for OpenError {
-    fn from(failure: WalFailure) -> Self {
-        match failure {
-            WalFailure::DiskFull { action, file, .. } => OpenError::DiskFull { action, file },
-            WalFailure::DiskFailed { action, file, detail } => {
-                OpenError::Disk { action, file, source: io::Error::other(detail) }
-            }
-            WalFailure::WriterGone => OpenError::Disk {
-                action: "start the writer of",
-                file: "wal".to_owned(),
-                source: io::Error::other(failure),
-            },
-        }
+    pub(crate) fn from_io(action: &'static str, file: &str, error: io::Error) -> Self {
+        OpenError::Failed(WalFailure::from_io(action, file, &error))
     }
 }

@@ -18,7 +18,7 @@ use super::error::OpenError;
 use super::index::Index;
 use super::record::{Mismatch, index_of, mismatch};
 use super::scan::{Replay, Segment, SegmentScan};
-use super::shared::{Counters, LogMemory, Shared, TRUNCATED_MARK};
+use super::shared::{LogMemory, Shared, TRUNCATED_MARK};
 use super::writer::{ActiveSegment, SealedSegment, Writer, create_segment, segment_name, segment_number};
 
 /// Result of opening a log.
@@ -200,39 +200,30 @@ impl Opening<'_> {
         let shared = Arc::new(Shared {
             disk,
             memory: Mutex::new(memory),
-            counters: Counters::default(),
+            counters: Mutex::default(),
             busy_since: Mutex::new(None),
             failure,
             durable: Mutex::new(0),
             durable_changed: Condvar::new(),
         });
-        let active = match self.segments.pop_back() {
-            Some((segment, scanned)) => {
-                let file = shared.memory.lock().files.get(&segment.number).map(Arc::clone);
-                file.map(|file| ActiveSegment {
-                    number: segment.number,
-                    file,
-                    offset: scanned.end as u64,
-                    max_index: segment.max_index,
-                })
-            }
-            None => None,
+        let (segment, offset) = match self.segments.pop_back() {
+            Some((segment, scanned)) => (segment, scanned.end as u64),
+            None => (SealedSegment { number: 1, max_index: None }, 0),
         };
-        let active = match active {
-            Some(active) => active,
-            None => {
-                let file = create_segment(&shared, 1)?;
-                shared.memory.lock().files.insert(1, Arc::clone(&file));
-                ActiveSegment { number: 1, file, offset: 0, max_index: None }
-            }
+        let SealedSegment { number, max_index } = segment;
+        let known = shared.memory.lock().files.get(&number).map(Arc::clone);
+        let file = match known {
+            Some(file) => file,
+            None => create_segment(&shared, number)?,
         };
+        shared.memory.lock().files.insert(number, Arc::clone(&file));
         let mut writer = Writer {
             shared,
             identity: options.identity,
             segment_bytes: options.segment_bytes,
             sync_batches: options.sync_batches,
             sealed: self.segments.into_iter().map(|(sealed, _)| sealed).collect(),
-            active,
+            active: ActiveSegment { number, file, offset, max_index },
             next_batch: self.replay.next_batch.unwrap_or(1),
             state: self.replay.state,
             frame: Vec::new(),

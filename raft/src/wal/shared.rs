@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -18,50 +17,17 @@ use super::record::{EntryRecord, LogPoint, LogState, Record};
 /// Name of a file that exists from a truncation until the node has caught up.
 pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
 
-/// Counters of the writer.
-#[derive(Debug, Default)]
+/// What the writer has done.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    batches: AtomicU64,
-    syncs: AtomicU64,
-    records: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Counters {
     /// Number of written batches. Each is one write and one `fdatasync`.
-    pub fn batches(&self) -> u64 {
-        self.batches.load(Ordering::Relaxed)
-    }
-
+    pub batches: u64,
     /// Number of syncs of files and of the folder, including those for new and removed segments.
-    pub fn syncs(&self) -> u64 {
-        self.syncs.load(Ordering::Relaxed)
-    }
-
+    pub syncs: u64,
     /// Number of written records.
-    pub fn records(&self) -> u64 {
-        self.records.load(Ordering::Relaxed)
-    }
-
+    pub records: u64,
     /// Number of written bytes, including headers and padding.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count_sync(&self) {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!("reveille_wal_syncs_total").increment(1);
-    }
-
-    pub(super) fn count_batch(&self, records: u64, bytes: u64, sync_micros: u64) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.records.fetch_add(records, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        metrics::counter!("reveille_wal_batches_total").increment(1);
-        metrics::counter!("reveille_wal_records_total").increment(records);
-        metrics::counter!("reveille_wal_bytes_total").increment(bytes);
-        metrics::histogram!("reveille_wal_sync_seconds").record(sync_micros as f64 / 1e6);
-    }
+    pub bytes: u64,
 }
 
 /// The log after all submissions. The submissions in the queue are not on disk yet.
@@ -99,7 +65,7 @@ impl LogMemory {
 pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub memory: Mutex<LogMemory>,
-    pub counters: Counters,
+    pub counters: Mutex<Counters>,
     /// Start of the running disk operation. `None`: the disk is idle.
     pub busy_since: Mutex<Option<Instant>>,
     pub failure: watch::Sender<Option<WalFailure>>,
@@ -116,6 +82,22 @@ impl Shared {
         let done = work();
         *self.busy_since.lock() = None;
         done
+    }
+
+    pub fn count_sync(&self) {
+        self.counters.lock().syncs += 1;
+        metrics::counter!("reveille_wal_syncs_total").increment(1);
+    }
+
+    pub fn count_batch(&self, records: u64, bytes: u64, sync: Duration) {
+        let mut counters = self.counters.lock();
+        counters.batches += 1;
+        counters.records += records;
+        counters.bytes += bytes;
+        metrics::counter!("reveille_wal_batches_total").increment(1);
+        metrics::counter!("reveille_wal_records_total").increment(records);
+        metrics::counter!("reveille_wal_bytes_total").increment(bytes);
+        metrics::histogram!("reveille_wal_sync_seconds").record(sync.as_secs_f64());
     }
 
     /// Marks the log as failed and returns the failure. If it had failed before, the first failure stays and is
@@ -219,9 +201,9 @@ impl WalHealth {
         self.shared.failure.subscribe()
     }
 
-    /// Returns the counters of the writer.
-    pub fn counters(&self) -> &Counters {
-        &self.shared.counters
+    /// Counters of the writer.
+    pub fn counters(&self) -> Counters {
+        *self.shared.counters.lock()
     }
 
     /// Returns how long the current disk operation has been running. `None`: the disk is idle.

@@ -128,9 +128,8 @@ impl Writer {
         let started = Instant::now();
         let sync = || if self.sync_batches { file.sync() } else { Ok(()) };
         self.shared.on_disk(sync).map_err(|error| WalFailure::from_io("sync", &name, &error))?;
-        let sync_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.shared.counters.count_sync();
-        self.shared.counters.count_batch(records.len() as u64, self.frame.len() as u64, sync_micros);
+        self.shared.count_sync();
+        self.shared.count_batch(records.len() as u64, self.frame.len() as u64, started.elapsed());
         *offset += self.frame.len() as u64;
         self.next_batch += 1;
         Ok(spans)
@@ -189,7 +188,7 @@ pub(super) fn create_segment(shared: &Shared, number: u64) -> Result<Arc<dyn Dis
 pub(super) fn sync_folder(shared: &Shared) -> Result<(), WalFailure> {
     let synced = shared.on_disk(|| shared.disk.sync_folder());
     synced.map_err(|error| WalFailure::from_io("sync", "the folder of the log", &error))?;
-    shared.counters.count_sync();
+    shared.count_sync();
     Ok(())
 }
 

@@ -121,7 +121,7 @@ fn sixty_four_threads_share_their_syncs() {
     let gate = Gate::new(Arc::new(FolderDisk::open(folder.path()).expect("a disk")));
     let (wal, _) = Wal::open(Arc::new(gate.clone()), &WalOptions::new(NODE)).expect("opens");
     let health = wal.health();
-    let syncs_at_start = health.counters().syncs();
+    let syncs_at_start = health.counters().syncs;
     let next = tokio::sync::Mutex::new(1);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     gate.change(|state| state.awaited = THREADS as usize);
@@ -133,11 +133,10 @@ fn sixty_four_threads_share_their_syncs() {
             });
         }
     });
-    let (counters, syncs) = (health.counters(), health.counters().syncs() - syncs_at_start);
+    let (counters, syncs) = (health.counters(), health.counters().syncs - syncs_at_start);
     println!(
         "{APPENDS} appends from {THREADS} threads: {syncs} syncs, {} batches, {} bytes",
-        counters.batches(),
-        counters.bytes()
+        counters.batches, counters.bytes
     );
     assert_eq!(wal.state().last, Some(point(1, APPENDS)));
     assert!(syncs < APPENDS / 4, "{syncs} syncs");
@@ -197,7 +196,7 @@ async fn a_commit_that_nobody_waits_for_is_written_with_the_next_group_or_soon()
     wal.commit(Some(point(1, 1))).await.expect("admitted");
     let health = wal.health();
     let written = async {
-        while health.counters().records() < 3 {
+        while health.counters().records < 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
