@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use openraft::alias::{EntryOf, LogIdOf, MembershipStateOf, StoredMembershipOf, VoteOf};
+use openraft::alias::{EntryOf, LogIdOf, StoredMembershipOf, VoteOf};
 use openraft::raft::responder::Responder;
 use openraft::vote::RaftLeaderId;
 use prost::bytes::Bytes;
@@ -52,8 +52,6 @@ pub type LogEntry = EntryOf<TypeConfig>;
 pub type Membership = openraft::Membership<u64, PeerNode>;
 /// A membership and the log id of the entry that holds it.
 pub type StoredMembership = StoredMembershipOf<TypeConfig>;
-/// The committed and the effective membership.
-pub type MembershipState = MembershipStateOf<TypeConfig>;
 /// Content of an entry: a command, a membership, or nothing.
 pub type EntryPayload = openraft::EntryPayload<EntryBytes, u64, PeerNode>;
 /// The leadership that proposed an entry.

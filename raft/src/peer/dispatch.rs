@@ -17,7 +17,7 @@ use super::authenticator::Authenticator;
 use super::{Application, Handler, Rejection, Request, Response};
 use crate::Raft;
 use crate::election::eligibility::Eligibility;
-use crate::proposer::router::Router;
+use crate::proposer::router::{RetryPolicy, Router};
 use crate::proposer::{ProposeError, check_forwarded};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::reply_bytes;
@@ -220,7 +220,8 @@ impl Dispatch {
     async fn propose(&self, request: v1::ProposeRequest) -> Result<v1::ProposeResponse, Rejection> {
         use v1::propose_response::Outcome;
         check_forwarded(&request.command).map_err(Rejection::Malformed)?;
-        let outcome = match self.router.propose_here(request.command, deadline(request.remaining_ms)).await {
+        let deadline = deadline(request.remaining_ms);
+        let outcome = match self.router.propose_bytes(request.command, deadline, RetryPolicy::HereOnly).await {
             Ok(reply) => Outcome::Reply(reply_bytes(&reply)),
             Err(error) => refused(error)?,
         };

@@ -48,6 +48,8 @@ pub(crate) enum RetryPolicy {
     UntilDeadline,
     /// Until no leader was heard for longer than an election takes. For calls that an operator waits for.
     WhileLed,
+    /// As long as this node leads: for the command of a peer, which is never forwarded again.
+    HereOnly,
 }
 
 /// Finds the leader and retries until a deadline.
@@ -88,7 +90,16 @@ impl Router {
         deadline: Instant,
         policy: RetryPolicy,
     ) -> Result<CommandReply, ProposeError> {
-        let command = self.encode(command)?;
+        self.propose_bytes(self.encode(command)?, deadline, policy).await
+    }
+
+    /// Brings an encoded command into the log of the leader.
+    pub async fn propose_bytes(
+        &self,
+        command: Bytes,
+        deadline: Instant,
+        policy: RetryPolicy,
+    ) -> Result<CommandReply, ProposeError> {
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         let mut backoff = RetryBackoff::new();
         loop {
@@ -101,28 +112,12 @@ impl Router {
                 Role::Leader { .. } => {
                     self.proposer.attempt(command.clone(), None, Arc::clone(&permit), deadline).await
                 }
+                _ if policy == RetryPolicy::HereOnly => Attempt::Failed(ProposeError::NoLeader),
                 Role::Follower { leader: Some(leader) } => self.forward(leader, command.clone(), deadline).await,
                 Role::Follower { leader: None } | Role::Candidate => Attempt::Again(ProposeError::NoLeader),
                 Role::Stopped => Attempt::Failed(ProposeError::Stopped),
             };
             match attempt {
-                Attempt::Done(reply) => return Ok(reply),
-                Attempt::Failed(error) => return Err(error),
-                Attempt::Again(error) => self.wait(&mut backoff, role, deadline).await.ok_or(error)?,
-            }
-        }
-    }
-
-    /// Proposes a command of a peer if this node leads. Never forwards it.
-    pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<CommandReply, ProposeError> {
-        let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
-        let mut backoff = RetryBackoff::new();
-        loop {
-            let role = *self.role.borrow();
-            if !matches!(role, Role::Leader { .. }) {
-                return Err(ProposeError::NoLeader);
-            }
-            match self.proposer.attempt(command.clone(), None, Arc::clone(&permit), deadline).await {
                 Attempt::Done(reply) => return Ok(reply),
                 Attempt::Failed(error) => return Err(error),
                 Attempt::Again(error) => self.wait(&mut backoff, role, deadline).await.ok_or(error)?,

@@ -7,7 +7,7 @@
 //! An unreadable entry is a [`FatalError`] and is never skipped. A panic of `apply` is a fatal error too. The lock is
 //! held for one batch at most, so that a short read does not wait long.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
@@ -19,6 +19,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::CommandReply;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::crash;
@@ -43,15 +44,16 @@ struct CommittedEntry {
 }
 
 enum Job {
-    Apply(Vec<CommittedEntry>, oneshot::Sender<()>),
-    Replace(Box<Ledger>, AppliedPosition, oneshot::Sender<()>),
+    Apply(Vec<CommittedEntry>),
+    Replace(Box<Ledger>, AppliedPosition),
 }
 
 /// Handle of the apply thread.
 #[derive(Clone)]
 pub(crate) struct ApplyThread {
     applied_state: Arc<AppliedState>,
-    jobs: mpsc::Sender<Job>,
+    /// Each job with the sender that completes when it is done. Dropped after a failure.
+    jobs: mpsc::Sender<(Job, oneshot::Sender<()>)>,
 }
 
 impl ApplyThread {
@@ -62,24 +64,15 @@ impl ApplyThread {
     ) -> Result<(ApplyThread, oneshot::Receiver<()>), FatalError> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
-        let worker = ApplyWorker { applied_state: Arc::clone(&applied_state), work, waiting: None };
+        let run = ApplyWorker { applied_state: Arc::clone(&applied_state), work }.run(ended);
         match execution {
             Execution::Threads => {
-                let run = move || {
-                    worker.run();
-                    let _ = ended.send(());
-                };
-                std::thread::Builder::new()
-                    .name("apply".to_owned())
-                    .spawn(run)
+                let runtime = Handle::current();
+                let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(move || runtime.block_on(run));
+                thread
                     .map_err(|error| FatalError::Broken(format!("the thread that applies does not start: {error}")))?;
             }
-            Execution::Inline => {
-                tokio::spawn(async move {
-                    worker.run_inline().await;
-                    let _ = ended.send(());
-                });
-            }
+            Execution::Inline => drop(tokio::spawn(run)),
         }
         Ok((ApplyThread { applied_state, jobs }, end))
     }
@@ -103,23 +96,23 @@ impl ApplyThread {
             batch.push(CommittedEntry { id: entry.log_id(), payload: entry.payload, responder });
             if batch.len() >= BATCH_ENTRIES_MAX || bytes >= BATCH_BYTES_MAX {
                 bytes = 0;
-                self.hand_over(|done| Job::Apply(std::mem::take(&mut batch), done)).await?;
+                self.hand_over(Job::Apply(std::mem::take(&mut batch))).await?;
             }
         }
         if batch.is_empty() {
             return Ok(());
         }
-        self.hand_over(|done| Job::Apply(batch, done)).await
+        self.hand_over(Job::Apply(batch)).await
     }
 
     /// Replaces the whole state by that of a snapshot.
     pub async fn replace(&self, ledger: Ledger, position: AppliedPosition) -> Result<(), std::io::Error> {
-        self.hand_over(|done| Job::Replace(Box::new(ledger), position, done)).await
+        self.hand_over(Job::Replace(Box::new(ledger), position)).await
     }
 
-    async fn hand_over(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), std::io::Error> {
+    async fn hand_over(&self, job: Job) -> Result<(), std::io::Error> {
         let (done, end) = oneshot::channel();
-        let handed_over = self.jobs.send(job(done)).await.is_ok();
+        let handed_over = self.jobs.send((job, done)).await.is_ok();
         if handed_over && end.await.is_ok() {
             return Ok(());
         }
@@ -130,9 +123,7 @@ impl ApplyThread {
 
 struct ApplyWorker {
     applied_state: Arc<AppliedState>,
-    work: mpsc::Receiver<Job>,
-    /// Notifies the caller of the running job. If the job fails, this is dropped after its fatal error was raised.
-    waiting: Option<oneshot::Sender<()>>,
+    work: mpsc::Receiver<(Job, oneshot::Sender<()>)>,
 }
 
 /// A decoded entry.
@@ -162,58 +153,33 @@ fn read(entry: &mut CommittedEntry) -> Result<DecodedEntry, FatalError> {
 }
 
 impl ApplyWorker {
-    fn run(mut self) {
-        while let Some(job) = self.work.blocking_recv() {
-            if !self.do_guarded(job) {
-                break;
+    /// Does one job after the other, until one fails: its error is raised before its sender is dropped.
+    async fn run(mut self, ended: oneshot::Sender<()>) {
+        while let Some((job, done)) = self.work.recv().await {
+            let panicked = |_| Err(FatalError::Broken("the thread that applies panicked".to_owned()));
+            match catch_unwind(AssertUnwindSafe(|| self.do_one(job))).unwrap_or_else(panicked) {
+                // The send fails if Raft has ended meanwhile, which does no harm.
+                Ok(()) => drop(done.send(())),
+                Err(fatal_error) => {
+                    self.applied_state.fatal_errors.raise(fatal_error);
+                    break;
+                }
             }
         }
+        let _ = ended.send(());
     }
 
-    /// [`ApplyWorker::run`] as a task instead of a thread.
-    async fn run_inline(mut self) {
-        while let Some(job) = self.work.recv().await {
-            if !self.do_guarded(job) {
-                break;
-            }
-        }
-    }
-
-    /// Runs a job and notifies its caller. Returns false if the job failed; its error is raised before the
-    /// notification.
-    fn do_guarded(&mut self, job: Job) -> bool {
-        let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.do_one(job)));
-        let fatal_error = match done {
-            Ok(Ok(())) => None,
-            Ok(Err(fatal_error)) => Some(fatal_error),
-            Err(_) => Some(FatalError::Broken("the thread that applies panicked".to_owned())),
-        };
-        let goes_on = fatal_error.is_none();
-        match (fatal_error, self.waiting.take()) {
-            // Dropping the sender reports the failure.
-            (Some(fatal_error), _waiting) => self.applied_state.fatal_errors.raise(fatal_error),
-            // The send fails if Raft has ended meanwhile, which does no harm.
-            (None, Some(waiting)) => drop(waiting.send(())),
-            (None, None) => {}
-        }
-        goes_on
-    }
-
-    fn do_one(&mut self, job: Job) -> Result<(), FatalError> {
+    fn do_one(&self, job: Job) -> Result<(), FatalError> {
         match job {
-            Job::Apply(entries, done) => {
-                self.waiting = Some(done);
-                self.apply(entries)
-            }
-            Job::Replace(ledger, position, done) => {
-                self.waiting = Some(done);
+            Job::Apply(entries) => self.apply(entries),
+            Job::Replace(ledger, position) => {
                 self.replace(*ledger, position);
                 Ok(())
             }
         }
     }
 
-    fn apply(&mut self, mut entries: Vec<CommittedEntry>) -> Result<(), FatalError> {
+    fn apply(&self, mut entries: Vec<CommittedEntry>) -> Result<(), FatalError> {
         let commands = entries.iter_mut().map(read).collect::<Result<Vec<_>, _>>()?;
         let applied_state = Arc::clone(&self.applied_state);
         let mut ledger = applied_state.ledger.write();
@@ -222,7 +188,7 @@ impl ApplyWorker {
         let work = AssertUnwindSafe(|| {
             apply_all(&applied_state, (&mut ledger, &mut position), &mut index, &entries, commands)
         });
-        let Ok(AppliedBatch { replies, effects, fatal_error }) = std::panic::catch_unwind(work) else {
+        let Ok(AppliedBatch { replies, effects, fatal_error }) = catch_unwind(work) else {
             // An entry is half applied. No read, gate or snapshot may see that state, so an empty ledger replaces it
             // before the lock is released.
             *ledger = Ledger::new();
@@ -246,7 +212,7 @@ impl ApplyWorker {
         fatal_error.map_or(Ok(()), Err)
     }
 
-    fn replace(&mut self, ledger: Ledger, position: AppliedPosition) {
+    fn replace(&self, ledger: Ledger, position: AppliedPosition) {
         let applied = ledger.head().applied;
         let applied_state = &self.applied_state;
         let former = {
@@ -346,11 +312,11 @@ mod tests {
         let applied_state =
             Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), fatal_errors.clone()));
         let (apply_thread, ended) = ApplyThread::start(Arc::clone(&applied_state), Execution::Threads).unwrap();
-        apply_thread.hand_over(|done| Job::Apply(vec![blank(1), blank(2)], done)).await.unwrap();
+        apply_thread.hand_over(Job::Apply(vec![blank(1), blank(2)])).await.unwrap();
         applied_state.check_whole().expect("two entries are applied");
 
         // The second entry is not above the first one, so `apply` panics.
-        let failed = apply_thread.hand_over(|done| Job::Apply(vec![blank(3), blank(3)], done)).await;
+        let failed = apply_thread.hand_over(Job::Apply(vec![blank(3), blank(3)])).await;
         assert!(failed.is_err());
         assert_eq!(fatal_errors.get(), Some(FatalError::Poison { index: 3 }));
         assert!(applied_state.check_whole().is_err(), "no snapshot is made of it");
